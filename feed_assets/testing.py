@@ -45,7 +45,7 @@ class SimulatedLocation:
 
     def read(self, process: str, instance: str, cluster: str | None = None) -> dict[str, list[str]]:
         """Return the instances that the last attempt of an instance has read, by input; nothing if there was none."""
-        key = (process, self._cluster_of(process, cluster), parse_datetime(instance))
+        key = (process, self._cluster_of(process, cluster), parse_datetime(instance, seconds=True))
         with self._database.read() as connection:
             row = ProcessInstances(connection).get(*key)
         return {each.name: list(map(render_datetime, each.nominal_times)) for each in (row.inputs if row else ())}
@@ -90,7 +90,7 @@ def simulate(
         LookupError: an arrival is of no feed that is declared.
     """
     settings = settings or load_settings(start=folder)
-    begun = parse_datetime(start)
+    begun = parse_datetime(start, seconds=True)
     if entities is None:
         location = load_location(settings.model_copy(update={"strict": True}), begun)
     else:
@@ -100,7 +100,7 @@ def simulate(
         plan=location.plan,
         record=lambda database: record_location(database, settings, location, begun),
         arrivals=coming,
-        settings=SimulationSettings(start=begun, end=parse_datetime(end), every=every, run_time=run_time),
+        settings=SimulationSettings(start=begun, end=parse_datetime(end, seconds=True), every=every, run_time=run_time),
     )
     try:
         log = tuple(simulation.run())
@@ -117,7 +117,7 @@ def _arrivals_of(location: Location, arrivals: Mapping[str, Iterable[str]]) -> I
             raise LookupError(f"no external feed {name!r} is declared; there is {', '.join(known) or 'none'}")
         for record in records:
             for text in instances:
-                time: datetime = parse_datetime(text)
+                time: datetime = parse_datetime(text, seconds=True)
                 yield Arrival(
                     at=time + timedelta(hours=1), feed=name, cluster=record.cluster, nominal_time=time, content="1"
                 )

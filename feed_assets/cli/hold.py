@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NEWEST = 50
 EVERY = "every"
-_MINUTE = timedelta(minutes=1)
+_MOMENT, _SECOND, _MINUTE = timedelta(microseconds=1), timedelta(seconds=1), timedelta(minutes=1)
 
 
 @click.group(cls=Verbs)
@@ -118,6 +118,13 @@ def _print_change(change: "HoldChange", output: str) -> None:
         _print(change.holds, output)
 
 
+def _end_of(last: datetime) -> datetime:
+    """Return the exclusive end of a span: the written one, or the moment behind its last instance."""
+    if last.microsecond:
+        return last + _MOMENT
+    return last + (_SECOND if last.second else _MINUTE)
+
+
 def _print(holds: Iterable[Hold], output: str) -> None:
     header = ("name", "feed", "cluster", "start", "end", "until", "by", "reason", "released")
     rows = [
@@ -126,7 +133,7 @@ def _print(holds: Iterable[Hold], output: str) -> None:
             hold.feed or EVERY,
             hold.cluster or EVERY,
             _text(hold.first),
-            _text(hold.last and hold.last.replace(second=0, microsecond=0) + _MINUTE),
+            _text(hold.last and _end_of(hold.last)),
             _text(hold.expires_at),
             hold.author,
             hold.reason,

@@ -6,6 +6,7 @@ A refusal is a pydantic custom error whose context contains `message` and `remed
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, LiteralString, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
@@ -15,7 +16,7 @@ from feed_assets.entities.sizes import Size, parse_size
 from feed_assets.issues import split_error
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.frequency import Frequency, parse_frequency
+from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
 
 T = TypeVar("T")
 
@@ -77,6 +78,9 @@ def _translated(code: LiteralString, parse: Callable[[str], T], what: str) -> Ca
 
 
 _parse_frequency = _translated("frequency", parse_frequency, "a frequency such as hours(1)")
+_parse_fine_frequency = _translated(
+    "frequency", partial(parse_frequency, finest=Unit.SECONDS), "a frequency such as seconds(1)"
+)
 _parse_moment = _translated("date-time", parse_datetime, "a date and time such as 2015-02-28T06:30Z")
 _parse_zone = _translated("time-zone", parse_timezone, "a time zone such as UTC")
 
@@ -111,9 +115,13 @@ def _to_frequency(value: object) -> Frequency:
     return value if isinstance(value, Frequency) else _parse_frequency(value)
 
 
+def _to_fine_frequency(value: object) -> Frequency:
+    return value if isinstance(value, Frequency) else _parse_fine_frequency(value)
+
+
 def _to_moment(value: object) -> datetime:
     if not isinstance(value, datetime):
-        return _parse_moment(value)
+        value = _parse_moment(value)
     if value.tzinfo is None:
         raise refuse("date-time", f"{value.isoformat()} has no time zone", "Pass an aware datetime.")
     if value.second or value.microsecond:
@@ -249,6 +257,14 @@ FrequencyField = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^(minutes|hours|days|months)\([1-9][0-9]*\)$"}),
 ]
 """`minutes(n)`, `hours(n)`, `days(n)` or `months(n)`."""
+
+FineFrequencyField = Annotated[
+    Frequency,
+    PlainValidator(_to_fine_frequency),
+    PlainSerializer(Frequency.render, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^(seconds|minutes|hours|days|months)\([1-9][0-9]*\)$"}),
+]
+"""As `FrequencyField`, or `seconds(n)`."""
 
 Moment = Annotated[
     datetime,

@@ -7,6 +7,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import FeedAssetsError, render_some
+from feed_assets.timing.dates import render_datetime
 
 
 class LifecycleError(FeedAssetsError):
@@ -25,7 +26,7 @@ class InputsMissingError(LifecycleError):
             for name, urls in missing.items()
         ]
         super().__init__(
-            f"{describe_process(process)} at {nominal_time:%Y-%m-%dT%H:%MZ} lacks mandatory inputs: "
+            f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: "
             f"{'; '.join(parts)}. Deliver the data (with the availability flag, if the feed has one) "
             "and run the instance again."
         )
@@ -39,7 +40,7 @@ class OutputOutsideValidityError(LifecycleError):
         self.output = output
         self.feed = feed
         super().__init__(
-            f"{describe_process(process)} at {nominal_time:%Y-%m-%dT%H:%MZ}: output {output!r} is outside the validity "
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: output {output!r} is outside the validity "
             f"of feed {feed!r}. Widen the feed's validity, or shorten the process's."
         )
 

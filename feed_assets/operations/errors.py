@@ -42,7 +42,7 @@ class ArrivalRefusedError(FeedAssetsError):
         self.nominal_time = nominal_time
         self.reason = reason
         place = f" on {cluster}" if cluster else ""
-        super().__init__(f"feed {feed!r}{place} at {nominal_time:%Y-%m-%dT%H:%MZ}: {reason}. {next_step}")
+        super().__init__(f"feed {feed!r}{place} at {render_datetime(nominal_time)}: {reason}. {next_step}")
 
 
 class VerbRefusedError(FeedAssetsError):

@@ -37,7 +37,7 @@ class PartitionKeyError(LifecycleError):
     def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
         self.key = key
         super().__init__(
-            f"partition {key!r} is not an instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
+            f"partition {key!r} is not an instance of {frequency} from {render_datetime(start)}: {reason}. "
             "Choose a partition from the asset's page."
         )
 

@@ -1,4 +1,4 @@
-"""Dates as entities write them (`2015-02-28T06:30Z`, always UTC, whole minutes), and time zone names."""
+"""Dates as entities write them (`2015-02-28T06:30Z`, always UTC), and time zone names."""
 
 import re
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from feed_assets.timing.errors import DateTimeError, TimeZoneError
 NEVER = datetime(9999, 4, 16, tzinfo=UTC)
 """End of a validity without an end; the value that Falcon stores."""
 
-_SYNTAX = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2})Z")  # 2015-02-28T06:30Z
+_SYNTAX = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?Z")  # 2015-02-28T06:30Z
 _FIRST_YEAR, _LAST_YEAR = 1900, 2999
 
 _JAVA_SHORT_NAMES = MappingProxyType(
@@ -48,9 +48,10 @@ _MACHINE_DEPENDENT = ("localtime", "posixrules", "Factory")
 _OTHER_DATABASES = ("posix/", "right/")
 
 
-def parse_datetime(text: str) -> datetime:
+def parse_datetime(text: str, *, seconds: bool = False) -> datetime:
     """Parse `yyyy-MM-ddTHH:mmZ` into an aware UTC datetime; accepts years 1900 to 2999, and the text of `NEVER`.
 
+    With `seconds`, `yyyy-MM-ddTHH:mm:ssZ` too: the time of an instance that comes as it comes.
     Differs from Falcon: 29 February of a year that is not a leap year, such as 2100, is refused, not rolled over.
 
     Raises:
@@ -60,11 +61,11 @@ def parse_datetime(text: str) -> datetime:
     datetime.datetime(2016, 2, 29, 0, 0, tzinfo=datetime.timezone.utc)
     """
     found = _SYNTAX.fullmatch(text)
-    if found is None:
+    if found is None or (found[6] and not seconds):
         raise DateTimeError(text=text, reason="it does not have the form yyyy-MM-ddTHH:mmZ")
-    year, month, day, hour, minute = map(int, found.groups())
+    year, month, day, hour, minute, second = map(int, found.groups(default="0"))
     try:
-        moment = datetime(year, month, day, hour, minute, tzinfo=UTC)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError as exc:
         raise DateTimeError(text=text, reason=str(exc)) from exc
     if not _FIRST_YEAR <= year <= _LAST_YEAR and moment != NEVER:
@@ -73,14 +74,15 @@ def parse_datetime(text: str) -> datetime:
 
 
 def render_datetime(moment: datetime) -> str:
-    """Return the entity form of an aware datetime, in UTC; seconds are cut off.
+    """Return the entity form of an aware datetime, in UTC, to the minute, or to the second if there are seconds.
 
-    >>> render_datetime(NEVER)
-    '9999-04-16T00:00Z'
+    >>> render_datetime(NEVER), render_datetime(datetime(2026, 1, 1, 6, 0, 5, tzinfo=UTC))
+    ('9999-04-16T00:00Z', '2026-01-01T06:00:05Z')
     """
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    return f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment.hour:02d}:{moment.minute:02d}Z"
+    second = f":{moment.second:02d}" if moment.second else ""
+    return f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment.hour:02d}:{moment.minute:02d}{second}Z"
 
 
 @lru_cache(maxsize=1024)

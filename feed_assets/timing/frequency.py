@@ -10,8 +10,9 @@ from feed_assets.timing.errors import FrequencyError
 
 
 class Unit(StrEnum):
-    """Units of a frequency. Minutes and hours are elapsed time, days and months are calendar steps."""
+    """Units of a frequency. Seconds, minutes and hours are elapsed time, days and months are calendar steps."""
 
+    SECONDS = "seconds"
     MINUTES = "minutes"
     HOURS = "hours"
     DAYS = "days"
@@ -47,7 +48,7 @@ class Frequency:
 
     @property
     def is_calendar(self) -> bool:
-        """Whether a step keeps wall-clock time (days, months) instead of being elapsed time (minutes, hours)."""
+        """Whether a step keeps wall-clock time (days, months) instead of being elapsed time."""
         return self.unit is Unit.DAYS or self.unit is Unit.MONTHS
 
     def render(self) -> str:
@@ -65,6 +66,8 @@ class Frequency:
         """
         try:
             match self.unit:
+                case Unit.SECONDS:
+                    return timedelta(seconds=self.count)
                 case Unit.MINUTES:
                     return timedelta(minutes=self.count)
                 case Unit.HOURS:
@@ -79,8 +82,10 @@ class Frequency:
             raise FrequencyError(text=self.render(), reason="it is longer than any calendar") from exc
 
 
-def parse_frequency(text: str) -> Frequency:
+def parse_frequency(text: str, *, finest: Unit = Unit.MINUTES) -> Frequency:
     """Parse `minutes(n)`, `hours(n)`, `days(n)` or `months(n)`, with n at least 1; surrounding blanks are ignored.
+
+    With SECONDS as `finest` unit, `seconds(n)` too, which Falcon does not know.
 
     Raises:
         FrequencyError: anything else, such as `hours(0)`, `weeks(1)`, `Hours(1)` or `hours( 1 )`, and more than the
@@ -97,6 +102,8 @@ def parse_frequency(text: str) -> Frequency:
         unit = Unit(unit_name)
     except ValueError as exc:
         raise FrequencyError(text=text, reason=f"{unit_name!r} is not a unit of frequencies") from exc
+    if unit is Unit.SECONDS and finest is not Unit.SECONDS:
+        raise FrequencyError(text=text, reason="seconds are too fine here; the finest unit is minutes")
     if _COUNT.fullmatch(count) is None:
         raise FrequencyError(text=text, reason=f"{count!r} is not a whole number of at least 1 without leading zeros")
     frequency = Frequency(unit=unit, count=int(count)) if len(count) <= _LONGEST_COUNT else None

@@ -51,7 +51,7 @@ def find_constant_shift(offset: CalendarOffset, process: InstanceSequence, feed:
             return _shift_in_days(offset, process, feed, since, process.frequency.count)
         case Unit.MONTHS:
             return _shift_in_months(offset, process, feed, since)
-        case Unit.MINUTES | Unit.HOURS:
+        case Unit.SECONDS | Unit.MINUTES | Unit.HOURS:
             return None
         case _:
             assert_never(process.frequency.unit)

@@ -18,6 +18,7 @@ class TimeVariable(StrEnum):
     DAY = "DAY"
     HOUR = "HOUR"
     MINUTE = "MINUTE"
+    SECOND = "SECOND"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ _VALUES = {
     TimeVariable.DAY: "0[1-9]|[12][0-9]|3[01]",
     TimeVariable.HOUR: "[01][0-9]|2[0-3]",
     TimeVariable.MINUTE: "[0-5][0-9]",
+    TimeVariable.SECOND: "[0-5][0-9]",
 }
 _ORDER = tuple(TimeVariable)
 

@@ -32,10 +32,11 @@ _LONGEST = MappingProxyType(
         TimeVariable.DAY: timedelta(days=1),
         TimeVariable.HOUR: timedelta(hours=1),
         TimeVariable.MINUTE: timedelta(minutes=1),
+        TimeVariable.SECOND: timedelta(seconds=1),
     }
 )
 _MONTHS_OF_A_YEAR = 12
-_FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0"}
+_FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0", "SECOND": "0"}
 """Defaults of missing variables. The year is a leap year."""
 _NO_TIME = timedelta(0)
 
@@ -129,10 +130,10 @@ class PathTemplate:
         return self._format % tuple([getattr(wall, name) for name in self._attributes])
 
     def parse(self, path: str, zone: ZoneInfo) -> datetime | None:
-        """Return the UTC instant at the start of the month, day, hour or minute that `path` names; or None.
+        """Return the UTC instant at the start of the month, day, hour, minute or second that `path` names; or None.
 
         Returns None if `path` is not exactly a path of this template. A missing variable means the first month, first
-        day, hour 0 or minute 0; without `${YEAR}` nothing can be parsed. A local time that occurs twice means the
+        day, hour 0, minute 0 or second 0; without `${YEAR}` nothing can be parsed. A local time that occurs twice means the
         second, as in Falcon; a skipped local time has no path. Instances need not be at that start: `find_instance`
         returns the instance that has this path.
         """
@@ -183,7 +184,7 @@ class PathTemplate:
         if not self.covers(sequence.frequency):
             missing = next((variable for variable in TimeVariable if variable not in self.variables), None)
             return f"without ${{{missing}}} several instances of {sequence.frequency} have the same path"
-        for near in _runs_at_clock_changes(sequence, _LONGEST[self.granularity or TimeVariable.MINUTE]):
+        for near in _runs_at_clock_changes(sequence, _LONGEST[self.granularity or TimeVariable.SECOND]):
             seen: dict[str, datetime] = {}
             for instance in near:
                 other = seen.setdefault(self.render(instance, sequence.timezone), instance)
@@ -210,9 +211,9 @@ class PathTemplate:
         found = _compiled(self.pieces).fullmatch(path)
         if found is None:
             return None
-        year, month, day, hour, minute = map(int, (_FIRST | found.groupdict()).values())
+        year, month, day, hour, minute, second = map(int, (_FIRST | found.groupdict()).values())
         try:
-            return datetime(year, month, day, hour, minute)  # noqa: DTZ001
+            return datetime(year, month, day, hour, minute, second)  # noqa: DTZ001
         except ValueError:
             return None
 
@@ -229,7 +230,8 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
     """Parse a template.
 
     Args:
-        text: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}` and `${cluster.<property>}`.
+        text: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}`, `${SECOND}` and
+            `${cluster.<property>}`.
         allow_unknown: treat other variables as literal text, as Falcon does, instead of refusing them.
 
     Raises:

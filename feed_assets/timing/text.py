@@ -20,7 +20,9 @@ Value: TypeAlias = int | str
 
 _SUBSTITUTION = re.compile(r"\$\{((?:[^{}'\"]|'[^']*'|\"[^\"]*\")*)\}")  # ${cluster.colo}, ${formatTime(x(),'{}')}
 _VARIABLE = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)  # YEAR, cluster.colo, my-property
-_TIME_VARIABLES = MappingProxyType({"YEAR": "yyyy", "MONTH": "MM", "DAY": "dd", "HOUR": "HH", "MINUTE": "mm"})
+_TIME_VARIABLES = MappingProxyType(
+    {"YEAR": "yyyy", "MONTH": "MM", "DAY": "dd", "HOUR": "HH", "MINUTE": "mm", "SECOND": "ss"}
+)
 _CLUSTER = "cluster."
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -31,7 +33,7 @@ class TextContext:
 
     Attributes:
         nominal_time: nominal time of the instance, aware.
-        timezone: zone of `${YEAR}` … `${MINUTE}` and of the truncation in `${today(0,0)}` and similar functions.
+        timezone: zone of `${YEAR}` … `${SECOND}` and of the truncation in `${today(0,0)}` and similar functions.
         user: the value of `${user()}`.
         cluster: the values of `${cluster.<key>}`: the properties, and `name` and `colo`.
         properties: further variables, such as the properties of the entity.
@@ -52,7 +54,7 @@ def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) 
     Functions: `instanceTime()`, `dateOffset(date, n, unit)`, `formatTime(date, pattern)` (see `date_format`),
     `dateTzOffset(date, zone)`, `epochTime(date, millis)`, `user()`, `dataIn(name, partition)`, the durations
     `minutes(n)`, `hours(n)`, `days(n)`, `months(n)` (31 days) and `years(n)` (366 days) in milliseconds, and the time
-    functions (`today(0,0)`), which give an exact time. Variables: `YEAR` … `MINUTE`, `cluster.<key>`, properties.
+    functions (`today(0,0)`), which give an exact time. Variables: `YEAR` … `SECOND`, `cluster.<key>`, properties.
 
     Args:
         text: any text; without `${` it is returned unchanged.
@@ -195,7 +197,7 @@ def _duration(days: int = 0, hours: int = 0, minutes: int = 0) -> _Function:
 
 
 def _date_offset(_: TextContext, text: str, n: int, unit: str) -> str:
-    moment = parse_datetime(text)
+    moment = parse_datetime(text, seconds=True)
     match unit:
         case "MINUTE":
             moved = moment + timedelta(minutes=n)
@@ -218,11 +220,11 @@ def _plus_months(moment: datetime, n: int) -> datetime:
 
 
 def _date_tz_offset(_: TextContext, text: str, zone_name: str) -> str:
-    return render_datetime(parse_datetime(text).astimezone(parse_timezone(zone_name)).replace(tzinfo=UTC))
+    return render_datetime(parse_datetime(text, seconds=True).astimezone(parse_timezone(zone_name)).replace(tzinfo=UTC))
 
 
 def _epoch_time(_: TextContext, text: str, millis: str) -> str:
-    seconds = int(parse_datetime(text).timestamp())
+    seconds = int(parse_datetime(text, seconds=True).timestamp())
     return str(seconds * 1000 if millis == "true" else seconds)
 
 
@@ -238,7 +240,8 @@ _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
         "dateTzOffset": _Function(parameters=("date", "zone"), apply=_date_tz_offset),
         "epochTime": _Function(parameters=("date", "millis"), apply=_epoch_time),
         "formatTime": _Function(
-            parameters=("date", "pattern"), apply=lambda _, text, pattern: format_date(parse_datetime(text), pattern)
+            parameters=("date", "pattern"),
+            apply=lambda _, text, pattern: format_date(parse_datetime(text, seconds=True), pattern),
         ),
         "user": _Function(parameters=(), apply=lambda context: context.user),
         "dataIn": _Function(parameters=("name", "partition"), apply=_data_in),

@@ -24,7 +24,7 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     planned = json.loads(ok(run("state", "rebuild", "--dry-run", "--output", "json")))
     assert {each["feed"]: each["recorded"] for each in planned["feeds"]}["clicks"] == 3
     assert [(each["name"], each["last"], each["reason"]) for each in planned["holds"]] == [
-        ("audit", "2013-11-01T01:59Z", "numbers")
+        ("audit", "2013-11-01T01:59:59Z", "numbers")
     ]
     assert (sync(project) != before, table(run("hold", "list"))) == (True, [])
     asked = run("state", "rebuild", stdin="n\n")
@@ -33,7 +33,7 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     assert sync(project) != before
     rebuilt = run("state", "rebuild", stdin="y\n")
     assert ["feed", "clicks", "west", "3", "3", ""] in table(rebuilt)
-    remark = "feed clicks to 2013-11-01T01:59Z until 2013-12-01T00:00Z, by ann: numbers"
+    remark = "feed clicks to 2013-11-01T01:59:59Z until 2013-12-01T00:00Z, by ann: numbers"
     assert ["hold", "audit", "west", "1", "1", remark] in table(rebuilt)
     assert "6 feed instances, 3 process instances and 1 hold were recorded." in rebuilt.stderr
     assert (sync(project), ok(run("hold", "list"))) == (before, holds)

@@ -21,7 +21,7 @@ FEED_HEADER = ("feed", "frequency", "start", "time zone")
 
 def sequence(frequency: str, start: str, zone: str) -> InstanceSequence:
     return InstanceSequence(
-        start=parse_datetime(start), frequency=parse_frequency(frequency), timezone=parse_timezone(zone)
+        start=parse_datetime(start, seconds=True), frequency=parse_frequency(frequency), timezone=parse_timezone(zone)
     )
 
 
@@ -30,14 +30,14 @@ def instance_of(frequency: str, start: str, zone: str, n: str) -> str:
 
 
 def time_of(expression: str, moment: str, zone: str) -> str:
-    return render_datetime(parse_time_expression(expression).evaluate(parse_datetime(moment), parse_timezone(zone)))
+    return render_datetime(parse_time_expression(expression).evaluate(parse_datetime(moment, seconds=True), parse_timezone(zone)))
 
 
 def window_of(start: str, end: str, moment: str, zone: str, feed: str) -> str:
     (table,) = [table for table in EXPRESSION_TABLES if table.header == FEED_HEADER]
     (frequency, first, feed_zone) = next(tuple(map(plain, row[1:])) for row in table.rows if row[0] == feed)
     window = parse_window(start, end, parse_timezone(zone))
-    times = window.instances(parse_datetime(moment), sequence(frequency, first, feed_zone))
+    times = window.instances(parse_datetime(moment, seconds=True), sequence(frequency, first, feed_zone))
     if not times:
         return "none"
     ends = [times[0]] if len(times) == 1 else [times[0], times[-1]]
@@ -60,12 +60,12 @@ class Hours:
 def data_driven_of(start: str, end: str, moment: str, now: str, hours: str) -> str:
     feed = sequence("hours(1)", DAY, "UTC")
     record = Hours(map(int, hours.split()))
-    found = parse_window(start, end).resolve_data_driven(parse_datetime(moment), feed, record, parse_datetime(now))
+    found = parse_window(start, end).resolve_data_driven(parse_datetime(moment, seconds=True), feed, record, parse_datetime(now))
     return "waits" if found is None else " ".join(map(str, found)) or "nothing"
 
 
 def path_of(template: str, zone: str, moment: str) -> str:
-    return parse_path_template(template).render(parse_datetime(moment), parse_timezone(zone))
+    return parse_path_template(template).render(parse_datetime(moment, seconds=True), parse_timezone(zone))
 
 
 def time_of_path(template: str, zone: str, path: str) -> str:

@@ -507,7 +507,8 @@ CASES = (
         good={f"{DAILY}/properties": {"day": "${formatTime(instanceTime(), 'yyyy-MM-dd')}-${cluster.colo}"}},
         bad={f"{DAILY}/properties": {"day": "${cluster.zone}"}},
         text="process 'daily': properties.day: expression '${cluster.zone}', character 3: cluster.zone is not a known "
-        "variable (known: YEAR, MONTH, DAY, HOUR, MINUTE, cluster.colo, cluster.name, day). Did you mean cluster.name?",
+        "variable (known: YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, "
+        "cluster.colo, cluster.name, day). Did you mean cluster.name?",
     ),
     Case(
         code="workflow-path",

@@ -141,7 +141,7 @@ class InstanceAddresses:
         self._access_modes[name] = COPIED
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="feed-assets-")
-        copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M}"
+        copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M%S}"
         store.fetch(path, copy, record.flag)
         return f"file://{copy}"
 

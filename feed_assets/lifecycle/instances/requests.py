@@ -22,6 +22,7 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey, TickStep
+from feed_assets.timing.dates import render_datetime
 
 INSTANCES_A_RUN = 100
 READY_A_TICK = 5_000
@@ -330,7 +331,7 @@ def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[Proces
 
 def _request(process: ProcessRecord, record: ProcessRecord, indices: range, real_now: datetime) -> LaunchRequest:
     first, newest = record.sequence.at(indices.start), record.sequence.at(indices.stop - 1)
-    key = f"{process.process}@{process.cluster}|{first:%Y-%m-%dT%H:%MZ}+{len(indices)}|{real_now.timestamp():.3f}"
+    key = f"{process.process}@{process.cluster}|{render_datetime(first)}+{len(indices)}|{real_now.timestamp():.3f}"
     age = int(newest.timestamp()) // _MINUTE if process.order is Order.LIFO else 0
     priority = process.priority * PRIORITY_STEP + age
     return LaunchRequest(process=process, record=record, indices=indices, key=key, priority=priority)

@@ -30,7 +30,7 @@ def apply_staging_sweep(
     name = f"staging-sweep/{cluster}"
     with database.read() as connection:
         last = Cursors(connection).get(name)
-    is_time = last is None or abs(real_now - parse_datetime(last)) >= PERIOD
+    is_time = last is None or abs(real_now - parse_datetime(last, seconds=True)) >= PERIOD
     again = bulkheads.to_try_again(TickStep.STAGING_SWEEP)
     if not is_time and not again:
         return None

@@ -20,6 +20,7 @@ _LONGEST = MappingProxyType(
         TimeVariable.DAY: _DAY,
         TimeVariable.HOUR: timedelta(hours=1),
         TimeVariable.MINUTE: timedelta(minutes=1),
+        TimeVariable.SECOND: timedelta(seconds=1),
     }
 )
 
@@ -51,7 +52,7 @@ def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSeque
 
 def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, named: datetime) -> datetime | None:
     """Return the last instance with this path, in the period that begins at `named` (its first reading)."""
-    zone, granularity = sequence.timezone, template.granularity or TimeVariable.MINUTE
+    zone, granularity = sequence.timezone, template.granularity or TimeVariable.SECOND
     wall = named.astimezone(zone).replace(fold=0)
     end = resolve_wall(wall.replace(tzinfo=None) + _LONGEST[granularity], zone)
     last = sequence.index_at_or_before(end)

@@ -19,7 +19,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
-_MINUTE = timedelta(minutes=1)
+_MOMENT = timedelta(microseconds=1)
 
 _OPERATIONS = {
     InstanceAction.KILL: Operation.INSTANCE_KILL,
@@ -178,7 +178,7 @@ def _rows(
             for process in names
             for cluster in context.clusters_of(Kind.PROCESS, process)
             if clusters is None or cluster in clusters
-            for row in instances.find_between(process, cluster, start, end - _MINUTE)
+            for row in instances.find_between(process, cluster, start, end - _MOMENT)
         ]
 
 

@@ -26,7 +26,7 @@ _Cells = TypeVar("_Cells")
 _DAYS_OF_A_MONTH = 30
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _UTC = ZoneInfo("UTC")
-_LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2}))?")  # 2013-11-03, 2013-11-03-05:00
+_LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03, 2013-11-03-05:00
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,17 +256,17 @@ def parse_instance(text: str, zone: ZoneInfo) -> datetime:
     True
     """
     if text.endswith("Z"):
-        return parse_datetime(text)
+        return parse_datetime(text, seconds=True)
     found = _LOCAL.fullmatch(text)
     if found is None:
         raise DateTimeError(text=text, reason="it has neither that form nor that of a day or partition key")
-    day, hour, minute = found.groups(default="00")
-    local = parse_datetime(f"{day}T{hour}:{minute}Z")
+    day, hour, minute, second = found.groups(default="00")
+    local = parse_datetime(f"{day}T{hour}:{minute}:{second}Z", seconds=True)
     return local.replace(tzinfo=zone).astimezone(UTC)
 
 
 def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
-    """Return the zone for days and partition keys of a sequence: UTC for minutes and hours, else its own."""
+    """Return the zone for days and partition keys of a sequence: UTC for elapsed time, else its own."""
     return sequence.timezone if sequence.frequency.is_calendar else _UTC
 
 

@@ -39,7 +39,7 @@ from feed_assets.state.records import (
 
 NOT_DUE = "NOT_DUE"
 UNSCHEDULED = "UNSCHEDULED"
-_MINUTE = timedelta(minutes=1)
+_MOMENT = timedelta(microseconds=1)
 
 _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.KILLED})
 
@@ -315,7 +315,7 @@ def _summarize(context: OperationContext, connection: Connection, flow: ProcessR
         ProcessInstanceStatus.SUCCEEDED, *flow.key, limit=1, newest_first=True
     )
     (edge,) = flow.inputs
-    last = context.as_of if flow.sequence.end is None else min(context.as_of, flow.sequence.end - _MINUTE)
+    last = context.as_of if flow.sequence.end is None else min(context.as_of, flow.sequence.end - _MOMENT)
     available = FeedInstances(connection).latest_available(*edge.feed_key, last, 1)
     return FlowStatus(
         source=source_of(flow),

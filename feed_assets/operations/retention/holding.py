@@ -22,7 +22,6 @@ from feed_assets.timing.sequence import InstanceSequence
 
 _UTC = ZoneInfo("UTC")
 _MOMENT = timedelta(microseconds=1)
-_MINUTE = timedelta(minutes=1)
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 

@@ -177,11 +177,12 @@ def render_evicted_paths(paths: Iterable[str]) -> str:
 
 
 def render_evicted_times(times: Iterable[datetime], zone: ZoneInfo) -> str:
-    """Return the line that Falcon prints: nominal times as `yyyyMMddHHmm` in the time zone of the feed.
+    """Return the line that Falcon prints: nominal times as `yyyyMMddHHmm` in the time zone of the feed; with seconds if
+    there are any.
 
     >>> render_evicted_times([], ZoneInfo("UTC"))
     'instances=NULL'
     """
     local = (time.astimezone(zone) for time in times)
-    written = [f"{each.year:04d}{each.month:02d}{each.day:02d}{each.hour:02d}{each.minute:02d}" for each in local]
+    written = [each.strftime("%4Y%m%d%H%M%S").removesuffix("00") for each in local]
     return _TIMES + (_SEPARATOR.join(written) or _NOTHING)

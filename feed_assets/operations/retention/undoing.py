@@ -91,7 +91,7 @@ def find_times(
                 reason=f"{text!r} is {listed}",
                 next_step="Write a time in UTC, or choose one of the feeds with --feed.",
             )
-        found |= set(times.values()) or {parse_datetime(text)}
+        found |= set(times.values()) or {parse_datetime(text, seconds=True)}
     return frozenset(found)
 
 

@@ -105,7 +105,7 @@ def _arrival(file: Path, line: int, row: Mapping[str, str | None], plan: Plan) -
     if record is None or not record.is_external:
         raise ArrivalsFileError(file=str(file), line=line, reason=f"feed {feed!r} on {cluster} is not an external feed")
     try:
-        nominal_time, moment = parse_datetime(instance), parse_datetime(at)
+        nominal_time, moment = parse_datetime(instance, seconds=True), parse_datetime(at, seconds=True)
     except FeedAssetsError as exc:
         raise ArrivalsFileError(file=str(file), line=line, reason=str(exc)) from exc
     if not record.sequence.contains(nominal_time):

@@ -26,6 +26,7 @@ from feed_assets.timing.zones import is_fixed, is_regular
 
 _DAY = "%Y-%m-%d"
 _MINUTE = "%Y-%m-%d-%H:%M"
+_SECOND = "%Y-%m-%d-%H:%M:%S"
 _DAYS_OF_EVERY_MONTH = 28
 
 
@@ -39,7 +40,7 @@ class Grid:
 
     @property
     def key_zone(self) -> ZoneInfo:
-        """The zone of partition keys: UTC for minutes and hours, else the sequence's own."""
+        """The zone of partition keys: UTC for elapsed time, else the sequence's own."""
         return self.sequence.timezone if self.sequence.frequency.is_calendar else _UTC
 
     @property
@@ -92,13 +93,14 @@ _UTC = ZoneInfo("UTC")
 @cache
 def grid(sequence: InstanceSequence) -> Grid:
     """Return the grid of a sequence."""
+    return Grid(sequence=sequence, cron=exact_cron(sequence), key_format=_key_format(sequence))
+
+
+def _key_format(sequence: InstanceSequence) -> str:
+    if sequence.frequency.unit is Unit.SECONDS:
+        return _SECOND
     wall = sequence.wall_start
-    midnight = (wall.hour, wall.minute) == (0, 0)
-    return Grid(
-        sequence=sequence,
-        cron=exact_cron(sequence),
-        key_format=_DAY if sequence.frequency.is_calendar and midnight else _MINUTE,
-    )
+    return _DAY if sequence.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0) else _MINUTE
 
 
 @cache

@@ -30,7 +30,7 @@ def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: O
     if process is None:
         raise EntityNotFoundError(kind="process", name=name, suggestions=())
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
-    run.run({text: parse_datetime(text) for text in sorted(times)})
+    run.run({text: parse_datetime(text, seconds=True) for text in sorted(times)})
 
 
 def request_runs(

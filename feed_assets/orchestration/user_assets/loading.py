@@ -323,7 +323,7 @@ def _parse(grid: Grid, instance: Instance) -> datetime:
             return grid.nominal_time(instance)
         except PartitionKeyError as exc:
             try:
-                instance = parse_datetime(instance)
+                instance = parse_datetime(instance, seconds=True)
             except DateTimeError:
                 raise exc from None
     if instance.tzinfo is None:

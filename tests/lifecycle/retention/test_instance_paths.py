@@ -42,6 +42,7 @@ SPANS = {
     TimeVariable.DAY: timedelta(days=1),
     TimeVariable.HOUR: timedelta(hours=1),
     TimeVariable.MINUTE: timedelta(minutes=1),
+    TimeVariable.SECOND: timedelta(seconds=1),
 }
 
 
