@@ -40,8 +40,8 @@ class OutputOutsideValidityError(LifecycleError):
         self.output = output
         self.feed = feed
         super().__init__(
-            f"{describe_process(process)} at {render_datetime(nominal_time)}: output {output!r} is outside the validity "
-            f"of feed {feed!r}. Widen the feed's validity, or shorten the process's."
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: output {output!r} is outside the "
+            f"validity of feed {feed!r}. Widen the feed's validity, or shorten the process's."
         )
 
 

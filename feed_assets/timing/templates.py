@@ -133,9 +133,9 @@ class PathTemplate:
         """Return the UTC instant at the start of the month, day, hour, minute or second that `path` names; or None.
 
         Returns None if `path` is not exactly a path of this template. A missing variable means the first month, first
-        day, hour 0, minute 0 or second 0; without `${YEAR}` nothing can be parsed. A local time that occurs twice means the
-        second, as in Falcon; a skipped local time has no path. Instances need not be at that start: `find_instance`
-        returns the instance that has this path.
+        day, hour 0, minute 0 or second 0; without `${YEAR}` nothing can be parsed. A local time that occurs twice means
+        the second, as in Falcon; a skipped local time has no path. Instances need not be at that start:
+        `find_instance` returns the instance that has this path.
         """
         self._require_no_cluster_variable()
         wall = self._parse_wall(path)

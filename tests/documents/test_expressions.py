@@ -30,7 +30,7 @@ def instance_of(frequency: str, start: str, zone: str, n: str) -> str:
 
 
 def time_of(expression: str, moment: str, zone: str) -> str:
-    return render_datetime(parse_time_expression(expression).evaluate(parse_datetime(moment, seconds=True), parse_timezone(zone)))
+    return render_datetime(parse_time_expression(expression).evaluate(parse_datetime(moment), parse_timezone(zone)))
 
 
 def window_of(start: str, end: str, moment: str, zone: str, feed: str) -> str:
@@ -60,7 +60,7 @@ class Hours:
 def data_driven_of(start: str, end: str, moment: str, now: str, hours: str) -> str:
     feed = sequence("hours(1)", DAY, "UTC")
     record = Hours(map(int, hours.split()))
-    found = parse_window(start, end).resolve_data_driven(parse_datetime(moment, seconds=True), feed, record, parse_datetime(now))
+    found = parse_window(start, end).resolve_data_driven(parse_datetime(moment), feed, record, parse_datetime(now))
     return "waits" if found is None else " ".join(map(str, found)) or "nothing"
 
 
