@@ -136,7 +136,7 @@ def iter_ran_without(database: Database, plan: Plan, record: ProcessRecord) -> I
 
 
 def _missing(plan: Plan, edge: InputEdge, instance: ProcessInstance) -> tuple[datetime, ...]:
-    if edge.window.is_data_driven:
+    if edge.is_data_driven:
         return ()
     sequence = plan.feeds[edge.feed_key].sequence
     read = {time for frozen in instance.inputs if frozen.name == edge.name for time in frozen.nominal_times}

@@ -8,7 +8,7 @@ import click
 
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import instance_of, open_context_for
-from feed_assets.cli.options import MomentType, author_of, change_options, cluster_option, name_argument
+from feed_assets.cli.options import JsonObjectType, MomentType, author_of, change_options, cluster_option, name_argument
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, say
@@ -33,6 +33,9 @@ def feed() -> None:
 @click.option("--path", help="The location of the data; refused if the instance belongs elsewhere.")
 @click.option("--bytes", "size", type=click.IntRange(min=0), help="The size of the data; refused if it differs.")
 @click.option("--trust", is_flag=True, help="Do not check storage.")
+@click.option("--payload", type=JsonObjectType(), default="{}", help="A JSON object for those who read the instance.")
+@click.option("--marking", help="A word that ends or names a batch of those who read it.")
+@click.option("--again", is_flag=True, help="An instance that has arrived has other content now.")
 @change_options
 def notify(
     feed: str,
@@ -44,6 +47,9 @@ def notify(
     path: str | None,
     size: int | None,
     trust: bool,
+    payload: dict[str, object],
+    marking: str | None,
+    again: bool,
     author: str | None,
     dry_run: bool,
     output: str,
@@ -54,29 +60,34 @@ def notify(
     checks in storage that the data are available and complete. A notice of an instance that has already arrived does
     nothing. The next tick runs the processes that wait for it.
 
+    A signal has no data: without INSTANCE, each notice is one at the present second. With --path, INSTANCE may be left
+    out if the path of its data tells it.
+
     With --start, all instances up to --end are looked for in storage at once, such as those of a history that has
     landed. Those that are not there remain missing, and are polled as before.
     """
-    if (instance is None) == (start is None):
+    if instance is not None and start is not None:
         raise click.UsageError("Give either INSTANCE or --start.")
     context = open_context_for()
-    if instance is None:
-        assert start is not None
-        if key or path or trust or size is not None:
-            raise click.UsageError("--key, --path, --bytes and --trust are of one INSTANCE.")
+    if start is not None:
+        if key or path or trust or size is not None or payload or marking or again:
+            raise click.UsageError("With --start, only --end and --cluster have a meaning.")
         _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
         return
     from feed_assets.operations.instances.arrival_notices import Notice, record_notice
 
     notice = Notice(
         feed=feed,
-        nominal_time=instance_of(context, Kind.FEED, feed, instance),
+        nominal_time=None if instance is None else instance_of(context, Kind.FEED, feed, instance),
         author=author_of(author),
         cluster=cluster,
         key=key,
         path=path,
         bytes=size,
         is_trusted=trust,
+        payload=payload,
+        marking=marking,
+        is_again=again,
     )
     result = record_notice(context, notice, dry_run=dry_run)
     if output == "json":

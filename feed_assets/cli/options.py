@@ -1,10 +1,12 @@
 """Options and arguments that commands share, each defined once."""
 
 import getpass
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -190,7 +192,25 @@ class MomentType(_TimingType[datetime]):
 
     name = "time"
     of = datetime
-    parse = staticmethod(parse_datetime)
+    parse = staticmethod(partial(parse_datetime, seconds=True))
+
+
+class JsonObjectType(click.ParamType[dict[str, object]]):
+    """A JSON object such as {"rows": 12}."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, object]:
+        """Parse the text."""
+        if isinstance(value, dict):
+            return value
+        try:
+            found = json.loads(value)
+        except ValueError as exc:
+            self.fail(f"{value!r} is not JSON: {exc}.", param, ctx)
+        if not isinstance(found, dict):
+            self.fail(f'{value!r} is not a JSON object. Write for example {{"rows": 12}}.', param, ctx)
+        return found
 
 
 class FrequencyType(_TimingType[Frequency]):

@@ -1,9 +1,10 @@
 """Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from feed_assets.entities.common import (
     Entity,
@@ -20,6 +21,7 @@ from feed_assets.entities.existing import Existing
 from feed_assets.entities.fields import (
     AssetKeyParts,
     FilledText,
+    FineFrequencyField,
     FrequencyField,
     Groups,
     Name,
@@ -34,7 +36,7 @@ from feed_assets.entities.replication import Replication
 from feed_assets.entities.transfers import Export, Import
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import FrequencyError
-from feed_assets.timing.frequency import Frequency, parse_frequency
+from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 
 AGE_BASED_DELETE = "AgeBasedDelete"
@@ -50,6 +52,16 @@ class FeedFormat(StrEnum):
     PARQUET = "parquet"
     ORC = "orc"
     TEXT = "text"
+
+
+class Instances(StrEnum):
+    """How instances come into being: one every `frequency`, or whenever somebody makes one.
+
+    An instance that comes as it comes has the second of its coming as its time. Nobody expects it, so none is missing.
+    """
+
+    ON_SCHEDULE = "on-schedule"
+    AS_THEY_COME = "as-they-come"
 
 
 class ClusterRole(StrEnum):
@@ -136,8 +148,17 @@ class FeedCluster(EntityModel):
     version: Version = 0
 
 
+_SECOND = Frequency(unit=Unit.SECONDS, count=1)
+
+
+def _frequency_is_optional(schema: dict[str, Any]) -> None:
+    """Let a schema do without a frequency where instances come as they come."""
+    schema["required"].remove("frequency")
+    schema["anyOf"] = [{"required": [key]} for key in ("frequency", "instances", "signal", "asset")]
+
+
 class Feed(Entity):
-    """A data set in instances, one every `frequency`.
+    """A data set in instances, one every `frequency`, or `instances: as-they-come`.
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
@@ -147,14 +168,23 @@ class Feed(Entity):
     A feed has `locations`, or a `table` of the clusters' catalogs,
     `catalog:database:table#key=value;key=value`.
 
+    Instances that come as they come are known by a notice, or by looks at the location every `watch`. A `signal` has no
+    data: each of its instances is news, such as an approval. The instances of an `asset` are its materializations in
+    Dagster, whatever they hold. Both come as they come.
+
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
     ...      clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}}).frequency.render()
     'hours(1)'
     """
 
     kind: ClassVar[Kind] = Kind.FEED
+    model_config = ConfigDict(json_schema_extra=_frequency_is_optional)
 
-    frequency: FrequencyField
+    instances: Instances = Instances.ON_SCHEDULE
+    frequency: FineFrequencyField
+    signal: bool = False
+    asset: AssetKeyParts | None = None
+    watch: FrequencyField | None = None
     timezone: ZoneName = "UTC"
     format: FeedFormat = FeedFormat.PARQUET
     columns: Annotated[FilledText | None, Field(alias="schema")] = None
@@ -174,6 +204,18 @@ class Feed(Entity):
     preview: bool | None = None
     notification: Notification | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_instances(cls, content: object) -> object:
+        """Complete what follows from a signal or an asset, and the frequency of instances that come as they come."""
+        if not isinstance(content, Mapping):
+            return content
+        has_data = not (content.get("signal") or content.get("asset"))
+        defaults: dict[str, str] = {} if has_data else {"instances": Instances.AS_THEY_COME}
+        if (content.get("instances") or defaults.get("instances")) == Instances.AS_THEY_COME:
+            defaults["frequency"] = _SECOND.render()
+        return {**content, **{key: value for key, value in defaults.items() if content.get(key) is None}}
+
     @model_validator(mode="after")
     def _check_locations(self) -> Self:
         parts: list[tuple[str, Feed | FeedCluster]] = [("", self)]
@@ -182,6 +224,16 @@ class Feed(Entity):
             if part.locations is not None and part.table is not None:
                 raise refuse("locations", f"both {where}locations and {where}table are written", "Remove one of them.")
         return self
+
+    @property
+    def has_data(self) -> bool:
+        """Whether instances are data, and not only the news that something happened."""
+        return not self.signal and self.asset is None
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether instances are due at their nominal time."""
+        return self.instances is Instances.ON_SCHEDULE
 
     def locations_on(self, cluster: str) -> Locations | None:
         """Return the locations in force on a cluster; None if the feed is a table, or has no location."""

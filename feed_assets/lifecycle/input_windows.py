@@ -96,9 +96,12 @@ def _resolve(
     instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
 ) -> tuple[datetime, ...] | None:
     sequence = plan.feeds[edge.feed_key].sequence
-    if not edge.window.is_data_driven:
-        return tuple(map(sequence.at, edge.window.indices(time, sequence)))
-    found = edge.window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
+    window = edge.window
+    if window is None:
+        return ()
+    if not window.is_data_driven:
+        return tuple(map(sequence.at, window.indices(time, sequence)))
+    found = window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
     return None if found is None else tuple(map(sequence.at, found))
 
 

@@ -36,13 +36,16 @@ class InstanceQueryError(FeedAssetsError):
 class ArrivalRefusedError(FeedAssetsError):
     """A notice reports an instance that is not there, or that its sender may not report. Nothing was recorded."""
 
-    def __init__(self, *, feed: str, cluster: str | None, nominal_time: datetime, reason: str, next_step: str) -> None:
+    def __init__(
+        self, *, feed: str, cluster: str | None, nominal_time: datetime | None, reason: str, next_step: str
+    ) -> None:
         self.feed = feed
         self.cluster = cluster
         self.nominal_time = nominal_time
         self.reason = reason
         place = f" on {cluster}" if cluster else ""
-        super().__init__(f"feed {feed!r}{place} at {render_datetime(nominal_time)}: {reason}. {next_step}")
+        at = f" at {render_datetime(nominal_time)}" if nominal_time is not None else ""
+        super().__init__(f"feed {feed!r}{place}{at}: {reason}. {next_step}")
 
 
 class VerbRefusedError(FeedAssetsError):

@@ -126,6 +126,8 @@ def _running_span(process: Process, declared: InstanceSequence, as_of: datetime,
 def _of_feed(
     old: Feed | None, new: Feed, cluster: str, retained: _Retained, written: frozenset[Key], as_of: datetime
 ) -> Iterator[InstancesDifference]:
+    if not new.is_expected:
+        return  # nobody knows which instances there are
     key = (new.name, cluster)
     declared = new.sequence_on(cluster)
     previous = old.sequence_on(cluster) if old is not None and cluster in old.clusters else None

@@ -61,7 +61,7 @@ def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
 
 
 def _lies_on(feed: Feed, cluster: str) -> bool:
-    return feed.data_on(cluster) is not None or feed.table_on(cluster) is not None
+    return not feed.has_data or feed.data_on(cluster) is not None or feed.table_on(cluster) is not None
 
 
 class _Compiler:
@@ -160,7 +160,7 @@ class _Compiler:
             feed_cluster=cluster,
             process=process.name,
             cluster=cluster,
-            window=window,
+            takes=window,
             shifts=None if first is None or last is None else (first, last),
             optional=item.optional,
             partition=item.partition,
@@ -206,7 +206,10 @@ class _Compiler:
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
             facts=self._facts(feed, feed.groups),
-            produced_by=entry.produced_by.asset if entry.produced_by else None,
+            produced_by=entry.produced_by.asset if entry.produced_by else feed.asset,
+            is_expected=feed.is_expected,
+            has_data=feed.has_data,
+            watch=feed.watch,
         )
 
     def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:

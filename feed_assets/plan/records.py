@@ -59,11 +59,17 @@ class ClusterRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputEdge:
-    """A window of a feed on `feed_cluster` that a process on `cluster` reads; the clusters differ for a replication.
+class Pending:
+    """What has come and this process has not taken yet: the events that its next batch freezes."""
 
-    `shifts` are the first and last instance that the window always contains, counted from the instance of the process's
-    own nominal time; None if that varies or there is no such instance.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputEdge:
+    """Instances of a feed on `feed_cluster` that a process on `cluster` reads; the clusters differ for a replication.
+
+    It takes a window of them, or what is pending. `at_least` instances of a window, and all but `missing_at_most`, must
+    be there; None of both: all. `shifts` are the first and last instance that the window always contains, counted from
+    the instance of the process's own nominal time; None if that varies or there is no such instance.
     """
 
     name: str
@@ -71,11 +77,28 @@ class InputEdge:
     feed_cluster: str
     process: str
     cluster: str
-    window: Window
+    takes: Window | Pending
     shifts: tuple[int, int] | None
     optional: bool
     partition: str | None
     is_late: bool
+    at_least: int | None = None
+    missing_at_most: int | None = None
+
+    @property
+    def window(self) -> Window | None:
+        """The window; None if it takes what is pending."""
+        return self.takes if isinstance(self.takes, Window) else None
+
+    @property
+    def is_data_driven(self) -> bool:
+        """Whether what has come decides which instances it takes, and not the nominal time alone."""
+        return self.window is None or self.window.is_data_driven
+
+    @property
+    def taken(self) -> str:
+        """The instances that it takes, for people: `today(0,0) to now(0,0)`, `what is new`."""
+        return "what is new" if self.window is None else f"{self.window.start} to {self.window.end}"
 
     @property
     def feed_key(self) -> Key:
@@ -173,6 +196,9 @@ class FeedRecord:
     """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None.
 
     `produced_by` is the key of the asset whose materializations are the arrivals of its instances, if there is one.
+    Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
+    that something happened, and the location means nothing. `watch` is how often the location is looked at for
+    instances that come as they come.
     """
 
     feed: str
@@ -196,6 +222,9 @@ class FeedRecord:
     outputs_of: tuple[OutputEdge, ...]
     facts: EntityFacts
     produced_by: tuple[str, ...] | None = None
+    is_expected: bool = True
+    has_data: bool = True
+    watch: Frequency | None = None
 
     @property
     def key(self) -> Key:
@@ -214,7 +243,7 @@ class FeedRecord:
     @property
     def is_polled(self) -> bool:
         """Whether its instances are looked for from their nominal time on: nobody says when they arrive."""
-        return self.is_external and self.produced_by is None
+        return self.is_expected and self.is_external and self.produced_by is None
 
     @property
     def producer(self) -> str:
@@ -252,7 +281,9 @@ class ProcessRecord:
     A flow has a `copy` instead of a workflow. A process whose workflow is a `mirror` has that, too. `entity` is the
     declaring entity. An instance is created `delay` after its nominal time. `members` are the definitions that the
     record consists of: its own, its feeds' and its clusters'. `fingerprint` decides whether other definitions mean a
-    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is a queue of YARN.
+    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is a queue of YARN. If
+    it `is_enumerated`, there is an instance at every time of its sequence; else something makes each: a batch, or the
+    event that a flow copies.
     """
 
     process: str
@@ -278,6 +309,7 @@ class ProcessRecord:
     members: tuple[EntityKey, ...]
     facts: EntityFacts
     mirror: MirrorRecord | None = None
+    is_enumerated: bool = True
 
     @property
     def key(self) -> Key:
@@ -328,10 +360,13 @@ class Plan:
 
     def input_indices(self, edge: InputEdge, nominal_time: datetime) -> range:
         """Return the indices of the feed instances that the process instance at `nominal_time` reads through `edge`."""
+        assert edge.window is not None
         return edge.window.indices(nominal_time, self.feeds[edge.feed_key].sequence)
 
     def reader_indices(self, edge: InputEdge, feed_indices: range) -> range:
         """Return the indices of the process instances that read any of `feed_indices` through `edge`."""
+        if edge.window is None:
+            return range(0)
         feed = self.feeds[edge.feed_key].sequence
         process = self.processes[edge.process_key].sequence
         return edge.window.consumers_of_range(feed_indices, feed, process)

@@ -312,4 +312,5 @@ def _feed_facts(bundle: Bundle, name: str, cluster: str) -> dict[str, object]:
         "place": place,
         "format": feed.format.value,
         "options": dict(feed.options),
+        **({} if feed.is_expected else {"instances": feed.instances.value}),
     }

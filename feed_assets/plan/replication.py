@@ -94,7 +94,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         feed_cluster=source,
         process=name,
         cluster=target,
-        window=now,
+        takes=now,
         shifts=(0, 0),
         optional=False,
         partition=part or None,
@@ -124,6 +124,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         fingerprint=flow_fingerprint(bundle, feed, source, target, part, sequence.start),
         members=_members(feed, source, target),
         facts=facts,
+        is_enumerated=feed.is_expected,
     )
 
 

@@ -19,6 +19,7 @@ class FeedEventKind(StrEnum):
     EVICTED = "EVICTED"
     RESTORED = "RESTORED"
     VANISHED = "VANISHED"
+    SIGNALLED = "SIGNALLED"
 
 
 class FeedInstanceStatus(StrEnum):
@@ -170,8 +171,8 @@ class TickFailure:
 class NewFeedEvent:
     """An event that is not in the log yet.
 
-    `origin` names who observed or caused it (a sensor, a run id, a person). `payload` holds JSON values only. With an
-    `idempotency_key`, repeating the append has no effect.
+    `origin` names who observed or caused it (a sensor, a run id, a person). `payload` holds JSON values only. `marking`
+    is a word for those who consume events in batches. With an `idempotency_key`, repeating the append has no effect.
     """
 
     feed: str
@@ -184,6 +185,7 @@ class NewFeedEvent:
     bytes: int | None = None
     files: int | None = None
     payload: Mapping[str, object] = field(default_factory=dict)
+    marking: str | None = None
     idempotency_key: str | None = None
 
 

@@ -71,6 +71,7 @@ feed_events = Table(
     Column("bytes", BigInteger),
     Column("files", BigInteger),
     Column("payload", Payload),
+    Column("marking", Text),
     Column("idempotency_key", Text),
     Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
     Index("fa_feed_events_by_cluster", "cluster", "seq"),

@@ -1,11 +1,13 @@
 """Rules about the policies of feeds: validity, SLA, flag, partitions and groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from feed_assets.entities.columns import find_unknown_type, parse_columns, suggest_type
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.frequency import Unit
 from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope
@@ -38,6 +40,85 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"but {writers[0]} there, too",
                 remedy="Remove produced_by, or give each a feed of its own.",
             )
+
+
+def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Instances on schedule are at whole minutes; those that come as they come have nothing that asks for punctuality,
+    and without data nothing that concerns data.
+    """
+    if feed.is_expected:
+        if feed.frequency.unit is Unit.SECONDS:
+            yield Complaint(
+                path=("frequency",),
+                message=f"{feed.frequency} is too fine for instances on schedule",
+                remedy="Write at least minutes(1), or instances: as-they-come.",
+            )
+        refused: tuple[tuple[str, ...], ...] = (("watch",),)
+        reason, remedy = "its instances are on schedule", "Remove it; they are looked for."
+    else:
+        refused, reason = _OF_SCHEDULES, "its instances come as they come"
+        remedy = "Remove it, or write instances: on-schedule."
+    yield from (
+        Complaint(path=path, message=f"{_key(path)} has no meaning: {reason}", remedy=remedy)
+        for path in _written(feed, refused)
+    )
+    if feed.has_data:
+        return
+    if feed.signal and feed.asset is not None:
+        yield Complaint(path=("asset",), message="both signal and asset are written", remedy="Remove one of them.")
+    what = "a signal" if feed.signal else "the asset of somebody else"
+    remedy = "Remove it, or remove signal and asset."
+    yield from (
+        Complaint(
+            path=path,
+            message=f"{_key(path)} has no meaning: the feed is {what}, without data of its own",
+            remedy=remedy,
+        )
+        for path in _written(feed, _OF_DATA)
+    )
+    if feed.is_expected:
+        yield Complaint(
+            path=("instances",), message=f"the instances of {what} come as they come", remedy="Remove instances."
+        )
+
+
+_OF_SCHEDULES: tuple[tuple[str, ...], ...] = (
+    ("sla",),
+    ("late_arrival",),
+    ("clusters", "*", "sla"),
+    ("clusters", "*", "produced_by"),
+    ("clusters", "*", "delay"),
+)
+_OF_DATA: tuple[tuple[str, ...], ...] = (
+    *(
+        (key,)
+        for key in (
+            "columns",
+            "availability_flag",
+            "locations",
+            "table",
+            "lifecycle",
+            "replication",
+            "partitions",
+            "watch",
+        )
+    ),
+    *(("clusters", "*", key) for key in ("type", "retention", "locations", "table", "lifecycle", "import_", "export")),
+)
+
+
+def _written(feed: Feed, fields: Iterable[tuple[str, ...]]) -> Iterator[FieldPath]:
+    """Yield the paths of the fields that have a value, `*` being each cluster."""
+    for field in fields:
+        if len(field) == 1:
+            parts: list[tuple[FieldPath, object]] = [((), feed)]
+        else:
+            parts = [(("clusters", name), entry) for name, entry in feed.clusters.items()]
+        yield from ((*place, field[-1]) for place, part in parts if getattr(part, field[-1]))
+
+
+def _key(path: FieldPath) -> str:
+    return ".".join(map(str, path)).replace("columns", "schema").removesuffix("_")
 
 
 def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:

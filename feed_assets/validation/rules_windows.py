@@ -14,7 +14,7 @@ from feed_assets.entities.process import Process
 from feed_assets.issues import Severity
 from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError, WindowError
-from feed_assets.timing.expressions import TimeExpression, parse_time_expression
+from feed_assets.timing.expressions import DataDriven, TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import parse_window
 from feed_assets.validation.kept import find_retention_period
@@ -66,6 +66,20 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
             yield from _range_complaints(
                 name, item.feed, cluster, begun, (start, end), scope.sequence_on(feed, cluster)
             )
+
+
+def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """A window counts instances that are due; where they come as they come, only what has come can be read."""
+    for name, item in process.inputs.items():
+        feed, window = scope.bundle.find_feed(item.feed), scope.find_window(process, name)
+        if feed is None or feed.is_expected or window is None or window.start.data_driven is DataDriven.LATEST:
+            continue
+        yield Complaint(
+            path=("inputs", name, "start"),
+            message=f"inputs.{name} reads a window of feed {item.feed!r}, whose instances come as they come: "
+            "nobody knows which are due",
+            remedy="Write take: new for each instance once, or latest(0) for the newest.",
+        )
 
 
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:

@@ -204,6 +204,55 @@ CASES = (
         "too. Remove produced_by, or give each a feed of its own.",
     ),
     Case(
+        code="feed-instances",
+        name="too-fine",
+        bad={
+            "feed fine": {
+                "name": "fine",
+                "frequency": "seconds(30)",
+                "clusters": ONLY_PRIMARY,
+                "locations": {"data": "/fine/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}"},
+            }
+        },
+        text="feed 'fine': seconds(30) is too fine for instances on schedule. Write at least minutes(1), or instances: "
+        "as-they-come.",
+    ),
+    Case(
+        code="feed-instances",
+        name="as-they-come",
+        bad={"feed summary/instances": "as-they-come", "feed summary/late_arrival": {"cut_off": "hours(1)"}},
+        text="feed 'summary': late_arrival has no meaning: its instances come as they come. Remove it, or write "
+        "instances: on-schedule.",
+    ),
+    Case(
+        code="feed-instances",
+        name="signal",
+        good={"feed approval": {"name": "approval", "signal": True, "clusters": ONLY_PRIMARY}},
+        bad={
+            "feed approval": {
+                "name": "approval",
+                "signal": True,
+                "clusters": ONLY_PRIMARY,
+                "locations": {"data": "/a/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}"},
+            }
+        },
+        text="feed 'approval': locations has no meaning: the feed is a signal, without data of its own. Remove it, or "
+        "remove signal and asset.",
+    ),
+    Case(
+        code="window-as-they-come",
+        good={
+            "feed orders": {"name": "orders", "signal": True, "clusters": ONLY_PRIMARY},
+            f"{DAILY}/inputs/orders": {"feed": "orders", "start": "latest(0)", "end": "latest(0)"},
+        },
+        bad={
+            "feed orders": {"name": "orders", "signal": True, "clusters": ONLY_PRIMARY},
+            f"{DAILY}/inputs/orders": {"feed": "orders", "start": "today(0,0)", "end": "today(0,0)"},
+        },
+        text="process 'daily': inputs.orders reads a window of feed 'orders', whose instances come as they come: nobody "
+        "knows which are due. Write take: new for each instance once, or latest(0) for the newest.",
+    ),
+    Case(
         code="availability-flag",
         good={"feed clicks/availability_flag": "_SUCCESS"},
         bad={"feed clicks/availability_flag": "../_SUCCESS"},

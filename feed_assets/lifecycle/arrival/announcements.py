@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
+from feed_assets.lifecycle.arrival.signals import Signal, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_confined
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.plan.records import FeedRecord, Plan
@@ -55,10 +56,12 @@ def apply_announcements(
     as_of: datetime,
     bulkheads: Bulkheads,
     cursor: tuple[str, str],
+    *,
+    signals: Sequence[Signal] = (),
 ) -> AnnouncedResult:
     """Look at announced instances and record those that are there, with the new position of the reader (name, value).
 
-    An evicted instance does not arrive again.
+    `signals` are what assets without a place here have made. An evicted instance does not arrive again.
     """
     latest = {each.key: each for each in announcements}
     with database.read() as connection:
@@ -74,7 +77,7 @@ def apply_announcements(
     seen += [plan_first_poll(each.key, as_of) for each in new if each.nominal_time > as_of]
     again = [each for key, each in latest.items() if _is_available(known.get(key))]
     with database.begin() as connection:
-        arrived = record_poll_results(connection, seen)
+        arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, as_of))
         _check_at_once(connection, plan, again, as_of)
         Cursors(connection).put(*cursor)
     return AnnouncedResult(arrived=arrived, again=len(again), lacking=sum(each.event is None for each in seen))

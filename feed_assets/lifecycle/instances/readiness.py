@@ -46,7 +46,15 @@ PROCESSES_A_STEP = 500
 INSTANCES_A_STEP = 100
 
 _MOMENT = timedelta(microseconds=1)
-_ARRIVING = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
+_ARRIVING = frozenset(
+    {
+        FeedEventKind.ARRIVED,
+        FeedEventKind.PRODUCED,
+        FeedEventKind.REPLICATED,
+        FeedEventKind.RESTORED,
+        FeedEventKind.SIGNALLED,
+    }
+)
 
 Span: TypeAlias = tuple[datetime, datetime | None]
 """First and last nominal time, both inclusive; None means no end."""
@@ -242,8 +250,11 @@ def _apply_events(
     if not events:
         return False, 0
     spans = _affected_spans(timeline, cluster, events)
+    coming = decide_coming(timeline.plan, cluster, events, as_of)
     with database.begin() as connection:
-        waiting = ProcessInstances(connection).waiting_times(spans)
+        instances = ProcessInstances(connection)
+        instances.add_waiting(coming)
+        waiting = instances.waiting_times(spans)
         ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
         Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
     return len(events) == EVENTS_A_STEP, ready
@@ -284,11 +295,24 @@ def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> di
             if edge.cluster != cluster:
                 continue
             process = edge.process_key
-            if edge.window.is_data_driven:
+            if edge.window is not None and edge.window.is_data_driven:
                 affected[process] = None
             elif (known := affected.setdefault(process, [])) is not None:
                 known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
     return affected
+
+
+def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: datetime) -> list[ProcessInstance]:
+    """Return the instances that events bring about: one of each flow that copies what comes as it comes."""
+    return [
+        _new_instance(process, event.nominal_time, as_of, ON_TIME, has_successor=False)
+        for event in events
+        if event.kind in _ARRIVING and (feed := plan.feeds.get((event.feed, event.cluster))) is not None
+        for edge in feed.inputs_of
+        if edge.cluster == cluster
+        and (process := plan.processes[edge.process_key]).copy is not None
+        and not process.is_enumerated
+    ]
 
 
 def contiguous(indices: Iterable[int]) -> list[range]:

@@ -242,7 +242,7 @@ def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState]) -> t
             edge=state.edge,
             record=plan.feeds[state.edge.feed_key],
             frozen=frozen[state.edge.name],
-            present=() if state.edge.window.is_data_driven else state.present,
+            present=() if state.edge.is_data_driven else state.present,
         )
         for state in states
         if state.edge.name in frozen

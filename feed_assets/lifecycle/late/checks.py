@@ -68,7 +68,7 @@ def process_cut_off(plan: Plan, process: ProcessRecord, nominal_time: datetime) 
     ends = []
     for edge in process.inputs:
         cut_off = plan.feeds[edge.feed_key].late_cut_off
-        if edge.is_late and cut_off is not None:
+        if edge.is_late and cut_off is not None and edge.window is not None:
             zone = edge.window.zone or plan.feeds[edge.feed_key].sequence.timezone
             ends.append((edge.window.end.evaluate(nominal_time, zone), cut_off.as_duration()))
     return latest_cut_off(ends)

@@ -249,7 +249,8 @@ def _set_process_watermarks(
         if decision is not None and decision.step is not Step.IN_PLACE:
             moment = min(moment, *(row.effective_from for row in decision.rows))
         spans = timeline.spans(connection, key, since=moment)
-        found = first_at_or_after(spans, moment)
+        record = timeline.plan.processes.get(key)
+        found = None if record is not None and not record.is_enumerated else first_at_or_after(spans, moment)
         rows.append(
             Watermark(
                 kind=kind,

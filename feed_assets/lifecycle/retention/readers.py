@@ -48,8 +48,8 @@ class FeedReader:
     @property
     def newest_read(self) -> int | None:
         """The number of newest instances that a `latest` window covers; None for other windows."""
-        start = self.edge.window.start
-        return 1 - start.n if start.data_driven is DataDriven.LATEST else None
+        window = self.edge.window
+        return 1 - window.start.n if window is not None and window.start.data_driven is DataDriven.LATEST else None
 
     def readers(self, nominal_time: datetime) -> range:
         """Return the indices of the process instances that read a feed instance.
@@ -62,8 +62,9 @@ class FeedReader:
         index = feed.index_at_or_before(nominal_time)
         if self.newest_read is not None or index < 0 or feed.at(index) != nominal_time:
             return _NONE
-        if self.edge.window.start.data_driven is DataDriven.FUTURE:
-            first = max(0, index - self.edge.window.end.limit)
+        window = self.edge.window
+        if window is not None and window.start.data_driven is DataDriven.FUTURE:
+            first = max(0, index - window.end.limit)
             found = process.indices_between(feed.at(first), feed.at(index + 1))
         else:
             found = self.active.plan.reader_indices(self.edge, range(index, index + 1))

@@ -205,7 +205,7 @@ class _Explainer:
             case InputMissing():
                 return self._missing(blocker, followed)
             case InputUnresolved(edge=edge):
-                window = f"{edge.window.start.text} to {edge.window.end.text}"
+                window = edge.taken
                 text = f"input {edge.name}: feed {edge.feed} has too few available instances for {window}"
                 facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
                 return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)

@@ -1,6 +1,8 @@
 """Notices of arrivals: producers report instances, so that they need not be polled."""
 
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn
@@ -12,22 +14,31 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.signals import MESSAGE, Signal, content_digest, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate
+from feed_assets.lifecycle.retention.instance_paths import plain_template
+from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import ArrivalRefusedError
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedEvent, FeedInstanceStatus
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
+
+PAYLOAD_AT_MOST = 65_536
+"""The bytes of a payload's JSON."""
+
+LONGEST_MARKING = 200
 
 
 class NoticeOutcome(StrEnum):
     """The outcome of a notice."""
 
     RECORDED = "recorded"
+    CHANGED = "recorded again, with other content"
     KNOWN = "known already"
 
 
@@ -37,17 +48,23 @@ class Notice:
 
     `cluster` may be omitted if the feed arrives on one cluster only. The second of two notices with the same `key` does
     nothing. `path` and `bytes` are compared with the instance's location and content. With `is_trusted` storage is not
-    checked.
+    checked. `payload` and `marking` are handed to those who read the instance. `is_again` says that an instance that
+    has arrived has other content now.
+
+    The time may be omitted if the path tells it; for a signal it is then the present second.
     """
 
     feed: str
-    nominal_time: datetime
+    nominal_time: datetime | None
     author: str
     cluster: str | None = None
     key: str | None = None
     path: str | None = None
     bytes: int | None = None
     is_trusted: bool = False
+    payload: Mapping[str, object] = field(default_factory=dict)
+    marking: str | None = None
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +83,7 @@ class NoticeResult:
     def render(self) -> str:
         """Return one line."""
         size = "" if self.files is None else f", {counted(self.bytes or 0, 'byte')} in {counted(self.files, 'file')}"
-        would = "would be " if self.dry_run and self.outcome is NoticeOutcome.RECORDED else ""
+        would = "would be " if self.dry_run and self.outcome is not NoticeOutcome.KNOWN else ""
         time = render_datetime(self.nominal_time)
         return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}"
 
@@ -82,20 +99,111 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         ArrivalRefusedError: the instance is missing or incomplete, or the feed is produced here.
         StorageError: storage cannot be reached.
     """
+    _check_message(notice)
     record = _find_record(context, notice)
-    record.sequence.index(notice.nominal_time)
-    _check_notice(context, record, notice)
+    if not record.has_data:
+        return _record_signal(context, record, notice, dry_run=dry_run)
+    time = _find_time(record, notice)
+    record.sequence.index(time)
+    _check_notice(context, record, notice, time)
     with context.database.read() as connection:
-        known = _find_known(connection, record, notice)
-    if known is not None:
-        return _result(context, record, notice, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
-    look = _look(context, record, notice)
+        known = _find_known(connection, record, notice, time)
+    if known is not None and not (notice.is_again and known.is_row):
+        return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
+    look = _look(context, record, notice, time)
+    seen = _seen(record, notice, time, look, context.as_of)
+    outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
+    if known is not None and known.digest == (seen.row and seen.row.manifest_digest):
+        return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
     if not dry_run:
         with context.database.begin() as connection:
-            if _find_known(connection, record, notice) is None:
-                record_poll_results(connection, [_seen(record, notice, look, context.as_of)])
+            if known is not None:
+                _record_change(connection, seen)
+            elif _find_known(connection, record, notice, time) is None:
+                record_poll_results(connection, [seen])
+        _audit(context, record, notice, time)
     size, files = (notice.bytes, None) if notice.is_trusted else (look.bytes, look.files)
-    return _result(context, record, notice, NoticeOutcome.RECORDED, size, files, dry_run=dry_run)
+    return _result(context, record, time, outcome, size, files, dry_run=dry_run)
+
+
+def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice, *, dry_run: bool) -> NoticeResult:
+    """Record a notice of a feed without data; each is an instance, or with a time of its own the only one then."""
+    if record.produced_by is not None:
+        _refuse(notice, record, notice.nominal_time, f"asset {record.producer} makes it", "Materialize the asset.")
+    if notice.path is not None or notice.bytes is not None:
+        _refuse(notice, record, notice.nominal_time, "it has no data", "Leave out the path and the size.")
+    time = notice.nominal_time or context.as_of.replace(microsecond=0)
+    if notice.nominal_time is not None:
+        record.sequence.index(time)
+    key = None if notice.key is None else _key(notice.key)
+    with context.database.read() as connection:
+        event = None if key is None else EventLog(connection).find_key(key)
+        row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
+    if event is not None or (row is not None and not notice.is_again):
+        known = event.nominal_time if event is not None else time
+        return _result(context, record, known, NoticeOutcome.KNOWN, None, None, dry_run=dry_run)
+    outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
+    if not dry_run:
+        signal = Signal(
+            record=record,
+            at=time,
+            origin=notice_origin(notice.author),
+            payload=notice.payload,
+            marking=notice.marking,
+            key=key,
+            is_exact=notice.nominal_time is not None,
+        )
+        with context.database.begin() as connection:
+            recorded = record_signals(connection, [signal], context.as_of)
+        time = recorded[0].nominal_time if recorded else time
+        _audit(context, record, notice, time)
+    return _result(context, record, time, outcome, None, None, dry_run=dry_run)
+
+
+def _check_message(notice: Notice) -> None:
+    """Refuse a payload or a marking that cannot be kept."""
+    size = len(json.dumps(notice.payload).encode())
+    if size > PAYLOAD_AT_MOST:
+        reason = f"its payload has {size:,} bytes, more than {PAYLOAD_AT_MOST:,}"
+        _refuse(notice, None, notice.nominal_time, reason, "Write the content into the data, and a hint here.")
+    marking = notice.marking
+    if marking is not None and not (0 < len(marking) <= LONGEST_MARKING and marking.isprintable()):
+        reason = f"its marking {marking[:20]!r} is empty, longer than {LONGEST_MARKING} characters or not printable"
+        _refuse(notice, None, notice.nominal_time, reason, "Write a short word such as 2026-01-01_DAILY_END.")
+
+
+def _find_time(record: FeedRecord, notice: Notice) -> datetime:
+    """Return the time of the instance: as given, or as the path tells it."""
+    if notice.nominal_time is not None:
+        return notice.nominal_time
+    path = (notice.path or "").rstrip("/").removeprefix(record.store.url.rstrip("/"))
+    found = plain_template(record.template).find_instance(path.lstrip("/"), record.sequence) if notice.path else None
+    if found is None:
+        reason = "neither its time nor the path of an instance is given"
+        _refuse(notice, record, None, reason, f"Name the instance, or a path such as {record.template}.")
+    return found
+
+
+def _record_change(connection: Connection, seen: PollResult) -> None:
+    """Record other content of an instance that has arrived before."""
+    assert seen.event is not None
+    assert seen.row is not None
+    (seq,) = EventLog(connection).append([replace(seen.event, kind=FeedEventKind.CHANGED)])
+    instances = FeedInstances(connection)
+    before = instances.get(*seen.key)
+    arrived_at = before.available_at if before is not None else None
+    instances.put([replace(seen.row, event_seq=seq, available_at=arrived_at)])
+
+
+def _audit(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+    details = {"marking": notice.marking, "key": notice.key, "again": notice.is_again or None}
+    note_target(
+        context,
+        notice.author,
+        "feed notify",
+        f"feed {record.feed!r} on {record.cluster} at {render_datetime(time)}",
+        **{name: value for name, value in details.items() if value is not None},
+    )
 
 
 def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
@@ -105,23 +213,23 @@ def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
     arriving = [record for record in records if record.is_external]
     if len(arriving) > 1:
         names = ", ".join(record.cluster for record in arriving)
-        _refuse(notice, None, f"it arrives on {names}", "Choose one with --cluster.")
+        _refuse(notice, None, notice.nominal_time, f"it arrives on {names}", "Choose one with --cluster.")
     return arriving[0] if arriving else records[0]
 
 
-def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice) -> None:
+def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
     if not record.is_external:
         writer = record.outputs_of[0].process
-        rerun = instance_command("rerun", writer, notice.nominal_time, record.cluster)
-        _refuse(notice, record, f"process {writer!r} writes it", f"Run that: {rerun}")
-    if notice.nominal_time > context.as_of:
-        _refuse(
-            notice, record, "its nominal time is in the future", "Give notice after that time; polls also start then."
-        )
-    path = record.path(notice.nominal_time)
+        rerun = instance_command("rerun", writer, time, record.cluster)
+        _refuse(notice, record, time, f"process {writer!r} writes it", f"Run that: {rerun}")
+    if time > context.as_of:
+        next_step = "Give notice after that time; polls also start then."
+        _refuse(notice, record, time, "its nominal time is in the future", next_step)
+    path = record.path(time)
     named = None if notice.path is None else notice.path.rstrip("/")
     if named is not None and named.lstrip("/") != path and not _is_same_place(named, f"{record.store.url}/{path}"):
-        _refuse(notice, record, f"its data belong to {path}, not to {notice.path}", "Correct the path or the instance.")
+        reason = f"its data belong to {path}, not to {notice.path}"
+        _refuse(notice, record, time, reason, "Correct the path or the instance.")
 
 
 def _is_same_place(one: str, other: str) -> bool:
@@ -129,38 +237,46 @@ def _is_same_place(one: str, other: str) -> bool:
     return places.canonical(one) == places.canonical(other)
 
 
-def _find_known(connection: Connection, record: FeedRecord, notice: Notice) -> "FeedEvent | _RecordedInstance | None":
+def _find_known(
+    connection: Connection, record: FeedRecord, notice: Notice, time: datetime
+) -> "_RecordedInstance | None":
     """Return the known arrival: the event of the same notice, or the recorded instance."""
     if notice.key is not None:
         event = EventLog(connection).find_key(_key(notice.key))
         if event is not None:
-            if (event.feed, event.cluster, event.nominal_time) != (*record.key, notice.nominal_time):
+            if (event.feed, event.cluster, event.nominal_time) != (*record.key, time):
                 other = f"feed {event.feed!r} on {event.cluster} at {render_datetime(event.nominal_time)}"
-                _refuse(notice, record, f"the key {notice.key!r} was that of {other}", "Use a key for one instance.")
-            return event
-    row = FeedInstances(connection).get(*record.key, notice.nominal_time)
+                reason = f"the key {notice.key!r} was that of {other}"
+                _refuse(notice, record, time, reason, "Use a key for one instance.")
+            return _RecordedInstance(bytes=event.bytes, files=event.files)
+    row = FeedInstances(connection).get(*record.key, time)
     if row is not None and row.status is FeedInstanceStatus.EVICTED:
-        _refuse(notice, record, "it was evicted", "An evicted instance does not arrive again; restore it.")
+        _refuse(notice, record, time, "it was evicted", "An evicted instance does not arrive again; restore it.")
     is_there = row is not None and row.status is FeedInstanceStatus.AVAILABLE
-    return _RecordedInstance(bytes=row.bytes, files=row.files) if row is not None and is_there else None
+    if row is None or not is_there:
+        return None
+    return _RecordedInstance(bytes=row.bytes, files=row.files, digest=row.manifest_digest, is_row=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordedInstance:
     bytes: int | None
     files: int | None
+    digest: str | None = None
+    is_row: bool = False
 
 
-def _look(context: OperationContext, record: FeedRecord, notice: Notice) -> Look:
-    path = record.path(notice.nominal_time)
+def _look(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> Look:
+    path = record.path(time)
     if notice.is_trusted:
         return Look(path=path, availability=Availability.AVAILABLE, bytes=notice.bytes or 0, files=0, modified_at=None)
     (look,) = context.stores.get(record.store).look([path], record.flag)
-    url = context.feed_url(record, notice.nominal_time)
+    url = context.feed_url(record, time)
     if look.availability is Availability.AVAILABLE and notice.bytes in (None, look.bytes):
         return look
     if look.obstacle is not None:
-        _refuse(notice, record, f"{url} cannot be read: {look.obstacle}", "Remove the obstacle, and give notice again.")
+        reason = f"{url} cannot be read: {look.obstacle}"
+        _refuse(notice, record, time, reason, "Remove the obstacle, and give notice again.")
     reasons = {
         Availability.AVAILABLE: f"{url} has {look.bytes} bytes, not {notice.bytes}",
         Availability.MISSING: f"{url} does not exist",
@@ -168,20 +284,26 @@ def _look(context: OperationContext, record: FeedRecord, notice: Notice) -> Look
         Availability.EMPTY: f"{url} is empty",
     }
     next_step = "Give notice when it is complete, or skip the check of storage (--trust)."
-    return _refuse(notice, record, reasons[look.availability], next_step)
+    return _refuse(notice, record, time, reasons[look.availability], next_step)
 
 
-def _seen(record: FeedRecord, notice: Notice, look: Look, as_of: datetime) -> PollResult:
-    candidate = Candidate(record=record, nominal_time=notice.nominal_time)
+def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of: datetime) -> PollResult:
+    candidate = Candidate(record=record, nominal_time=time)
     seen = decide_poll_result(candidate, look, as_of, notice_origin(notice.author))
     assert seen.event is not None
     assert seen.row is not None
-    event = replace(seen.event, idempotency_key=None if notice.key is None else _key(notice.key))
+    event = replace(
+        seen.event,
+        idempotency_key=None if notice.key is None else _key(notice.key),
+        payload={**seen.event.payload, **({MESSAGE: notice.payload} if notice.payload else {})},
+        marking=notice.marking,
+    )
     if not notice.is_trusted:
         return replace(seen, event=event)
-    row = replace(seen.row, manifest_digest=None, bytes=notice.bytes, files=None)
+    digest = content_digest(notice.payload) if notice.payload else None
+    row = replace(seen.row, manifest_digest=digest, bytes=notice.bytes, files=None)
     payload = {**event.payload, "trusted": True}
-    event = replace(event, manifest_digest=None, bytes=notice.bytes, files=None, payload=payload)
+    event = replace(event, manifest_digest=digest, bytes=notice.bytes, files=None, payload=payload)
     return replace(seen, row=row, event=event)
 
 
@@ -198,7 +320,7 @@ def _key(key: str) -> str:
 def _result(
     context: OperationContext,
     record: FeedRecord,
-    notice: Notice,
+    time: datetime,
     outcome: NoticeOutcome,
     size: int | None,
     files: int | None,
@@ -208,20 +330,20 @@ def _result(
     return NoticeResult(
         feed=record.feed,
         cluster=record.cluster,
-        nominal_time=notice.nominal_time,
+        nominal_time=time,
         outcome=outcome,
-        url=context.feed_url(record, notice.nominal_time),
+        url=context.feed_url(record, time) if record.has_data else "",
         bytes=size,
         files=files,
         dry_run=dry_run,
     )
 
 
-def _refuse(notice: Notice, record: FeedRecord | None, reason: str, next_step: str) -> NoReturn:
+def _refuse(notice: Notice, record: FeedRecord | None, time: datetime | None, reason: str, next_step: str) -> NoReturn:
     raise ArrivalRefusedError(
         feed=notice.feed,
         cluster=record.cluster if record else notice.cluster,
-        nominal_time=notice.nominal_time,
+        nominal_time=time,
         reason=reason,
         next_step=next_step,
     )

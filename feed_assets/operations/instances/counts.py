@@ -96,13 +96,13 @@ def _count_by_status(of: ClusterQuery) -> dict[str, int]:
 
 
 def _count_work(of: ClusterQuery) -> dict[str, int]:
-    of.context.process_on(*of.key)
+    process = of.context.process_on(*of.key)
     after = of.query.filter.started_after
     found = InstancePages(of.connection).process_counts(*of.key, of.start, of.stop, started_after=after)
     counts = {status.value: number for status, number in found.items()}
     watermark = Watermarks(of.connection).get(WatermarkKind.PROCESS, *of.key)
     since = of.start if watermark is None else watermark.next_time
-    if since is not None:
+    if since is not None and process.is_enumerated:
         spans = of.context.timeline.spans(of.connection, of.key, since)
         counts[UNSCHEDULED] = sum(len(each.between(max(of.start, since), of.stop)) for each in spans)
     return counts
@@ -114,7 +114,8 @@ def _count_data(of: ClusterQuery) -> dict[str, int]:
     """
     sequence, after = of.feed.sequence, of.query.filter.started_after
     due = due_between(of.feed, of.start, of.stop, of.context.as_of)
-    ahead = {UNSCHEDULED: len(sequence.indices_between(of.start, of.stop)) - len(due)}
+    is_expected = of.feed.is_expected
+    ahead = {UNSCHEDULED: len(sequence.indices_between(of.start, of.stop)) - len(due)} if is_expected else {}
     if not due:
         return ahead
     first, beyond = sequence.at(due.start), sequence.at(due.stop)
@@ -122,6 +123,6 @@ def _count_data(of: ClusterQuery) -> dict[str, int]:
     found = pages.feed_counts(*of.key, first, min(of.stop, beyond), available_after=after)
     counts = {status.value: number for status, number in found.items()}
     missing = FeedInstanceStatus.MISSING.value
-    if after is None:
+    if after is None and is_expected:
         counts[missing] = counts.get(missing, 0) + max(0, len(due) - sum(counts.values()))
     return counts | ahead

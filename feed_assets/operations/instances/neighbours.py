@@ -101,7 +101,7 @@ def _inputs(
     frozen = {entry.name: entry.nominal_times for entry in row.inputs} if row else {}
     for state in states:
         edge = state.edge
-        times = frozen.get(edge.name) if edge.window.is_data_driven else None
+        times = frozen.get(edge.name) if edge.is_data_driven else None
         for time in times or state.expected or ():
             yield NeighbourInstance(
                 kind=Kind.FEED, name=edge.feed, cluster=edge.feed_cluster, nominal_time=time, tag=INPUT, by=edge.name
@@ -141,7 +141,7 @@ def iter_readers(
     for active in _spans(context, connection, record, [edge.process_key for edge in record.inputs_of]):
         for edge in active.record.inputs:
             if edge.feed_key == record.key:
-                window = _own_time() if edge.window.is_data_driven else edge.window
+                window = edge.window if edge.window is not None and not edge.window.is_data_driven else _own_time()
                 for time in _times(active, record, window, nominal_time):
                     yield active, edge, time
 

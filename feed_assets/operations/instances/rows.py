@@ -209,8 +209,14 @@ def source_cluster(plan: Plan, record: FeedRecord) -> str | None:
 def iter_feed_instances(
     connection: Connection, record: FeedRecord, indices: range, *, descending: bool
 ) -> Iterator[tuple[datetime, FeedInstance | None]]:
-    """Yield the instances of an index range with their records, lazily and in batches."""
+    """Yield the instances of an index range with their records, lazily and in batches; of a feed whose instances come
+    as they come, those that have come.
+    """
     sequence, found = record.sequence, FeedInstances(connection)
+    if not record.is_expected:
+        come = found.find_between(*record.key, sequence.at(indices.start), sequence.at(indices.stop - 1))
+        yield from ((row.nominal_time, row) for row in (reversed(come) if descending else come))
+        return
     starts = range(indices.start, indices.stop, CHUNK)
     for first in reversed(starts) if descending else starts:
         chunk = range(first, min(first + CHUNK, indices.stop))

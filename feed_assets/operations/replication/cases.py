@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -31,6 +31,8 @@ from feed_assets.state.records import (
 )
 from feed_assets.transfer.filters import CopyFilter
 from feed_assets.transfer.plans import Side, copy_filter, source_side, target_side
+
+_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,13 @@ def _find_on(context: OperationContext, connection: Connection, scope: CopyScope
         due = [(active, time) for active, time in pairs if is_due(active, time, context.as_of)]
         for case in _cases(context, connection, scope.feed, flow, due):
             cases[case.nominal_time].append(case)
-    others = [time for time in record.sequence.between(scope.start, scope.end) if time not in planned]
-    rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in others])
+    known = FeedInstances(connection)
+    if record.is_expected:
+        times: Iterable[datetime] = record.sequence.between(scope.start, scope.end)
+    else:
+        times = known.available_times(*record.key, scope.start, scope.end - _MOMENT)
+    others = [time for time in times if time not in planned]
+    rows = known.get_many([FeedKey(*record.key, time) for time in others])
     for time in others if is_whole else ():
         row = rows.get(FeedKey(*record.key, time))
         if row is None or row.status is not FeedInstanceStatus.EVICTED:

@@ -14,12 +14,15 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import decide_range
 from feed_assets.plan.records import ProcessRecord
+from feed_assets.state.feed_instances import FeedInstances
 
 AT_ONCE = 500
 """How many instances of a target are handled before the facts of the next ones are read."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the numbers of handled and of all instances of a target."""
+
+_MOMENT, _DAY = timedelta(microseconds=1), timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +61,10 @@ class CopyScope:
 
     def iter_slices(self, context: OperationContext, instances: int) -> "Iterator[CopyScope]":
         """Yield consecutive parts of the range, each with about so many instances of a target, oldest first."""
-        lengths = [context.plan.feeds[self.feed, target].sequence.frequency.as_duration() for target in self.targets]
-        start, length = self.start, min(lengths) * instances
+        records = [context.plan.feeds[self.feed, target] for target in self.targets]
+        start, length = self.start, min(record.sequence.frequency.as_duration() for record in records) * instances
+        if not all(record.is_expected for record in records):
+            length = max(length, _DAY)
         while start < self.end:
             stop = min(start + length, self.end)
             yield replace(self, start=start, end=stop)
@@ -71,6 +76,12 @@ class CopyScope:
         """Yield the instances of a flow in the range, oldest first, with the definitions that govern them."""
         for active in context.timeline.spans(connection, flow.key, self.start):
             sequence = active.record.sequence
+            if not active.record.is_enumerated:
+                (edge,) = active.record.inputs
+                first, last = max(self.start, active.start), min(self.end, active.stop) - _MOMENT
+                times = FeedInstances(connection).available_times(*edge.feed_key, first, last)
+                yield from ((active, time) for time in times)
+                continue
             for index in active.between(self.start, self.end):
                 yield active, sequence.at(index)
 

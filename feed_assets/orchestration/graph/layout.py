@@ -11,7 +11,7 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.orchestration.errors import AssetKeyClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.cycles import find_omitted_inputs
-from feed_assets.orchestration.graph.partitions import Grid, grid
+from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
     DEFAULT_TRANSLATOR,
     FeedAssetsTranslator,
@@ -61,7 +61,7 @@ class AssetLayout:
     def find_own_asset(self, process: ProcessRecord) -> tuple[AssetKey, Grid] | None:
         """Return the asset key and the grid of a process; None if it is not an asset of its own."""
         spec = self.process_specs.get(process.key)
-        return (spec.key, grid(process.sequence)) if spec is not None else None
+        return (spec.key, process_grid(process)) if spec is not None else None
 
     def run_assets(self, process: ProcessRecord) -> list[tuple[AssetKey, Grid]]:
         """Return the asset keys and grids that a run of the process materializes: its own asset, or its feeds."""
@@ -83,7 +83,7 @@ def lay_out(
         AssetKeyClashError: two feeds or processes have the same key.
     """
     makers: dict[Key, ProcessRecord] = {}
-    grids = {key: grid(record.sequence) for key, record in plan.feeds.items()}
+    grids = {key: feed_grid(record) for key, record in plan.feeds.items()}
     own: list[ProcessRecord] = []
     for process in plan.processes.values():
         feeds = [plan.feeds[edge.feed_key] for edge in process.outputs]
@@ -104,7 +104,7 @@ def lay_out(
             for key, record in plan.feeds.items()
         }
         process_specs = {
-            each.key: translate(translator, process_data(plan, each, grid(each.sequence), references)) for each in own
+            each.key: translate(translator, process_data(plan, each, process_grid(each), references)) for each in own
         }
     layout = AssetLayout(
         plan=plan,
@@ -124,8 +124,8 @@ def _dynamic_grids(plan: Plan, grids: Mapping[Key, Grid], own: Sequence[ProcessR
     for (_, cluster), each in grids.items():
         used[cluster].add(each)
     for process in own:
-        used[process.cluster].add(grid(process.sequence))
-    return {cluster: frozenset(each for each in found if each.is_dynamic) for cluster, found in used.items()}
+        used[process.cluster].add(process_grid(process))
+    return {cluster: frozenset(each for each in found if each.is_filled_by_time) for cluster, found in used.items()}
 
 
 def _check_keys(layout: AssetLayout) -> None:
@@ -140,7 +140,7 @@ def _check_keys(layout: AssetLayout) -> None:
 
 
 def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:
-    first = grid(feeds[0].sequence)
-    if all(grid(feed.sequence).definition() is first.definition() for feed in feeds):
+    first = feed_grid(feeds[0])
+    if all(feed_grid(feed).definition() is first.definition() for feed in feeds):
         return first
-    return grid(process.sequence)
+    return process_grid(process)

@@ -30,14 +30,14 @@ _SHORTEST_DAY = timedelta(hours=23)
 def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
     """Return the mapping from a process's partitions (downstream) to those of a feed (upstream), over all edges."""
     upstream, downstream = grid(feed), grid(process)
-    if any(edge.window.is_data_driven for edge in edges):
+    if any(edge.is_data_driven for edge in edges):
         return AllPartitionMapping()
     if upstream.is_dynamic or downstream.is_dynamic:
         same = upstream.definition() is downstream.definition()
         return IdentityPartitionMapping() if same and _all_own(edges) else AllPartitionMapping()
     if upstream.key_zone.key != downstream.key_zone.key:
         return AllPartitionMapping()
-    spans = [edge.shifts or _covering(edge.window, feed, process) for edge in edges]
+    spans = [edge.shifts or _covering(edge.window, feed, process) for edge in edges if edge.window is not None]
     return TimeWindowPartitionMapping(
         start_offset=min(first for first, _ in spans),
         end_offset=max(last for _, last in spans),

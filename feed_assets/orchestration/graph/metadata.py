@@ -9,7 +9,7 @@ from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -145,7 +145,7 @@ def _process_metadata(process: ProcessRecord) -> dict[str, object]:
     }
     for edge in process.inputs:
         optional = ", optional" if edge.optional else ""
-        metadata[names.META_INPUT + edge.name] = f"{edge.feed} {edge.window.start} to {edge.window.end}{optional}"
+        metadata[names.META_INPUT + edge.name] = f"{edge.feed} {edge.taken}{optional}"
     for out in process.outputs:
         metadata[names.META_OUTPUT + out.name] = f"{out.feed} {out.window.start}"
     if process.retry is not None:
@@ -181,10 +181,14 @@ def _windows(process: ProcessRecord) -> Iterator[str]:
         rows = (
             f"| {edge.name}{' (optional)' if edge.optional else ''} "
             f"| {edge.feed}{f' on {edge.feed_cluster}' if edge.feed_cluster != edge.cluster else ''} "
-            f"| `{edge.window.start}` to `{edge.window.end}` |"
+            f"| {_taken(edge)} |"
             for edge in process.inputs
         )
         yield "\n".join(["| input | feed | window |", "|---|---|---|", *rows])
+
+
+def _taken(edge: InputEdge) -> str:
+    return edge.taken if edge.window is None else f"`{edge.window.start}` to `{edge.window.end}`"
 
 
 def _instances(sequence: InstanceSequence, grid: Grid) -> str:

@@ -19,6 +19,7 @@ from dagster import (
 )
 
 from feed_assets.orchestration.errors import PartitionKeyError
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Unit
 from feed_assets.timing.sequence import InstanceSequence
@@ -32,11 +33,15 @@ _DAYS_OF_EVERY_MONTH = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A sequence of instances in the form of Dagster partitions."""
+    """A sequence of instances in the form of Dagster partitions.
+
+    Where instances come as they come, `owner` is the feed or process that makes them: their keys are added with them.
+    """
 
     sequence: InstanceSequence
     cron: str | None
     key_format: str
+    owner: str = ""
 
     @property
     def key_zone(self) -> ZoneInfo:
@@ -48,10 +53,17 @@ class Grid:
         return self.cron is None
 
     @property
+    def is_filled_by_time(self) -> bool:
+        """Whether its keys must be added to Dagster as time goes by."""
+        return self.is_dynamic and not self.owner
+
+    @property
     def dynamic_name(self) -> str:
         """The name under which Dagster keeps the keys of a dynamic grid."""
         sequence = self.sequence
         facts = f"{sequence.frequency} {render_datetime(sequence.start)} {sequence.timezone.key}"
+        if self.owner:
+            return f"feed_assets/{self.owner}"
         return f"feed_assets/{sequence.frequency.render()}/{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
     def key(self, nominal_time: datetime) -> str:
@@ -91,9 +103,20 @@ _UTC = ZoneInfo("UTC")
 
 
 @cache
-def grid(sequence: InstanceSequence) -> Grid:
-    """Return the grid of a sequence."""
-    return Grid(sequence=sequence, cron=exact_cron(sequence), key_format=_key_format(sequence))
+def grid(sequence: InstanceSequence, owner: str = "") -> Grid:
+    """Return the grid of a sequence, of a certain owner if its instances come as they come."""
+    cron = None if owner else exact_cron(sequence)
+    return Grid(sequence=sequence, cron=cron, key_format=_key_format(sequence), owner=owner)
+
+
+def feed_grid(record: FeedRecord) -> Grid:
+    """Return the grid of a feed."""
+    return grid(record.sequence, "" if record.is_expected else f"feed/{record.feed}@{record.cluster}")
+
+
+def process_grid(process: ProcessRecord) -> Grid:
+    """Return the grid of a process."""
+    return grid(process.sequence, "" if process.is_enumerated else f"process/{process.process}@{process.cluster}")
 
 
 def _key_format(sequence: InstanceSequence) -> str:

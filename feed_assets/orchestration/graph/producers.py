@@ -45,7 +45,7 @@ class Producer:
         Raises:
             ProducerError: the keys have another form, or mean other times.
         """
-        reason = _find_mismatch(self.grid, definition)
+        reason = _find_mismatch(self.grid, definition) if self.record.has_data else None
         if reason is not None:
             raise ProducerError(
                 asset=self.record.producer, feed=self.record.feed, reason=reason, next_step=_advise(self.grid)
@@ -64,6 +64,8 @@ def find_producers(plan: Plan, find_asset: FindAsset, cluster: str | None = None
 
 def producer_dep(producer: Producer) -> AssetDep:
     """Return the dependency of a feed's asset on the asset that produces it."""
+    if not producer.record.has_data:
+        return AssetDep(producer.asset)
     mapping: PartitionMapping = TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
     if producer.grid.is_dynamic:
         mapping = AllPartitionMapping()

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from dagster import AssetKey, AssetMaterialization, AssetObservation, DagsterInstance, MetadataValue, RunsFilter
 
 from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.arrival.signals import MESSAGE
 from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
@@ -22,7 +23,12 @@ from feed_assets.timing.dates import render_datetime
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
-_THERE = _PUBLISHED | {FeedEventKind.ARRIVED, FeedEventKind.RESTORED, FeedEventKind.CHANGED}
+_THERE = _PUBLISHED | {
+    FeedEventKind.ARRIVED,
+    FeedEventKind.RESTORED,
+    FeedEventKind.CHANGED,
+    FeedEventKind.SIGNALLED,
+}
 
 
 def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
@@ -87,10 +93,21 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             **_change_metadata(event),
             **_copy_metadata(event),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
-            "dagster/uri": MetadataValue.url(mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")),
+            **(_place(record, event) if record.has_data else _payload(event)),
         },
         tags={names.DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
     )
+
+
+def _place(record: FeedRecord, event: FeedEvent) -> dict[str, MetadataValue]:
+    url = mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")
+    return {"dagster/uri": MetadataValue.url(url)}
+
+
+def _payload(event: FeedEvent) -> dict[str, MetadataValue]:
+    """Return what a signal says."""
+    message = event.payload.get(MESSAGE)
+    return {names.META_PAYLOAD: MetadataValue.json(message)} if isinstance(message, dict) else {}
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dagster import (
-    AddDynamicPartitionsRequest,
     AssetCheckEvaluation,
     AssetMaterialization,
     AssetObservation,
@@ -44,7 +43,6 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
@@ -54,6 +52,7 @@ from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
+from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations
 from feed_assets.plan.records import ClusterRecord, Key, Plan
@@ -68,7 +67,6 @@ NO_RETRIES = RetryResult(again=(), exhausted=())
 NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
-KEYS_A_TICK = 2_000
 
 _logger = get_logger(__name__)
 
@@ -236,7 +234,8 @@ class _Tick:
             )
         if cursor.location != location.digest:
             self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
-        partitions = dynamic_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
+        partitions = due_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
+        partitions += coming_keys(layout, unreported.events, done.requests)
         self.bulkheads.save(database)
         health = find_health(database, self.active.plan, location.issues)
         run_requests = [build_run_request(layout, request) for request in done.requests]
@@ -360,32 +359,6 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
         return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
     tags |= {names.RANGE_START: first, names.RANGE_END: last}
     return RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
-
-
-def dynamic_keys(
-    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime, bulkheads: Bulkheads
-) -> list[AddDynamicPartitionsRequest]:
-    """Return requests for the keys that dynamic grids lack, oldest first."""
-    requests: dict[str, AddDynamicPartitionsRequest] = {}
-    for grid in layout.dynamic[cluster]:
-        keys: Sequence[str] = bulkheads.run_unit(
-            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
-        )
-        if keys:
-            requests[grid.dynamic_name] = grid.add_request(keys)
-    return list(requests.values())
-
-
-def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Sequence[str]:
-    sequence = grid.sequence
-    stop = sequence.index_at_or_before(as_of) + 1
-    if sequence.size is not None:
-        stop = min(stop, sequence.size)
-    if stop <= 0 or instance.has_dynamic_partition(grid.dynamic_name, grid.key(sequence.at(stop - 1))):
-        return ()
-    known = instance.get_dynamic_partitions(grid.dynamic_name)
-    start = sequence.index(grid.nominal_time(known[-1])) + 1 if known else 0
-    return [grid.key(sequence.at(index)) for index in range(start, min(stop, start + KEYS_A_TICK))]
 
 
 def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:

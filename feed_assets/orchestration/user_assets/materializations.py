@@ -8,13 +8,14 @@ are some seconds old, because events of other processes can become visible out o
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 
 from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord, EventRecordsFilter
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.lifecycle.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
+from feed_assets.lifecycle.arrival.signals import Signal
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
@@ -67,9 +68,17 @@ class ReaderPosition:
         return json.dumps({"version": _VERSION, **fields}, separators=(",", ":"))
 
     def following(self, producers: Mapping[str, Producer]) -> Self:
-        """Return the position for these producers: what is new begins with the first event of its asset."""
+        """Return the position for these producers.
+
+        A feed that is new begins with the first event of its asset; without data, where each event is news, with the
+        next one.
+        """
         assets = {feed: producer.asset.to_user_string() for feed, producer in producers.items()}
-        behind = {feed: 0 for feed, asset in assets.items() if self.assets.get(feed) != asset}
+        behind = {
+            feed: 0
+            for feed, asset in assets.items()
+            if self.assets.get(feed) != asset and producers[feed].record.has_data
+        }
         behind |= {feed: at for feed, at in self.behind.items() if feed in assets and feed not in behind}
         return replace(self, behind=behind, assets=assets)
 
@@ -123,8 +132,13 @@ def follow_materializations(
     behind: dict[str, int] = {}
     handled: list[EventLogRecord] = []
     announcements: list[Announcement] = []
+    signals: list[Signal] = []
     for feed, producer in producers.items():
         events: Sequence[EventLogRecord] = fresh.get(feed, [])
+        if not producer.record.has_data:
+            signals += _signals(producer, events)
+            handled += events
+            continue
         start = position.behind.get(feed)
         if start is not None and not bulkheads.is_put_off(TickStep.MATERIALIZATIONS, feed):
             events = _read(instance, start, producer.asset)
@@ -141,7 +155,8 @@ def follow_materializations(
     following = position.after(records, handled, behind, real_now.timestamp())
     if following == before:
         return AnnouncedResult()
-    return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, (name, following.render()))
+    cursor = (name, following.render())
+    return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, cursor, signals=signals)
 
 
 def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: DagsterInstance) -> None:
@@ -229,6 +244,21 @@ def _announce(
             asset=producer.record.producer, feed=producer.record.feed, partitions=tuple(dict.fromkeys(strays))
         )
         bulkheads.fail(TickStep.MATERIALIZATIONS, f"other partitions of {producer.record.feed}", stray)
+    return found
+
+
+def _signals(producer: Producer, events: Sequence[EventLogRecord]) -> list[Signal]:
+    """Return one signal for each event within the feed's validity."""
+    found: list[Signal] = []
+    for event in events:
+        at = datetime.fromtimestamp(event.timestamp, UTC).replace(microsecond=0)
+        if producer.record.sequence.contains(at):
+            origin = f"asset:{producer.record.producer}"
+            key = f"{origin}/{event.storage_id}/{event.timestamp}"
+            partition = {"partition": event.partition_key} if event.partition_key else {}
+            found.append(
+                Signal(record=producer.record, at=at, origin=origin, payload={**_facts(event), **partition}, key=key)
+            )
     return found
 
 
