@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import CatchUp as CatchUp
     from feed_assets.entities.process import Input as Input
     from feed_assets.entities.process import LateProcess as LateProcess
+    from feed_assets.entities.process import OnTimeout as OnTimeout
     from feed_assets.entities.process import Order as Order
     from feed_assets.entities.process import Output as Output
     from feed_assets.entities.process import Process as Process
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import ProcessSla as ProcessSla
     from feed_assets.entities.process import Retry as Retry
     from feed_assets.entities.process import RetryPolicy as RetryPolicy
+    from feed_assets.entities.process import Take as Take
     from feed_assets.entities.process import Workflow as Workflow
     from feed_assets.entities.process import WorkflowEngine as WorkflowEngine
     from feed_assets.entities.replication import Replication as Replication
@@ -74,6 +76,15 @@ if TYPE_CHECKING:
     from feed_assets.entities.transfers import Load as Load
     from feed_assets.entities.transfers import LoadType as LoadType
     from feed_assets.entities.transfers import MergePolicy as MergePolicy
+    from feed_assets.entities.triggers import AllOf as AllOf
+    from feed_assets.entities.triggers import AnyOf as AnyOf
+    from feed_assets.entities.triggers import Backlog as Backlog
+    from feed_assets.entities.triggers import BatchRules as BatchRules
+    from feed_assets.entities.triggers import OnPause as OnPause
+    from feed_assets.entities.triggers import OnUpdate as OnUpdate
+    from feed_assets.entities.triggers import StartFrom as StartFrom
+    from feed_assets.entities.triggers import Trigger as Trigger
+    from feed_assets.entities.triggers import Unchanged as Unchanged
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
     from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
@@ -91,6 +102,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Acl": "feed_assets.entities.common",
+    "AllOf": "feed_assets.entities.triggers",
+    "AnyOf": "feed_assets.entities.triggers",
+    "Backlog": "feed_assets.entities.triggers",
+    "BatchRules": "feed_assets.entities.triggers",
     "CatchUp": "feed_assets.entities.process",
     "Channel": "feed_assets.entities.common",
     "Cluster": "feed_assets.entities.cluster",
@@ -137,6 +152,9 @@ _HOMES = {
     "MirrorSource": "feed_assets.entities.mirror",
     "MirrorTarget": "feed_assets.entities.mirror",
     "Notification": "feed_assets.entities.common",
+    "OnPause": "feed_assets.entities.triggers",
+    "OnTimeout": "feed_assets.entities.process",
+    "OnUpdate": "feed_assets.entities.triggers",
     "Order": "feed_assets.entities.process",
     "Output": "feed_assets.entities.process",
     "PasswordAlias": "feed_assets.entities.datasource",
@@ -158,7 +176,11 @@ _HOMES = {
     "SchemaSource": "feed_assets.entities.feed",
     "Sla": "feed_assets.entities.common",
     "SparkConfig": "feed_assets.entities.cluster",
+    "StartFrom": "feed_assets.entities.triggers",
     "SweepLimits": "feed_assets.entities.common",
+    "Take": "feed_assets.entities.process",
+    "Trigger": "feed_assets.entities.triggers",
+    "Unchanged": "feed_assets.entities.triggers",
     "Validity": "feed_assets.entities.common",
     "Verification": "feed_assets.entities.copying",
     "Workflow": "feed_assets.entities.process",
@@ -173,6 +195,10 @@ _HOMES = {
 
 __all__ = [
     "Acl",
+    "AllOf",
+    "AnyOf",
+    "Backlog",
+    "BatchRules",
     "CatchUp",
     "Channel",
     "Cluster",
@@ -219,6 +245,9 @@ __all__ = [
     "MirrorSource",
     "MirrorTarget",
     "Notification",
+    "OnPause",
+    "OnTimeout",
+    "OnUpdate",
     "Order",
     "Output",
     "PasswordAlias",
@@ -240,18 +269,22 @@ __all__ = [
     "SchemaSource",
     "Sla",
     "SparkConfig",
+    "StartFrom",
     "SweepLimits",
+    "Take",
+    "Trigger",
+    "Unchanged",
     "Validity",
     "Verification",
     "Workflow",
     "WorkflowEngine",
+    "__version__",
     "build_assets",
     "build_definitions",
     "get_asset_key",
     "load_instance",
     "locate_instance",
     "process",
-    "__version__",
 ]
 
 

@@ -5,7 +5,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Notification, Validity
 from feed_assets.entities.fields import (
@@ -22,9 +31,13 @@ from feed_assets.entities.fields import (
 )
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.mirror import Mirror
+from feed_assets.entities.triggers import Trigger
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
+
+BATCH_FREQUENCY = Frequency(unit=Unit.SECONDS, count=1)
+"""The frequency of processes that run when something has come: it only says how exact the times of batches are."""
 
 _SHORTEST_TIMEOUT = Frequency(unit=Unit.MINUTES, count=30)
 _TIMEOUT_STEPS = 6
@@ -47,6 +60,19 @@ class CatchUp(StrEnum):
     ALL = "all"
     LATEST = "latest"
     NONE = "none"
+
+
+class OnTimeout(StrEnum):
+    """What becomes of an instance that has waited too long: it is given up, or runs with what is there."""
+
+    GIVE_UP = "give-up"
+    RUN = "run"
+
+
+class Take(StrEnum):
+    """What an input takes instead of a window: the events that no batch has taken yet."""
+
+    NEW = "new"
 
 
 class RetryPolicy(StrEnum):
@@ -128,21 +154,64 @@ class ProcessCluster(EntityModel):
 class Input(EntityModel):
     """A window of a feed, from `start` to `end`, both inclusive; each is an expression such as `today(0,0)`.
 
-    `partition` is a path below each instance. The process does not wait for an `optional` input.
+    With `take: new` it is no window, but what has come since the last batch. `partition` is a path below each instance.
+    The process does not wait for an `optional` input. It waits for all instances of a window, or for `at_least` so many
+    of them, or until `missing_at_most` so many are missing.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["start", "end"]}, {"required": ["take"]}]},
+    )
+
     feed: Name
-    start: FilledText
-    end: FilledText
+    take: Take | None = None
+    start: Annotated[FilledText, Field(validate_default=True)] = ""
+    end: Annotated[FilledText, Field(validate_default=True)] = ""
     partition: FilledText | None = None
     optional: bool = False
+    at_least: Annotated[Count | None, Field(ge=1)] = None
+    missing_at_most: Annotated[Count | None, Field(ge=1)] = None
+
+    @field_validator("start", "end", mode="wrap")
+    @classmethod
+    def _require_window(cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+        if value == "" and "take" in info.data:
+            if info.data["take"] is None:
+                raise PydanticKnownError("missing")
+            return value
+        return check(value)
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether it takes what has come since the last batch, instead of a window."""
+        return self.take is Take.NEW
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        counts = [name for name in ("at_least", "missing_at_most") if getattr(self, name) is not None]
+        if self.takes_new:
+            for name in ("start", "end", *counts):
+                if getattr(self, name):
+                    remedy = "Remove one of them." if name in ("start", "end") else "Write trigger.batch.min."
+                    raise refuse("take", f"{name!r} is of a window, but 'take: new' takes what has come", remedy)
+            return self
+        if len(counts) > 1:
+            raise refuse("window-count", "both at_least and missing_at_most are written", "Remove one of them.")
+        if counts and self.optional:
+            message = f"{counts[0]} has no meaning for an optional input: the process does not wait for it"
+            raise refuse("window-count", message, "Remove one of them.")
+        return self
 
 
 class Output(EntityModel):
-    """The feed instance that is written; `instance` is an expression such as `now(0,0)`."""
+    """The feed instance that is written; `instance` is an expression such as `now(0,0)`.
+
+    An `optional` one may be left out by the workflow: then nothing is published.
+    """
 
     feed: Name
     instance: FilledText
+    optional: bool = False
 
 
 class Retry(EntityModel):
@@ -191,9 +260,11 @@ def effective_timeout(written: Frequency | None, frequency: Frequency) -> Freque
 
 
 class Process(Entity):
-    """A computation, with one instance every `frequency` on each cluster.
+    """A computation, with one instance every `frequency` on each cluster, or one whenever its `trigger` lets a batch
+    run.
 
-    At most `parallel` instances run at the same time. An instance that has waited `timeout` for its inputs is given up.
+    At most `parallel` instances run at the same time. An instance that has waited `timeout` for its inputs is given up,
+    or runs with what is there (`on_timeout: run`).
     """
 
     kind: ClassVar[Kind] = Kind.PROCESS
@@ -204,7 +275,9 @@ class Process(Entity):
     order: Order = Order.FIFO
     catch_up: CatchUp = CatchUp.ALL
     timeout: FrequencyField | None = None
-    frequency: FrequencyField
+    on_timeout: OnTimeout = OnTimeout.GIVE_UP
+    trigger: Trigger | None = None
+    frequency: Annotated[FrequencyField, Field(validate_default=True)] = BATCH_FREQUENCY
     timezone: ZoneName = "UTC"
     sla: ProcessSla | None = None
     inputs: Map[Name, Input] = EMPTY
@@ -213,6 +286,38 @@ class Process(Entity):
     retry: Retry | None = None
     late_process: LateProcess | None = None
     notification: Notification | None = None
+
+    @field_validator("frequency")
+    @classmethod
+    def _require_frequency(cls, frequency: Frequency, info: ValidationInfo) -> Frequency:
+        if frequency == BATCH_FREQUENCY and "trigger" in info.data and info.data["trigger"] is None:
+            raise PydanticKnownError("missing")
+        return frequency
+
+    @model_validator(mode="after")
+    def _check_trigger(self) -> Self:
+        new = [name for name, item in self.inputs.items() if item.takes_new]
+        if new and self.trigger is None:
+            message = f"input {new[0]!r} takes what is new, but the process has no trigger"
+            raise refuse("trigger", message, f"Add trigger: {{when: {new[0]}}}, or give the input a window.")
+        if not self.makes_batches:
+            if self.frequency == BATCH_FREQUENCY:
+                raise refuse("missing-key", "'frequency' is missing", "Add frequency: hours(1), or trigger: {when: …}.")
+            return self
+        if self.frequency != BATCH_FREQUENCY:
+            message = "a process has a frequency, or runs when something has come, but not both"
+            raise refuse("trigger", message, "Remove frequency; to run at times too, write trigger.or_every.")
+        if self.trigger is not None and self.trigger.when is None and all(self.inputs[name].optional for name in new):
+            message = "nothing triggers: there is no trigger.when, and no mandatory input takes what is new"
+            raise refuse("trigger", message, "Add trigger.when, or take: new to an input.")
+        return self
+
+    @property
+    def makes_batches(self) -> bool:
+        """Whether its instances are batches of what has come, instead of one every `frequency`."""
+        if self.trigger is None:
+            return False
+        return self.trigger.makes_batches or any(item.takes_new for item in self.inputs.values())
 
     def effective_timeout(self) -> Frequency:
         """Return the timeout; the default is 6 × frequency, at least 30 minutes."""

@@ -36,7 +36,13 @@ class InputState:
     @property
     def is_satisfied(self) -> bool:
         """Whether this input leaves the gate open; an optional input never closes it."""
-        return self.edge.optional or (self.expected is not None and not self.missing)
+        if self.edge.optional:
+            return True
+        if self.expected is None:
+            return False
+        if self.edge.at_least is not None:
+            return len(self.present) >= self.edge.at_least
+        return len(self.missing) <= (self.edge.missing_at_most or 0)
 
 
 def closed_gates(inputs: Sequence[InputState]) -> tuple[InputState, ...]:

@@ -40,8 +40,8 @@ class ProcessFunction(Generic[P, R]):
 
 def process(
     *,
-    frequency: str,
     clusters: Mapping[str, Any],
+    frequency: str | None = None,
     name: str | None = None,
     inputs: Mapping[str, Any] = EMPTY,
     outputs: Mapping[str, Any] = EMPTY,
@@ -51,8 +51,8 @@ def process(
     """Declare a process on the function that does its work; pass the result to `build_definitions`.
 
     Args:
-        frequency: as in YAML, `hours(1)`.
         clusters: as in YAML, by name.
+        frequency: as in YAML, `hours(1)`; None if it has a `trigger` that makes batches.
         name: None means the function's name with `-` for `_`.
         inputs: as in YAML, by name; the function has a parameter for each.
         outputs: as in YAML, by name.
@@ -79,7 +79,7 @@ def process(
             "description": _first_line(function),
             **fields,
             "name": called,
-            "frequency": frequency,
+            **({} if frequency is None else {"frequency": frequency}),
             "clusters": clusters,
             "inputs": inputs,
             "outputs": outputs,

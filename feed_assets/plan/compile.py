@@ -25,6 +25,7 @@ from feed_assets.plan.records import (
     Key,
     LateRecord,
     OutputEdge,
+    Pending,
     Plan,
     ProcessRecord,
     RetryRecord,
@@ -33,6 +34,7 @@ from feed_assets.plan.records import (
 from feed_assets.plan.release_fingerprint import release_fingerprint
 from feed_assets.plan.replication import compile_flow, iter_flows
 from feed_assets.plan.retention import compile_retention
+from feed_assets.plan.trigger_records import compile_trigger
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.sequence import InstanceSequence
@@ -144,27 +146,34 @@ class _Compiler:
             members=_members(process, cluster),
             facts=self._facts(process, process.pipelines),
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
+            trigger=compile_trigger(self._bundle, process, cluster),
+            is_enumerated=not process.makes_batches,
         )
 
     def _input(
         self, process: Process, name: str, cluster: str, sequence: InstanceSequence, *, is_late: bool
     ) -> InputEdge:
         item = process.inputs[name]
-        window = parse_window(item.start, item.end, sequence.timezone)
-        feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
-        first = relative_shift(window, window.start, feed, sequence)
-        last = relative_shift(window, window.end, feed, sequence)
+        takes: Window | Pending = Pending()
+        first = last = None
+        if not item.takes_new:
+            takes = parse_window(item.start, item.end, sequence.timezone)
+            feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
+            first = relative_shift(takes, takes.start, feed, sequence)
+            last = relative_shift(takes, takes.end, feed, sequence)
         return InputEdge(
             name=name,
             feed=item.feed,
             feed_cluster=cluster,
             process=process.name,
             cluster=cluster,
-            takes=window,
+            takes=takes,
             shifts=None if first is None or last is None else (first, last),
             optional=item.optional,
             partition=item.partition,
             is_late=is_late,
+            at_least=item.at_least,
+            missing_at_most=item.missing_at_most,
         )
 
     def _output(self, process: Process, name: str, cluster: str, sequence: InstanceSequence) -> OutputEdge:

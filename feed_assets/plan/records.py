@@ -16,6 +16,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -310,6 +311,7 @@ class ProcessRecord:
     facts: EntityFacts
     mirror: MirrorRecord | None = None
     is_enumerated: bool = True
+    trigger: TriggerRecord | None = None
 
     @property
     def key(self) -> Key:
@@ -338,6 +340,10 @@ class Plan:
     processes: Mapping[Key, ProcessRecord]
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
+    _triggered: Mapping[str, tuple[ProcessRecord, ...]] = field(init=False, repr=False, compare=False)
+    _triggers: Mapping[Key, tuple[tuple[ProcessRecord, TriggerInput], ...]] = field(
+        init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         reads: dict[str, set[str]] = {}
@@ -349,6 +355,24 @@ class Plan:
             if feed.is_external and not feed.is_polled:
                 announced.setdefault(feed.cluster, []).append(feed)
         object.__setattr__(self, "_announced", {cluster: tuple(found) for cluster, found in announced.items()})
+
+        triggered: dict[str, list[ProcessRecord]] = {}
+        triggers: dict[Key, list[tuple[ProcessRecord, TriggerInput]]] = {}
+        for record in self.processes.values():
+            if record.trigger is not None:
+                triggered.setdefault(record.cluster, []).append(record)
+                for each in record.trigger.inputs:
+                    triggers.setdefault((each.feed, each.feed_cluster), []).append((record, each))
+        object.__setattr__(self, "_triggered", {cluster: tuple(found) for cluster, found in triggered.items()})
+        object.__setattr__(self, "_triggers", {key: tuple(found) for key, found in triggers.items()})
+
+    def triggered_on(self, cluster: str) -> tuple[ProcessRecord, ...]:
+        """Return the processes of a cluster whose instances are batches."""
+        return self._triggered.get(cluster, ())
+
+    def triggers_of(self, feed: Key) -> tuple[tuple[ProcessRecord, TriggerInput], ...]:
+        """Return the processes that a feed triggers, and the name under which they take its events."""
+        return self._triggers.get(feed, ())
 
     def announced_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose instances other assets produce and announce."""

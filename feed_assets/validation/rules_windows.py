@@ -27,7 +27,8 @@ SAMPLE = 500
 
 def check_expressions(_: Scope, process: Process) -> Iterator[Complaint]:
     """Every expression must be valid, and each pair must form a window."""
-    for name, item in process.inputs.items():
+    windows = ((name, item) for name, item in process.inputs.items() if not item.takes_new)
+    for name, item in windows:
         faults = [*_faults(("inputs", name, "start"), item.start), *_faults(("inputs", name, "end"), item.end)]
         yield from faults
         if not faults:

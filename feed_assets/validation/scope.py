@@ -155,9 +155,9 @@ class Scope:
         return self.places.canonical(template.text if "://" in template.text else f"{found.storage}/{template.text}")
 
     def find_window(self, process: Process, name: str) -> Window | None:
-        """Return the window of an input; None also if it is data-driven."""
+        """Return the window of an input; None also if it is data-driven, or takes what is new."""
         item = process.inputs[name]
-        return _find_window(item.start, item.end, process.timezone)
+        return None if item.takes_new else _find_window(item.start, item.end, process.timezone)
 
     def find_output(self, process: Process, name: str) -> Window | None:
         """Return the window of one instance that an output names."""

@@ -249,8 +249,8 @@ CASES = (
             "feed orders": {"name": "orders", "signal": True, "clusters": ONLY_PRIMARY},
             f"{DAILY}/inputs/orders": {"feed": "orders", "start": "today(0,0)", "end": "today(0,0)"},
         },
-        text="process 'daily': inputs.orders reads a window of feed 'orders', whose instances come as they come: nobody "
-        "knows which are due. Write take: new for each instance once, or latest(0) for the newest.",
+        text="process 'daily': inputs.orders reads a window of feed 'orders', whose instances come as they come: "
+        "nobody knows which are due. Write take: new for each instance once, or latest(0) for the newest.",
     ),
     Case(
         code="availability-flag",
