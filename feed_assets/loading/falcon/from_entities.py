@@ -29,6 +29,8 @@ _NO_JAR = "none"
 _NO_PATH = "/none"
 _FALCONS = {own: falcon for falcon, own in ENGINES.items()}
 _VERSION = "0.0"
+_SECONDS, _FINEST = "seconds(", "minutes(1)"
+_OWN_TIME = "now(0,0)"
 
 
 def unconvert(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +79,14 @@ def _datasource(values: dict[str, Any]) -> None:
             credential["type"] = {"password": "password-text"}.get(way, way.replace("_", "-"))
 
 
+def _frequency(values: dict[str, Any]) -> None:
+    """Fill in a frequency that Falcon knows, where it is missing, or seconds."""
+    if values.get("frequency", _SECONDS).startswith(_SECONDS):
+        values["frequency"] = _FINEST
+
+
 def _feed(values: dict[str, Any]) -> None:
+    _frequency(values)
     values.setdefault("acl", _NOBODY)
     values.setdefault("schema_source", _NOWHERE)
     values.pop("schema", None)
@@ -112,6 +121,10 @@ def _limit_validity(values: dict[str, Any]) -> None:
 
 
 def _process(values: dict[str, Any]) -> None:
+    _frequency(values)
+    for item in values.get("inputs", {}).values():
+        for end in ("start", "end"):
+            item.setdefault(end, _OWN_TIME)
     values.setdefault("parallel", 1)
     values.setdefault("order", "FIFO")
     _limit_validity(values)
