@@ -35,6 +35,7 @@ _MIGRATION_LOCK = 1
 _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
 _STORE_LOCK = 4
+_QUEUES_LOCK = 5
 _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
 _PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
@@ -313,6 +314,12 @@ def lock_definitions(connection: Connection) -> None:
     """Lock definitions, their journal and the audit for writing until the transaction ends."""
     if connection.dialect.name == "postgresql":
         _take_lock(connection, _DEFINITIONS_LOCK)
+
+
+def lock_queues(connection: Connection) -> None:
+    """Lock the queues of triggers for writing until the transaction ends."""
+    if connection.dialect.name == "postgresql":
+        _take_lock(connection, _QUEUES_LOCK)
 
 
 def _take_lock(connection: Connection, number: int) -> None:

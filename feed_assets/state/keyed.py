@@ -32,11 +32,11 @@ from feed_assets.state.column_types import UtcDateTime, to_micros
 KEY_ROWS = "key_rows"
 POSITION = "position"
 
-_TIME_COLUMNS = frozenset({"nominal_time", "first", "last"})
-_NUMBER_COLUMNS = frozenset({"token"})
+_TIME_COLUMNS = frozenset({"nominal_time", "first", "last", "first_at", "last_at", "next_at", "by_at", "wake_at"})
+_NUMBER_COLUMNS = frozenset({"token", "pending", "first_seq", "marker_seq", "taken_seq", "event"})
 
 
-def render_rows(rows: Iterable[Sequence[str | int | datetime]]) -> str:
+def render_rows(rows: Iterable[Sequence[str | int | datetime | None]]) -> str:
     """Render the value of the parameter `KEY_ROWS`."""
     values = [[to_micros(value) if isinstance(value, datetime) else value for value in row] for row in rows]
     return json.dumps(values, separators=(",", ":"))

@@ -70,6 +70,8 @@ class TickStep(StrEnum):
     PAST_ARRIVALS = "past arrivals"  # a process with older releases
     RETRIES = "retries"  # a process
     INSTANCES = "instances"  # a process
+    EVENTS = "events"  # the queues of the cluster
+    TRIGGERS = "triggers"  # a process
     GATES = "gates"  # a process
     REQUESTS = "requests"  # a process
     REPORTS = "reports"  # a feed
@@ -287,7 +289,7 @@ class Attempt:
     """One attempt at a process instance.
 
     `cause` is what triggered it (None: unknown), `cause_detail` an additional sentence; `reason` says how it ended.
-    `ended_at` is None while it runs.
+    `ended_at` is None while it runs. `inputs` is what it read, `outputs` the numbers of its events.
     """
 
     process: str
@@ -302,6 +304,8 @@ class Attempt:
     cause: Cause | None = None
     cause_detail: str = ""
     release: int | None = None
+    inputs: tuple[FrozenInput, ...] = ()
+    outputs: tuple[int, ...] = ()
 
     @property
     def key(self) -> ProcessKey:

@@ -1,4 +1,5 @@
-"""Tables and indexes of the state database; the tables of retention are in `retention_schema`.
+"""Tables and indexes of the state database; those of retention are in `retention_schema`, of triggers in
+`trigger_schema`.
 
 A change here needs a migration; a test compares the two.
 """
@@ -29,7 +30,7 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 
-SCHEMA_REVISION = "0011"
+SCHEMA_REVISION = "0012"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -71,9 +72,10 @@ feed_events = Table(
     Column("bytes", BigInteger),
     Column("files", BigInteger),
     Column("payload", Payload),
-    Column("marking", Text),
     Column("idempotency_key", Text),
+    Column("marking", Text),
     Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
+    Index("fa_feed_events_by_feed", "feed", "cluster", "seq"),
     Index("fa_feed_events_by_cluster", "cluster", "seq"),
 )
 Index(
@@ -257,6 +259,8 @@ attempts = Table(
     Column("cause_detail", Prose, nullable=False),
     Column("release", BigInteger),
     Column("cause", Choice(Cause)),
+    Column("inputs", FrozenInputs),
+    Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
     sqlite_with_rowid=False,
 )

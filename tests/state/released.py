@@ -38,6 +38,8 @@ _CHOICES = {
     place: values.split()
     for place, values in {
         "fa_attempts.cause": _CAUSES,
+        "fa_batches.use": "TAKEN PASSED",
+        "fa_queue_changes.action": "ADD DROP HOLD PASS",
         "fa_attempts.status": _INSTANCE,
         "fa_changes.state": "PREPARED DONE UNDONE",
         "fa_definitions.action": "SUBMITTED UPDATED DELETED",
@@ -101,19 +103,21 @@ _PAYLOADS: dict[str, dict[str, object]] = {
     "members": {"members": [["process", "daily", 1], ["feed", "clicks", 1]]},
     "changed": {"inputs": ["clicks"]},
     "obstacles": {"obstacles": [["share", "it would remove half of all instances"]]},
+    "outputs": {"events": [7]},
     "counts": {"counts": [_COUNT | {"protected_by": {"lease": 2}}]},
     "fa_changes.content": {"files": [_FILE], "versions": [_VERSION]},
 }
 _VALUES: dict[str, object] = {name: json.dumps({"version": 1, "payload": value}) for name, value in _PAYLOADS.items()}
+_INPUTS = {
+    "version": 1,
+    "inputs": [{"name": "clicks", "feed": "clicks", "nominal_times": [_T], "digests": ["sha256:0"]}],
+}
 _VALUES |= {
+    "counts_unchanged": False,
+    "fa_attempts.inputs": json.dumps(_INPUTS),
     "fa_holds.version": 1,
     "fa_manifests.content": zlib.compress(_FILES.encode()),
-    "fa_process_instances.inputs": json.dumps(
-        {
-            "version": 1,
-            "inputs": [{"name": "clicks", "feed": "clicks", "nominal_times": [_T], "digests": ["sha256:0"]}],
-        }
-    ),
+    "fa_process_instances.inputs": json.dumps(_INPUTS),
     "fa_sweep_chunks.content": zlib.compress(_ITEMS.encode()),
     "fa_sweep_chunks.results": zlib.compress(_RESULTS.encode()),
     "fa_sweep_chunks.digest": "sha256:45e36a12888380ecb6c8299f46c927f8028ea08d1c760111961bf114827f0d41",

@@ -2,8 +2,10 @@
 
 from alembic import context
 
-from feed_assets.state import retention_schema
+from feed_assets.state import retention_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
+
+_SCHEMAS = (retention_schema.sweeps, trigger_schema.batches)
 
 
 def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
@@ -12,7 +14,7 @@ def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=retention_schema.sweeps.metadata,
+    target_metadata=_SCHEMAS[0].metadata,
     version_table=VERSION_TABLE,
     include_name=_is_ours,
 )
