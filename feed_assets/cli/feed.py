@@ -71,7 +71,8 @@ def notify(
     context = open_context_for()
     if start is not None:
         if key or path or trust or size is not None or payload or marking or again:
-            raise click.UsageError("With --start, only --end and --cluster have a meaning.")
+            of_one = "--key, --path, --bytes, --trust, --payload, --marking and --again"
+            raise click.UsageError(f"{of_one} are of one INSTANCE.")
         _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
         return
     from feed_assets.operations.instances.arrival_notices import Notice, record_notice

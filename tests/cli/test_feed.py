@@ -79,7 +79,7 @@ def test_a_range_is_polled_at_once_and_what_is_absent_is_named(project: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clicks"], "Give either INSTANCE or --start."),
+        (["clicks"], "neither its time nor the path of an instance is given"),
         (["clicks", "2013-11-03T05:00Z", "--start", "2013-11-03T05:00Z"], "Give either INSTANCE or --start."),
         (["clicks", "--start", "2013-11-03T05:00Z", "--trust"], "are of one INSTANCE"),
         (["counts", "--start", "2013-11-03T05:00Z"], "counting writes it"),

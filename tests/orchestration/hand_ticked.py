@@ -36,7 +36,7 @@ class LocationHarness:
         self.home = home
         self.instance = instance
         self.translator = translator
-        self.cursor: str | None = None
+        self.cursors: dict[str, str | None] = {}
         self.settings: Settings = load_settings(
             {} if state is None else {"state": state},
             environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
@@ -54,10 +54,19 @@ class LocationHarness:
     def at(self, moment: datetime) -> None:
         self.runtime.clock = self.runtime.real_clock = FrozenClock(moment)
 
-    def tick(self, graph: AssetGraph | None = None) -> SensorResult:
-        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor, graph)
-        self.cursor = result.cursor
+    def tick(self, graph: AssetGraph | None = None, *, cluster: str = "here") -> SensorResult:
+        result = run_tick(self.runtime, self.layout, cluster, self.instance, self.cursors.get(cluster), graph)
+        self.cursors[cluster] = result.cursor
         return result
+
+    @property
+    def cursor(self) -> str | None:
+        """The position of the sensor of the cluster `here`."""
+        return self.cursors.get("here")
+
+    @cursor.setter
+    def cursor(self, text: str | None) -> None:
+        self.cursors["here"] = text
 
     def counts(self) -> dict[ProcessInstanceStatus, int]:
         with self.runtime.database(self.instance).read() as connection:

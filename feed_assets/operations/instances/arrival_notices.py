@@ -176,7 +176,8 @@ def _find_time(record: FeedRecord, notice: Notice) -> datetime:
     """Return the time of the instance: as given, or as the path tells it."""
     if notice.nominal_time is not None:
         return notice.nominal_time
-    path = (notice.path or "").rstrip("/").removeprefix(record.store.url.rstrip("/"))
+    root = record.store.url.rstrip("/")
+    path = (notice.path or "").rstrip("/").removeprefix(root).removeprefix(root.removeprefix("file://"))
     found = plain_template(record.template).find_instance(path.lstrip("/"), record.sequence) if notice.path else None
     if found is None:
         reason = "neither its time nor the path of an instance is given"

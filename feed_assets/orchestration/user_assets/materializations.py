@@ -136,7 +136,8 @@ def follow_materializations(
     for feed, producer in producers.items():
         events: Sequence[EventLogRecord] = fresh.get(feed, [])
         if not producer.record.has_data:
-            signals += _signals(producer, events)
+            is_new = before.assets.get(feed) != position.assets[feed]
+            signals += [] if is_new else _signals(producer, events)
             handled += events
             continue
         start = position.behind.get(feed)

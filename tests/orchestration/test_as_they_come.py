@@ -1,0 +1,141 @@
+"""Feeds whose instances come as they come, as a tick sees them: notices, signals, assets of others, copies."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+from dagster import AssetMaterialization, DagsterInstance, SensorResult
+
+from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEvent, FeedEventKind, ProcessInstanceStatus
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import NOON, LocationHarness
+
+ENTITIES = """
+    kind: cluster
+    name: here
+    storage: file://${DATA_ROOT}
+    spark: {master: "local[1]"}
+    ---
+    kind: cluster
+    name: there
+    storage: file://${DATA_ROOT}/there
+    spark: {master: "local[1]"}
+    ---
+    kind: feed
+    name: orders
+    instances: as-they-come
+    format: csv
+    locations: {data: "/orders/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"}
+    clusters:
+      here: {type: source, validity: {start: 2026-01-01T00:00Z}}
+      there: {type: target, validity: {start: 2026-01-01T00:00Z}}
+    ---
+    {kind: feed, name: approval, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+    ---
+    {kind: feed, name: rates, asset: [team, rates], clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+"""
+
+
+@pytest.fixture
+def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
+    return LocationHarness(Home(folder=tmp_path), instance, ENTITIES)
+
+
+def notify(harness: LocationHarness, feed: str, at: datetime | None = None, **fields: object) -> NoticeOutcome:
+    database = harness.runtime.database(harness.instance)
+    context = build_context(
+        harness.runtime, harness.runtime.timeline(harness.location), database, harness.runtime.clock.now()
+    )
+    notice = Notice(feed=feed, nominal_time=at, author="ann", cluster="here", **fields)  # type: ignore[arg-type]
+    return record_notice(context, notice).outcome
+
+
+def events(harness: LocationHarness) -> list[FeedEvent]:
+    with harness.runtime.database(harness.instance).read() as connection:
+        return EventLog(connection).read(0, 100)
+
+
+def materialized(result: SensorResult) -> list[tuple[str, str | None]]:
+    found = [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
+    return [(event.asset_key.to_user_string(), event.partition) for event in found]
+
+
+def added(result: SensorResult) -> list[str]:
+    requests = result.dynamic_partitions_requests or []
+    return [key for request in requests for key in cast("list[str]", request.partition_keys)]
+
+
+def test_a_notice_brings_an_instance_to_the_second_with_its_partition(harness: LocationHarness) -> None:
+    assert materialized(harness.tick()) == []
+    at = NOON + timedelta(seconds=-7)
+    folder = harness.home.data / "orders" / "2026-01-01" / "120453"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("n\n1\n")
+    assert notify(harness, "orders", at) is NoticeOutcome.RECORDED
+    result = harness.tick()
+    assert materialized(result) == [("here/orders", "2026-01-01-12:04:53")]
+    assert added(result) == ["2026-01-01-12:04:53"]
+    assert materialized(harness.tick()) == []
+
+
+def test_the_path_tells_the_time_and_other_content_is_an_event_only_if_it_is_other(harness: LocationHarness) -> None:
+    folder = harness.home.data / "orders" / "2026-01-01" / "120453"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("n\n1\n")
+    assert notify(harness, "orders", path=str(folder)) is NoticeOutcome.RECORDED
+    assert notify(harness, "orders", path="/orders/2026-01-01/120453") is NoticeOutcome.KNOWN
+    assert notify(harness, "orders", path=str(folder), is_again=True) is NoticeOutcome.KNOWN
+    (folder / "part.csv").write_text("n\n1\n2\n")
+    assert notify(harness, "orders", path=str(folder), is_again=True) is NoticeOutcome.CHANGED
+    assert [event.kind for event in events(harness)] == [FeedEventKind.ARRIVED, FeedEventKind.CHANGED]
+
+
+def test_each_signal_is_an_instance_of_its_own_also_within_a_second(harness: LocationHarness) -> None:
+    for number in range(3):
+        notify(harness, "approval", payload={"number": number}, marking=f"m{number}")
+    found = events(harness)
+    assert [event.nominal_time - NOON for event in found] == [timedelta(seconds=number) for number in range(3)]
+    assert [(event.kind, event.payload, event.marking) for event in found] == [
+        (FeedEventKind.SIGNALLED, {"message": {"number": number}}, f"m{number}") for number in range(3)
+    ]
+    result = harness.tick()
+    assert [partition for _, partition in materialized(result)] == added(result)
+    assert added(result)[0] == "2026-01-01-12:05:00"
+
+
+def test_a_signal_of_a_known_time_is_another_event_only_if_it_is_said(harness: LocationHarness) -> None:
+    at = NOON - timedelta(hours=1)
+    outcomes = [notify(harness, "approval", at, payload={"n": 1}), notify(harness, "approval", at, payload={"n": 2})]
+    outcomes.append(notify(harness, "approval", at, payload={"n": 2}, is_again=True))
+    assert outcomes == [NoticeOutcome.RECORDED, NoticeOutcome.KNOWN, NoticeOutcome.CHANGED]
+    assert [event.nominal_time for event in events(harness)] == [at, at]
+
+
+def test_each_materialization_of_somebodys_asset_is_an_event_once(harness: LocationHarness) -> None:
+    harness.at(datetime.now(UTC))
+    harness.instance.report_runless_asset_event(AssetMaterialization(["team", "rates"], metadata={"old": 1}))
+    harness.tick()
+    assert events(harness) == []  # what was made before the feed was declared is no news
+    for _ in range(2):
+        harness.instance.report_runless_asset_event(AssetMaterialization(["team", "rates"]))
+    harness.tick()
+    harness.tick()
+    assert [(event.feed, event.origin) for event in events(harness)] == [("rates", "asset:team/rates")] * 2
+
+
+def test_a_copy_of_what_comes_as_it_comes_is_made_by_the_event_and_not_by_time(harness: LocationHarness) -> None:
+    folder = harness.home.data / "orders" / "2026-01-01" / "120453"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("n\n1\n")
+    notify(harness, "orders", path=str(folder))
+    harness.tick(cluster="there")
+    with harness.runtime.database(harness.instance).read() as connection:
+        rows = ProcessInstances(connection).find_between("orders@here", "there", NOON - timedelta(days=1), NOON)
+    assert [(row.nominal_time, row.status) for row in rows] == [
+        (NOON - timedelta(seconds=7), ProcessInstanceStatus.READY)
+    ]
