@@ -1,0 +1,153 @@
+"""Route the events of the log to the queues of consumers: their marks grow, and they are looked at."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.triggers import OnPause
+from feed_assets.lifecycle.triggers.cuts import keep_newest, pass_over
+from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.trigger_records import TriggerInput
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.queue_changes import QueueChanges
+from feed_assets.state.queue_records import InputKey
+from feed_assets.state.records import EntityKey
+from feed_assets.state.schedules import Schedules
+from feed_assets.state.trigger_inputs import Growth, LoggedEvent, TriggerInputs
+from feed_assets.state.triggers import Triggers
+
+EVENTS_A_STEP = 5_000
+
+
+def routed_cursor(cluster: str) -> str:
+    """Return the name of the cursor of a cluster: the last event that was routed to its consumers."""
+    return f"triggers/{cluster}"
+
+
+def input_key(record: ProcessRecord, each: TriggerInput) -> InputKey:
+    """Return the key of an input of a trigger."""
+    return InputKey(record.process, record.cluster, each.name, each.feed, each.feed_cluster)
+
+
+def route_events(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, bool]:
+    """Route the next events of the log; return how many there were, and whether there are more."""
+    after = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+    last = EventLog(connection).last_seq()
+    to = min(after + EVENTS_A_STEP, last)
+    if to <= after:
+        return 0, False
+    records = {record.key: record for record in plan.triggered_on(cluster)}
+    feeds = {each.feed for record in records.values() if record.trigger for each in record.trigger.inputs}
+    events = TriggerInputs(connection).read_log(after, to, feeds)
+    growths = decide_growth(plan, cluster, events)
+    TriggerInputs(connection).grow(growths)
+    touched = {EntityKey(each.process, each.cluster) for each in growths}
+    _measure_changed(connection, records, touched, after, to)
+    _apply_pauses(connection, records, touched, after, to, as_of)
+    Triggers(connection).wake(touched, as_of)
+    Cursors(connection).put(routed_cursor(cluster), str(to))
+    return len(events), to < last
+
+
+def decide_growth(plan: Plan, cluster: str, events: Sequence[LoggedEvent]) -> list[Growth]:
+    """Return how the marks of a cluster's consumers grow by events of the log."""
+    by_feed: dict[Key, list[LoggedEvent]] = defaultdict(list)
+    for event in events:
+        by_feed[event.feed, event.cluster].append(event)
+    growths = []
+    for feed, found in by_feed.items():
+        changed = [event for event in found if not event.is_unchanged]
+        markers: dict[tuple[str, bool], int | None] = {}
+        for record, each in plan.triggers_of(feed):
+            if record.trigger is None or record.cluster != cluster:
+                continue
+            counts_unchanged = record.trigger.counts_unchanged
+            counted = found if counts_unchanged else changed
+            if not counted:
+                continue
+            marker = None
+            if each.until is not None:
+                key = (each.until, counts_unchanged)
+                marker = markers[key] if key in markers else markers.setdefault(key, _find_marker(counted, each.until))
+            growths.append(
+                Growth(
+                    *input_key(record, each),
+                    pending=len(counted),
+                    first_seq=counted[0].seq,
+                    first_at=min(event.recorded_at for event in counted),
+                    last_at=max(event.recorded_at for event in counted),
+                    marker_seq=marker,
+                )
+            )
+    return growths
+
+
+def _find_marker(events: Sequence[LoggedEvent], until: str) -> int | None:
+    marked = (event.seq for event in events if event.marking is not None and fnmatchcase(event.marking, until))
+    return next(marked, None)
+
+
+def _measure_changed(
+    connection: Connection, records: dict[Key, ProcessRecord], touched: Collection[EntityKey], after: int, to: int
+) -> None:
+    """Count anew where somebody decided about an event before it was routed."""
+    inputs = [
+        (input_key(records[consumer], each), each)
+        for consumer in touched
+        if (trigger := records[consumer].trigger)
+        for each in trigger.inputs
+    ]
+    changed = QueueChanges(connection).has_any([key for key, _ in inputs], after, to)
+    if not changed:
+        return
+    consumers = {key.consumer for key in changed}
+    events = PendingEvents(connection, to, consumers)
+    marks = TriggerInputs(connection).of(consumers)
+    found = [(marks[key.consumer].get(key), each) for key, each in inputs if key in changed]
+    TriggerInputs(connection).put([events.measure(mark, each.until) for mark, each in found if mark is not None])
+
+
+def _apply_pauses(
+    connection: Connection,
+    records: dict[Key, ProcessRecord],
+    touched: Collection[EntityKey],
+    after: int,
+    to: int,
+    as_of: datetime,
+) -> None:
+    """Pass over what has come for suspended processes, as their triggers say."""
+    policies = {
+        consumer: trigger.on_pause
+        for consumer in touched
+        if (trigger := records[consumer].trigger) and trigger.on_pause is not OnPause.QUEUE
+    }
+    if not policies:
+        return
+    schedules = Schedules(connection).of_many(Kind.PROCESS, {consumer.entity for consumer in policies})
+    paused = {
+        consumer: policy
+        for consumer, policy in policies.items()
+        if (schedule := schedules.get((Kind.PROCESS, *consumer))) and schedule.state is ScheduleState.SUSPENDED
+    }
+    marks = TriggerInputs(connection).of(paused)
+    events = PendingEvents(connection, to, paused)
+    kept = []
+    for consumer, policy in paused.items():
+        trigger = records[consumer].trigger
+        for each in trigger.inputs if trigger else ():
+            mark = marks[consumer].get(input_key(records[consumer], each))
+            if mark is None or not mark.pending:
+                continue
+            if policy is OnPause.DROP:
+                kept.append((pass_over(connection, mark, events, after, as_of), each))
+            else:
+                kept.append((keep_newest(connection, mark, events, as_of), each))
+    following = PendingEvents(connection, to, paused)
+    TriggerInputs(connection).put([following.measure(mark, each.until) for mark, each in kept])

@@ -1,0 +1,182 @@
+"""Store which ranges of the log the batches of each consumer have taken, and list their events.
+
+The log and the ranges do not change, so a batch has the same events whenever they are asked for.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.pending_events import in_range
+from feed_assets.state.queue_records import EventRange, InputKey, Mark, QueueAction, RangeUse
+from feed_assets.state.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.schema import HAS_FAILED, feed_events, process_instances
+from feed_assets.state.trigger_schema import batches, queue_changes, trigger_inputs
+from feed_assets.timing.dates import NEVER
+
+_B = batches.c
+_C = queue_changes.c
+_E = feed_events.c
+_P = process_instances.c
+_ROWS = RowMapper(batches, EventRange)
+_EVENTS = RowMapper(feed_events, FeedEvent)
+_MARKS = RowMapper(trigger_inputs, Mark)
+_UNDER_WAY = sorted(
+    [
+        ProcessInstanceStatus.WAITING,
+        ProcessInstanceStatus.READY,
+        ProcessInstanceStatus.RUNNING,
+        ProcessInstanceStatus.SUSPENDED,
+    ]
+)
+_UNPROCESSED = sorted(set(ProcessInstanceStatus) - {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED})
+
+
+class BatchEvents(NamedTuple):
+    """The events that a batch has of one input, in the order of the log."""
+
+    input: str
+    feed: str
+    feed_cluster: str
+    events: tuple[FeedEvent, ...]
+
+
+class Batches:
+    """The batches as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, ranges: Iterable[EventRange]) -> None:
+        """Insert ranges of the log that were taken or passed over."""
+        rows = [_ROWS.values(each) for each in ranges]
+        if rows:
+            self._connection.execute(insert(batches), rows)
+
+    def events_of(self, batch: ProcessKey) -> list[BatchEvents]:
+        """Return the events of a batch by input; inputs without events are left out."""
+        is_its = (_B.process == batch.process, _B.cluster == batch.cluster, _B.nominal_time == batch.nominal_time)
+        ranges = _ROWS.find(self._connection, _ROWS.select.where(*is_its, _B.use == RangeUse.TAKEN))
+        found: dict[tuple[str, str, str], list[FeedEvent]] = defaultdict(list)
+        for each in ranges:
+            found[each.input, each.feed, each.feed_cluster] += self.in_range(each)
+        freed = and_(_C.process == batch.process, _C.cluster == batch.cluster, _C.nominal_time == batch.nominal_time)
+        statement = select(_C.input, *_EVENTS.columns).join_from(queue_changes, feed_events, _C.event == _E.seq)
+        for name, *row in self._connection.execute(statement.where(freed, _C.action == QueueAction.ADD)):
+            event = _EVENTS.load(row)
+            found[name, event.feed, event.cluster].append(event)
+        return [
+            BatchEvents(*key, tuple(sorted(events, key=lambda event: event.seq)))
+            for key, events in sorted(found.items())
+        ]
+
+    def in_range(self, each: EventRange) -> list[FeedEvent]:
+        """Return the events in a range, in order."""
+        return _EVENTS.find(self._connection, _EVENTS.select.where(_of_range(each)).order_by(_E.seq))
+
+    def count(self, each: EventRange) -> int:
+        """Return how many events are in a range by the log."""
+        return self._connection.scalar(select(func.count()).where(_of_range(each))) or 0
+
+    def pending(self, mark: Mark, upto: int, limit: int | None = None) -> list[FeedEvent]:
+        """Return the pending events of an input, in order."""
+        following = in_range(
+            mark.feed,
+            mark.feed_cluster,
+            mark.taken_seq,
+            upto,
+            counts_unchanged=mark.counts_unchanged,
+            but_changed=mark.key,
+        )
+        is_free = and_(_C.action == QueueAction.ADD, _C.nominal_time.is_(None))
+        of_it = and_(_C.process == mark.process, _C.cluster == mark.cluster, _C.input == mark.input)
+        free = select(_C.event).where(of_it, is_free)
+        of_feed = (_E.feed == mark.feed, _E.cluster == mark.feed_cluster)
+        statement = _EVENTS.select.where(or_(following, and_(*of_feed, _E.seq.in_(free)))).order_by(_E.seq)
+        return _EVENTS.find(self._connection, statement.limit(limit))
+
+    def ranges(self, consumer: EntityKey, *, use: RangeUse | None = None) -> list[EventRange]:
+        """Return the ranges of a consumer, of one use if given, in the order of the log."""
+        is_its = [_B.process == consumer.entity, _B.cluster == consumer.cluster]
+        if use is not None:
+            is_its.append(_B.use == use)
+        return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_B.input, _B.feed, _B.to_seq))
+
+    def find_range(self, key: InputKey, event: int) -> EventRange | None:
+        """Return the range of an input that an event is in; None if it is in none."""
+        is_its = [_B[name] == value for name, value in zip(InputKey._fields, key, strict=True)]
+        statement = _ROWS.select.where(*is_its, _B.to_seq >= event).order_by(_B.to_seq).limit(1)
+        found = _ROWS.find_one(self._connection, statement)
+        return found if found is not None and found.after_seq < event else None
+
+    def shrink(self, each: EventRange) -> None:
+        """Count one event less in a range: something was decided about it singly."""
+        is_it = [_B[name] == value for name, value in zip(InputKey._fields, each.key, strict=True)]
+        statement = update(batches).where(*is_it, _B.to_seq == each.to_seq)
+        self._connection.execute(statement.values(count=_B["count"] - 1))
+
+    def under_way(self, consumers: Collection[EntityKey]) -> dict[EntityKey, int]:
+        """Return how many batches of each consumer have not ended, or will be tried again; those without are left
+        out.
+        """
+        if not consumers:
+            return {}
+        wanted = key_rows(self._connection.dialect.name, ("process", "cluster"))
+        is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
+        retried = and_(HAS_FAILED, or_(_P.retry_at.is_(None), _P.retry_at < NEVER))
+        statement = select(_P.process, _P.cluster, func.count()).join_from(wanted, process_instances, is_its)
+        statement = statement.where(or_(_P.status.in_(_UNDER_WAY), retried)).group_by(_P.process, _P.cluster)
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
+        return {EntityKey(process, cluster): count for process, cluster, count in found}
+
+    def queued(self, feed: str, feed_cluster: str, consumers: Collection[EntityKey]) -> dict[FeedKey, EntityKey]:
+        """Return the instances of a feed with events that a batch is to take, or has taken and not processed, each with
+        a consumer.
+        """
+        last = self._connection.scalar(select(func.max(_E.seq))) or 0
+        found: dict[FeedKey, EntityKey] = {}
+        is_mark = (trigger_inputs.c.feed == feed, trigger_inputs.c.feed_cluster == feed_cluster)
+        for mark in _MARKS.find(self._connection, _MARKS.select.where(*is_mark)):
+            if mark.key.consumer in consumers:
+                found |= {_key(event): mark.key.consumer for event in self.pending(mark, last)}
+        of_batch = and_(*(_B[name] == _P[name] for name in ProcessKey._fields))
+        for consumer in sorted(consumers):
+            is_open = (
+                _P.process == consumer.entity,
+                _P.cluster == consumer.cluster,
+                _P.status.in_(_UNPROCESSED),
+                _B.feed == feed,
+                _B.feed_cluster == feed_cluster,
+            )
+            keys = select(_P.process, _P.cluster, _P.nominal_time).join_from(process_instances, batches, of_batch)
+            for row in self._connection.execute(keys.where(*is_open).distinct()).all():
+                for taken in self.events_of(ProcessKey(*row)):
+                    found |= {_key(event): consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
+        return found
+
+    def remove(self, consumer: EntityKey) -> None:
+        """Forget the ranges of a consumer; its instances stay."""
+        delete_keys(self._connection, batches, ("process", "cluster"), [consumer])
+
+
+def _key(event: FeedEvent) -> FeedKey:
+    return FeedKey(event.feed, event.cluster, event.nominal_time)
+
+
+def _is_of(event: FeedEvent, feed: str, feed_cluster: str) -> bool:
+    return (event.feed, event.cluster) == (feed, feed_cluster)
+
+
+def _of_range(each: EventRange) -> ColumnElement[bool]:
+    return in_range(
+        each.feed,
+        each.feed_cluster,
+        each.after_seq,
+        each.to_seq,
+        counts_unchanged=each.counts_unchanged,
+        but_changed=each.key,
+    )
