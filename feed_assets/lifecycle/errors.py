@@ -89,6 +89,19 @@ class FeedsUnsweptError(LifecycleError):
         super().__init__(f"sweep {sweep} is not complete. {reasons} Run it again: it continues.")
 
 
+class QueueChangeError(LifecycleError):
+    """Nothing can be decided about an event of a consumer's queue, because of where it is; nothing was changed."""
+
+    def __init__(self, *, process: str, event: int, place: str, action: str) -> None:
+        self.process = process
+        self.event = event
+        self.place = place
+        super().__init__(
+            f"event {event} cannot be changed to {action} in the queue of {describe_process(process)}: it is {place}. "
+            "An event that a batch has taken stays with it: run the batch again to read it again."
+        )
+
+
 class SweepRefusedError(LifecycleError):
     """The requested operation on a sweep is not possible in its state; nothing was moved."""
 

@@ -113,10 +113,10 @@ class Batches:
         found = _ROWS.find_one(self._connection, statement)
         return found if found is not None and found.after_seq < event else None
 
-    def shrink(self, each: EventRange) -> None:
-        """Count one event less in a range: something was decided about it singly."""
-        is_it = [_B[name] == value for name, value in zip(InputKey._fields, each.key, strict=True)]
-        statement = update(batches).where(*is_it, _B.to_seq == each.to_seq)
+    def shrink(self, key: InputKey, event: int) -> None:
+        """Count one event less in the range that it is in: something was decided about it singly."""
+        is_it = [_B[name] == value for name, value in zip(InputKey._fields, key, strict=True)]
+        statement = update(batches).where(*is_it, _B.after_seq < event, _B.to_seq >= event)
         self._connection.execute(statement.values(count=_B["count"] - 1))
 
     def under_way(self, consumers: Collection[EntityKey]) -> dict[EntityKey, int]:

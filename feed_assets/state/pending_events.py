@@ -156,7 +156,7 @@ class PendingEvents:
         """Return the last event of a feed that was recorded before a time; 0 if there is none."""
         key = ("before", feed, feed_cluster, moment)
         if key not in self._known:
-            is_before = (_E.feed == feed, _E.cluster == feed_cluster, _E.recorded_at < moment, _E.seq <= self.upto)
+            is_before = (_E.feed == feed, _E.cluster == feed_cluster, _E.recorded_at < moment)
             self._known[key] = self._connection.scalar(select(func.max(_E.seq)).where(*is_before)) or 0
         last: int = self._known[key]
         return last

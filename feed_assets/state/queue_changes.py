@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, insert, literal, select, update
 
+from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.pending_events import in_range, is_of
 from feed_assets.state.queue_records import InputKey, Mark, QueueAction, QueueChange
 from feed_assets.state.records import EntityKey
@@ -34,8 +35,14 @@ class QueueChanges:
 
     def has_any(self, keys: Collection[InputKey], after: int, to: int) -> set[InputKey]:
         """Return the inputs about whose events in a range of the log something was decided already."""
-        between = select(_T.process, _T.cluster, _T.input).distinct().where(_T.event > after, _T.event <= to)
-        found = {tuple(row) for row in self._connection.execute(between)}
+        if not keys:
+            return set()
+        names = ("process", "cluster", "input")
+        columns = (_T.process, _T.cluster, _T.input)
+        statement = select_keyed(self._connection.dialect.name, queue_changes, names, columns)
+        between = statement.where(_T.event > after, _T.event <= to)
+        rows = self._connection.execute(between, {KEY_ROWS: render_rows(key[:3] for key in keys)})
+        found = {tuple(row) for row in rows}
         return {key for key in keys if key[:3] in found}
 
     def put(self, changes: Iterable[QueueChange]) -> None:

@@ -6,7 +6,20 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Update, and_, case, insert, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Update,
+    and_,
+    bindparam,
+    case,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.pending_events import COUNTED, is_unchanged
@@ -19,6 +32,7 @@ from feed_assets.state.trigger_schema import trigger_inputs
 _E = feed_events.c
 _T = trigger_inputs.c
 _ROWS = RowMapper(trigger_inputs, Mark)
+_AFTER = "after"
 _CONSUMER = ("process", "cluster")
 _MEASURED = ("taken_seq", "pending", "first_seq", "first_at", "last_at", "marker_seq")
 
@@ -64,10 +78,16 @@ class TriggerInputs:
         found = self._connection.execute(select(*columns).where(*is_one).order_by(_E.seq))
         return [LoggedEvent(*row) for row in found]
 
-    def grow(self, growths: Collection[Growth]) -> None:
-        """Add new events to the marks of inputs, in one statement."""
+    def grow(self, growths: Collection[Growth], after: int) -> None:
+        """Add events after `after` to the marks of inputs, in one statement; not where some of them are taken."""
         if growths:
-            self._connection.execute(_grow(self._dialect), {KEY_ROWS: render_rows(growths)})
+            self._connection.execute(_grow(self._dialect), {KEY_ROWS: render_rows(growths), _AFTER: after})
+
+    def begun_after(self, cluster: str, after: int) -> list[InputKey]:
+        """Return the inputs of a cluster's consumers whose place in the log is after a number."""
+        columns = [_T[name] for name in InputKey._fields]
+        found = self._connection.execute(select(*columns).where(_T.cluster == cluster, _T.taken_seq > after))
+        return [InputKey(*row) for row in found]
 
     def of(self, consumers: Collection[EntityKey]) -> dict[EntityKey, dict[InputKey, Mark]]:
         """Return the marks of consumers by input, also of inputs that their triggers do not name any more."""
@@ -115,7 +135,8 @@ def _grow(dialect: str) -> Update:
         "last_at": _extreme(_T.last_at, new.c.last_at, is_least=False),
         "marker_seq": case((new.c.marker_seq.is_(None), _T.marker_seq), else_=_least_marker(new.c.marker_seq)),
     }
-    return update(trigger_inputs).where(_is_input(new.c)).values(changes)
+    is_behind = _T.taken_seq <= bindparam(_AFTER, type_=BigInteger)
+    return update(trigger_inputs).where(_is_input(new.c), is_behind).values(changes)
 
 
 def _least_marker(new: ColumnElement[Any]) -> ColumnElement[Any]:

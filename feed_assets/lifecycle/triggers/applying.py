@@ -104,8 +104,7 @@ def follow_triggers(connection: Connection, plan: Plan, cluster: str, as_of: dat
     gone = (state for name, state in states.items() if name not in declared)
     Triggers(connection).put(replace(state, sign="", wake_at=None) for state in gone)
     new = [record for name, record in declared.items() if not _is_followed(record, states.get(name))]
-    if len(new) == len(declared):
-        # Nobody has counted the events up to now: all are counted anew.
+    if Cursors(connection).get(routed_cursor(cluster)) is None:
         Cursors(connection).put(routed_cursor(cluster), str(EventLog(connection).last_seq()))
     _follow(connection, new, states, cluster, as_of)
 
@@ -124,6 +123,7 @@ def _follow(
     routed = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
     consumers = [EntityKey(*record.key) for record in records]
     marks, events = TriggerInputs(connection).of(consumers), PendingEvents(connection, routed, consumers)
+    now = EventLog(connection).last_seq()
     added: list[Mark] = []
     kept: list[Mark] = []
     following: list[TriggerState] = []
@@ -136,7 +136,7 @@ def _follow(
         for each in trigger.inputs:
             key = input_key(record, each)
             known = marks.get(consumer, {}).get(key)
-            mark = replace(known or _begin(key, trigger, events), counts_unchanged=trigger.counts_unchanged)
+            mark = replace(known or _begin(key, trigger, events, now), counts_unchanged=trigger.counts_unchanged)
             (added if known is None else kept).append(events.measure(mark, each.until))
         next_at, by_at = first_times(trigger, state, as_of)
         following.append(
@@ -157,12 +157,12 @@ def _follow(
     Triggers(connection).put(following)
 
 
-def _begin(key: InputKey, trigger: TriggerRecord, events: PendingEvents) -> Mark:
+def _begin(key: InputKey, trigger: TriggerRecord, events: PendingEvents, now: int) -> Mark:
     match trigger.start:
         case StartFrom.EARLIEST:
             start = 0
         case StartFrom.NOW:
-            start = events.upto
+            start = now
         case since:
             start = events.last_before(key.feed, key.feed_cluster, since)
     return Mark(**key._asdict(), counts_unchanged=trigger.counts_unchanged, start_seq=start, taken_seq=start)

@@ -47,7 +47,7 @@ def route_events(connection: Connection, plan: Plan, cluster: str, as_of: dateti
     feeds = {each.feed for record in records.values() if record.trigger for each in record.trigger.inputs}
     events = TriggerInputs(connection).read_log(after, to, feeds)
     growths = decide_growth(plan, cluster, events)
-    TriggerInputs(connection).grow(growths)
+    TriggerInputs(connection).grow(growths, after)
     touched = {EntityKey(each.process, each.cluster) for each in growths}
     _measure_changed(connection, records, touched, after, to)
     _apply_pauses(connection, records, touched, after, to, as_of)
@@ -97,14 +97,17 @@ def _find_marker(events: Sequence[LoggedEvent], until: str) -> int | None:
 def _measure_changed(
     connection: Connection, records: dict[Key, ProcessRecord], touched: Collection[EntityKey], after: int, to: int
 ) -> None:
-    """Count anew where somebody decided about an event before it was routed."""
+    """Count anew where somebody decided about an event before it was routed, or the trigger began among the events."""
+    cluster = next((consumer.cluster for consumer in touched), "")
+    begun = TriggerInputs(connection).begun_after(cluster, after)
     inputs = [
         (input_key(records[consumer], each), each)
         for consumer in touched
         if (trigger := records[consumer].trigger)
         for each in trigger.inputs
     ]
-    changed = QueueChanges(connection).has_any([key for key, _ in inputs], after, to)
+    changed = QueueChanges(connection).has_any([key for key, _ in inputs], after, to) | set(begun)
+    changed &= {key for key, _ in inputs}
     if not changed:
         return
     consumers = {key.consumer for key in changed}

@@ -153,11 +153,16 @@ class Queues:
             return _marks(connection, process)
 
     def pending(self, process: str) -> dict[str, list[int]]:
-        """The pending events of a process by input, from the log; its marks say the same."""
+        """The pending events of a process by input of its trigger, from the log; its marks say the same."""
         found = {}
+        trigger = self.plan.processes[process, CLUSTER].trigger
+        assert trigger is not None
+        names = {each.name for each in trigger.inputs}
         with self.database.read() as connection:
             last = EventLog(connection).last_seq()
             for name, mark in _marks(connection, process).items():
+                if name not in names:
+                    continue
                 found[name] = [event.seq for event in Batches(connection).pending(mark, last)]
                 assert (mark.pending, mark.first_seq) == (len(found[name]), next(iter(found[name]), None))
         return found

@@ -1,0 +1,123 @@
+"""Change the queue of a consumer by hand: drop an event, hold it back, or let it be taken."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from feed_assets.lifecycle.errors import QueueChangeError
+from feed_assets.lifecycle.triggers.routing import input_key, routed_cursor
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.trigger_records import TriggerInput
+from feed_assets.state.batches import Batches
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import lock_queues
+from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.queue_changes import QueueChanges
+from feed_assets.state.queue_records import Mark, QueueAction, QueueChange, RangeUse
+from feed_assets.state.records import EntityKey
+from feed_assets.state.trigger_inputs import TriggerInputs
+from feed_assets.state.triggers import Triggers
+from feed_assets.timing.dates import render_datetime
+
+
+class Place(StrEnum):
+    """Where an event is in the queue of an input."""
+
+    AHEAD = "not routed yet"
+    PENDING = "pending"
+    HELD = "held"
+    DROPPED = "dropped"
+    TAKEN = "taken"
+    PASSED = "passed over"
+    BEFORE = "from before the trigger"
+
+
+_OF_ACTION = {
+    QueueAction.ADD: Place.PENDING,
+    QueueAction.DROP: Place.DROPPED,
+    QueueAction.HOLD: Place.HELD,
+    QueueAction.PASS: Place.PASSED,
+}
+_CHANGEABLE = {
+    QueueAction.ADD: frozenset({Place.HELD, Place.DROPPED, Place.PASSED, Place.BEFORE}),
+    QueueAction.DROP: frozenset({Place.AHEAD, Place.PENDING, Place.HELD}),
+    QueueAction.HOLD: frozenset({Place.AHEAD, Place.PENDING}),
+    QueueAction.PASS: frozenset[Place](),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlace:
+    """Where an event is in the queue of an input, and the batch that took it or passed it over."""
+
+    place: Place
+    nominal_time: datetime | None = None
+
+    def render(self) -> str:
+        """Return the place in words: `taken by 2026-01-01T06:00:04Z`."""
+        by = "" if self.nominal_time is None else f" by {render_datetime(self.nominal_time)}"
+        return f"{self.place}{by}"
+
+
+def find_place(connection: Connection, mark: Mark, event: int, routed: int) -> EventPlace:
+    """Return where an event of the feed of an input is in its queue; `routed` is the last event that was routed."""
+    change = QueueChanges(connection).find(mark.key, event)
+    if change is not None:
+        is_taken = change.action is QueueAction.ADD and change.nominal_time is not None
+        return EventPlace(
+            place=Place.TAKEN if is_taken else _OF_ACTION[change.action], nominal_time=change.nominal_time
+        )
+    if event > routed:
+        return EventPlace(place=Place.AHEAD)
+    if event > mark.taken_seq:
+        return EventPlace(place=Place.PENDING)
+    found = Batches(connection).find_range(mark.key, event)
+    if found is None:
+        return EventPlace(place=Place.BEFORE)
+    place = Place.TAKEN if found.use is RangeUse.TAKEN else Place.PASSED
+    return EventPlace(place=place, nominal_time=found.nominal_time)
+
+
+def change_queue(
+    connection: Connection,
+    record: ProcessRecord,
+    each: TriggerInput,
+    event: int,
+    action: QueueAction,
+    author: str,
+    reason: str,
+    as_of: datetime,
+) -> EventPlace:
+    """Decide about one event of an input; return where it was.
+
+    Raises:
+        QueueChangeError: it is where this cannot be decided: a batch has it, or it is so already.
+    """
+    lock_queues(connection)
+    consumer = EntityKey(*record.key)
+    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
+    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
+    if mark is None:
+        raise QueueChangeError(process=record.process, event=event, place="not routed yet", action=action.value.lower())
+    place, changes = find_place(connection, mark, event, routed), QueueChanges(connection)
+    if place.place not in _CHANGEABLE[action]:
+        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
+    if place.place is Place.PASSED and changes.find(mark.key, event) is None:
+        Batches(connection).shrink(mark.key, event)
+    change = QueueChange(
+        process=record.process,
+        cluster=record.cluster,
+        input=each.name,
+        event=event,
+        action=action,
+        author=author,
+        reason=reason,
+        at=as_of,
+    )
+    changes.put([change])
+    events = PendingEvents(connection, routed, [consumer])
+    TriggerInputs(connection).put([events.measure(mark, each.until)])
+    Triggers(connection).wake([consumer], as_of)
+    return place
