@@ -2,12 +2,9 @@
 
 import shlex
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from feed_assets.timing.dates import render_datetime
-
-_ONE_INSTANCE = timedelta(minutes=1)
-"""Shorter than any frequency, so a range of this length contains one instance."""
 
 
 def command_line(*words: str | datetime, **options: str | datetime | bool | Iterable[str] | None) -> str:
@@ -31,16 +28,14 @@ def command_line(*words: str | datetime, **options: str | datetime | bool | Iter
     return shlex.join(parts)
 
 
-def instance_command(verb: str, name: str, nominal_time: datetime, cluster: str) -> str:
+def instance_command(verb: str, name: str, nominal_time: datetime, cluster: str, **options: str | None) -> str:
     """Return the command of a verb, such as `rerun`, on one instance of a process or flow.
 
     >>> from datetime import UTC
     >>> instance_command("rerun", "daily-delays", datetime(2013, 11, 3, 5, tzinfo=UTC), "primary")
-    'feed-assets instance rerun daily-delays --start 2013-11-03T05:00Z --end 2013-11-03T05:01Z --clusters primary'
+    'feed-assets instance rerun daily-delays --instance 2013-11-03T05:00Z --clusters primary'
     """
-    return command_line(
-        "instance", verb, name, start=nominal_time, end=nominal_time + _ONE_INSTANCE, clusters=[cluster]
-    )
+    return command_line("instance", verb, name, instance=nominal_time, clusters=[cluster], **options)
 
 
 def _text(value: str | datetime) -> str:

@@ -121,6 +121,9 @@ class FeedAssetsError(Exception):
     It can be pickled, whatever facts it was built from. The text is without secrets, the facts are as they are.
     """
 
+    approval: str | None = None
+    """The property with which a rerun of the instance may do what was refused, as name=value; None if nothing may."""
+
     def __str__(self) -> str:
         return mask(super().__str__())
 

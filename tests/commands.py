@@ -17,7 +17,7 @@ def require_command(words: Sequence[str]) -> None:
     arguments = list(words)
     parent: click.Context | None = None
     while isinstance(command, click.Group):
-        parent = click.Context(command, info_name=command.name, parent=parent)
+        parent = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
         name, found, arguments = command.resolve_command(parent, arguments)
         assert found is not None, name
         command = found

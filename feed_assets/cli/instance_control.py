@@ -1,18 +1,19 @@
 """`instance kill`, `suspend`, `resume` and `rerun`: actions on instances of processes and on copies of feeds."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of, open_context_for
+from feed_assets.cli.instance_options import instance_of, lifecycle_option, lifecycles_of, open_context_for
 from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
-from feed_assets.cli.proposals import names_of
+from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.entities.flow_names import is_flow
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.instances.actions import InstanceAction
@@ -23,11 +24,14 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _range_options(command: _Command) -> _Command:
-    """Add the arguments of all four verbs: a process or feed, a range with both ends, clusters and lifecycle."""
+    """Add the arguments of all four verbs: a process or feed, a range or one instance, clusters and lifecycle."""
     for option in (
         name_argument("name", names_of(Kind.PROCESS, Kind.FEED)),
-        click.option("--start", type=MomentType(), required=True, help="From this nominal time on, 2015-02-28T06:30Z."),
-        click.option("--end", type=MomentType(), required=True, help="Before this nominal time."),
+        click.option("--start", type=MomentType(), help="From this nominal time on, 2015-02-28T06:30Z."),
+        click.option("--end", type=MomentType(), help="Before this nominal time."),
+        click.option(
+            "--instance", type=ProposedType(find_times), help="This instance: a nominal time, a day or a partition key."
+        ),
         clusters_option,
         lifecycle_option,
     ):
@@ -69,9 +73,7 @@ def resume(**options: Any) -> None:
     _control(InstanceAction.RESUME, **options)
 
 
-@click.command(
-    epilog="Example: feed-assets instance rerun daily-delays --start 2013-11-03T05:00Z --end 2013-11-04T05:00Z"
-)
+@click.command(epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
 @_range_options
 @click.option(
     "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of properties, name=value."
@@ -98,8 +100,9 @@ def _control(
     action: "InstanceAction",
     *,
     name: str,
-    start: datetime,
-    end: datetime,
+    start: datetime | None,
+    end: datetime | None,
+    instance: str | None,
     clusters: tuple[str, ...],
     lifecycles: tuple[str, ...],
     author: str | None,
@@ -116,8 +119,7 @@ def _control(
         context,
         action,
         name,
-        start,
-        end,
+        *_range_of(context, name, start, end, instance),
         author=author_of(author),
         lifecycles=lifecycles_of(lifecycles),
         clusters=clusters or None,
@@ -131,6 +133,19 @@ def _control(
     else:
         print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done), output)
     say(done.render_summary(), err=True)
+
+
+def _range_of(
+    context: "OperationContext", name: str, start: datetime | None, end: datetime | None, instance: str | None
+) -> tuple[datetime, datetime]:
+    match start, end, instance:
+        case datetime(), datetime(), None:
+            return start, end
+        case None, None, str():
+            kind = Kind.PROCESS if is_flow(name) else context.kind_of(name)
+            nominal_time = instance_of(context, kind, name, instance)
+            return nominal_time, nominal_time + timedelta(seconds=1)
+    raise click.UsageError("Give either --instance, or --start and --end.")
 
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Errors of the definition store."""
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import render_some
 
@@ -40,9 +41,8 @@ class MassDeletionError(DefinitionStoreError):
         super().__init__(
             location=location,
             reason=f"{len(deleted)} of {declared} declared entities are gone at once: {render_some(deleted)}",
-            next_step="Restore their files, or confirm that they are deleted: feed-assets apply --delete-all, or "
-            "with --digest and the digest that feed-assets plan shows. "
-            "If another project uses this database, set a namespace in the settings of one of them.",
+            next_step="If another project uses this database, set a namespace in the settings of one of them. Restore "
+            "their files, or confirm that they are deleted: " + command_line("apply", delete_all=True),
         )
 
 
@@ -57,7 +57,7 @@ class ForeignDefinitionsError(DefinitionStoreError):
             reason=f"the state database {database} records the definitions{of}, and {lacking} of these {recorded} "
             "entities are not declared here: it belongs to another project",
             next_step="Set a namespace in the settings of this project. If this project has replaced the other one, "
-            "confirm it: feed-assets apply --delete-all.",
+            "confirm it: " + command_line("apply", delete_all=True),
         )
 
 
@@ -72,5 +72,5 @@ class ReplacedDefinitionsError(DefinitionStoreError):
             f"{'differs' if len(differing) == 1 else 'differ'}: two projects use one database, or an earlier one is "
             "back",
             next_step="Set a namespace in the settings of one of them. If this one replaces the other, confirm it: "
-            "feed-assets apply.",
+            + command_line("apply"),
         )

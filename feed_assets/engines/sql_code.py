@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feed_assets.command_lines import command_line
 from feed_assets.engines.arguments import parameter_name
 from feed_assets.engines.code_faults import CodeFault
 from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
@@ -17,7 +18,7 @@ from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
-_ASK_SPARK = "`feed-assets validate --live` asks Spark itself."
+_ASK_SPARK = f"`{command_line('validate', live=True)}` asks Spark itself."
 _KEYWORDS = frozenset(
     (
         *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "UNION", "VALUES", "CREATE", "INSERT", "WITH"),

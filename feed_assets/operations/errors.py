@@ -156,7 +156,7 @@ class FolderNotEmptyError(FeedAssetsError):
         reason = f"it is not empty ({', '.join(found)})" if found else "it is a file"
         super().__init__(
             f"no project was made in {folder}: {reason}. Choose a new folder, or keep its files and add those that are "
-            f"missing: feed-assets init {folder} --add"
+            f"missing: {command_line('init', str(folder), add=True)}"
         )
 
 

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.state.cursors import Cursors
 
 REBUILDS = "state/rebuilds"
 RESTORED = "state/restored"
 HELD = (
-    "the state was restored from a backup or replaced: nothing is launched until `feed-assets state rebuild` has "
-    "recorded what lies on storage"
+    f"the state was restored from a backup or replaced: nothing is launched until `{command_line('state', 'rebuild')}` "
+    "has recorded what lies on storage"
 )
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.operations.errors import SafeModeError
 from feed_assets.state.audit import Audit
 from feed_assets.state.cursors import Cursors
@@ -143,11 +144,11 @@ def require_mode(database: Database, operation: Operation) -> None:
         raise SafeModeError(
             subject=operation.value,
             reason=f"it is not allowed during safe mode ({by})",
-            next_step="Wait, or switch it off with `feed-assets admin safemode off`.",
+            next_step=f"Wait, or switch it off: {command_line('admin', 'safemode', 'off')}",
         )
     if not mode.is_on and operation in ONLY_IN_SAFE_MODE:
         raise SafeModeError(
             subject=operation.value,
             reason="it is only allowed during safe mode, while nothing else changes",
-            next_step="Switch it on with `feed-assets admin safemode on`, and off again afterwards.",
+            next_step=f"Switch it on, and off again afterwards: {command_line('admin', 'safemode', 'on')}",
         )

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import FeedAssetsError
@@ -93,7 +94,9 @@ class NoAssetError(DefinitionsError):
         elif suggestions:
             next_step = f"Did you mean {' or '.join(map(repr, suggestions))}?"
         else:
-            next_step = f"Declare a {kind} {name!r}, or look for the issues of its file with `feed-assets validate`."
+            next_step = (
+                f"Declare a {kind} {name!r}, or look for the issues of its file with `{command_line('validate')}`."
+            )
         super().__init__(
             location=f"{kind} {name!r} on cluster {cluster!r}", reason="it has no asset", next_step=next_step
         )

@@ -1,5 +1,6 @@
 """Errors raised by stores."""
 
+from feed_assets.entities.existing import EXISTING, Existing
 from feed_assets.errors import FeedAssetsError, render_some
 
 
@@ -85,6 +86,7 @@ class ForeignContentError(StorageError):
 
     def __init__(self, *, store: str, path: str, files: tuple[str, ...]) -> None:
         self.files = files
+        self.approval = f"{EXISTING}={Existing.ADOPT.value}"
         named = f" ({render_some(files, 3)})" if files != ("",) else ""
         super().__init__(
             store=store,
@@ -92,7 +94,7 @@ class ForeignContentError(StorageError):
             reason=f"it is foreign content: {len(files):,} files{named} that no record and no manifest knows",
             next_step=(
                 "Nothing was changed. Decide in the declaration of the feed: `existing: adopt` makes it the instance, "
-                "`existing: replace` moves it to the trash. To adopt it once, rerun this instance with --adopt."
+                "`existing: replace` moves it to the trash. A rerun can adopt it once."
             ),
         )
 

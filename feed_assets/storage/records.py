@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self, TypeAlias
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.existing import Existing
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
@@ -292,7 +293,7 @@ class Displaced:
             "store": self.store,
             "displaced_from": self.path,
             "files": self.files,
-            "undo": f"feed-assets retention undo {self.sweep}",
+            "undo": command_line("retention", "undo", self.sweep),
         }
 
 

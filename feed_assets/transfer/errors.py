@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 from feed_assets.errors import FeedAssetsError, render_some
 
+APPROVAL = "mirror.removals"
+"""The property for the number of files that a run may remove regardless of the limits."""
+
 
 class CopyError(FeedAssetsError):
     """An instance cannot be copied; the target was not changed."""
@@ -143,26 +146,26 @@ class MirrorEmptiedError(CopyError):
 class RemovalLimitError(CopyError):
     """A run of a mirror would remove more files than its limits allow without approval."""
 
-    def __init__(self, *, target: str, removed: int, standing: int, limit: str, approval: str) -> None:
+    def __init__(self, *, target: str, removed: int, standing: int, limit: str) -> None:
         self.target = target
         self.removed = removed
+        self.approval = f"{APPROVAL}={removed}"
         super().__init__(
             f"{target}: {removed:,} of the {standing:,} files there would be removed, {limit}. Nothing was changed. "
-            "Show the files with `feed-assets mirror plan` and its name. To remove them, rerun this instance "
-            f"with --property {approval}, or raise the limits of the mirror."
+            f"Raise the limits of the mirror, or let one instance remove them by a rerun with {self.approval}."
         )
 
 
 class ForeignTargetError(CopyError):
     """The first run of a mirror would replace or remove files that no mirror has written."""
 
-    def __init__(self, *, target: str, files: int, approval: str) -> None:
+    def __init__(self, *, target: str, files: int) -> None:
         self.target = target
         self.files = files
+        self.approval = f"{APPROVAL}={files}"
         super().__init__(
             f"{target}: {files:,} files there, which no mirror has written, would be replaced or removed. Nothing was "
-            "changed. Show what a run would do with `feed-assets mirror plan` and its name. To lose them, "
-            f"rerun this instance with --property {approval}, or name another directory."
+            f"changed. Name another directory, or let one instance replace them by a rerun with {self.approval}."
         )
 
 
@@ -179,6 +182,10 @@ class MirrorFailedError(CopyError):
 
     def __init__(self, *, failures: Mapping[str, Exception], total: int) -> None:
         self.failures = failures
+        lost = [error.removed for error in failures.values() if isinstance(error, RemovalLimitError)]
+        lost += [error.files for error in failures.values() if isinstance(error, ForeignTargetError)]
+        if len(lost) == len(failures):
+            self.approval = f"{APPROVAL}={max(lost)}"
         others = f" The other {total - len(failures)} are mirrored." if len(failures) < total else ""
         first = next(iter(failures.values()))
         super().__init__(

@@ -15,6 +15,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Clearing, Guard, describe_displaced
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import (
+    APPROVAL,
     ForeignTargetError,
     MirrorEmptiedError,
     MirrorFailedError,
@@ -30,8 +31,6 @@ from feed_assets.transfer.requests import CopyRequest, OnProgress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-APPROVAL = "mirror.removals"
-"""The property for the number of files that a run may remove regardless of the limits."""
 _LISTED_FAILURES = 5
 
 Details = Mapping[str, str | int | float]
@@ -153,8 +152,7 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
         raise MirrorEmptiedError(url=plan.source_url, target=url, files=standing)
     limit = find_limit(mirror, removed, standing)
     if limit is not None and not is_approved:
-        approval = f"{APPROVAL}={removed}"
-        raise RemovalLimitError(target=url, removed=removed, standing=standing, limit=limit, approval=approval)
+        raise RemovalLimitError(target=url, removed=removed, standing=standing, limit=limit)
     if not plan.is_unchanged:
         _require_replaceable(stores, target)
     if not plan.is_unchanged and not plan.standing:
@@ -165,7 +163,7 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
                 raise TargetRefusedError(url=url, reason=exc.reason) from exc
     lost = removed + len(plan.replaced)
     if plan.is_foreign and lost and (approved is None or lost > approved):
-        raise ForeignTargetError(target=url, files=lost, approval=f"{APPROVAL}={lost}")
+        raise ForeignTargetError(target=url, files=lost)
 
 
 def find_limit(mirror: MirrorRecord, removed: int, standing: int) -> str | None:

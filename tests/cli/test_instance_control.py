@@ -12,6 +12,7 @@ from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from tests.cli.project import run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
 
@@ -90,6 +91,19 @@ def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Databas
     assert result.exit_code == 0, result.output
     assert statuses(database) == [S.WAITING] * 4
     assert [row.overrides for row in instances(database)] == [{"depth": "8", "colour": "red"}] * 2 + [{}] * 2
+
+
+@pytest.mark.parametrize("text", ["2015-01-02T00:00Z", "2015-01-02"])
+def test_one_instance_is_named_by_its_time_or_its_day(database: Database, text: str) -> None:
+    result = run("instance", "rerun", "count", "--instance", text, "--author", "ann")
+    assert result.exit_code == 0, result.output
+    assert statuses(database) == [S.SUCCEEDED, S.WAITING, S.WAITING, S.WAITING]
+
+
+@pytest.mark.parametrize("options", [[], RANGE[:2], [*RANGE, "--instance", "2015-01-02"]])
+def test_either_an_instance_or_a_whole_range_is_given(database: Database, options: list[str]) -> None:
+    result = run("instance", "kill", "count", *options)
+    assert (result.exit_code, "Give either --instance, or --start and --end." in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

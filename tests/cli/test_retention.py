@@ -376,7 +376,7 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
 def test_a_plan_that_is_not_there_is_named(project: Path, verb: str) -> None:
     result = run("retention", verb, "2013")
     assert refused(result) == (
-        "feed-assets: sweep '2013': it does not exist. `feed-assets retention list` lists the sweeps.\n"
+        "feed-assets: sweep '2013': it does not exist. List the sweeps: feed-assets retention list\n"
     )
     assert result.stdout == ""
 

@@ -195,7 +195,7 @@ def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None
         ),
     )
     again = why(lifecycle, "count", START, at("01T01:01"))
-    rerun = "feed-assets instance rerun count --start 2013-11-01T00:00Z --end 2013-11-01T00:01Z --clusters primary"
+    rerun = "feed-assets instance rerun count --instance 2013-11-01T00:00Z --clusters primary"
     assert [(each.text, each.command) for each in again.reasons[:2]] == [
         ("it ended at 2013-11-01T01:00:00Z: boom", rerun),
         ("the next retry is at 2013-11-01T01:05:00Z", None),

@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import instance_command
+from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState, input_states
@@ -98,6 +100,21 @@ def finish_attempt(
         end_attempt(connection, ProcessKey(*process.key, nominal_time), status, reason, now)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
+
+
+def describe_failure(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
+    """Return why an attempt failed in one line, with the command that allows what was refused, if there is one."""
+    offer = offer_approval(process, nominal_time, error)
+    return describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
+
+
+def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
+    """Return a sentence with the command that allows what was refused to an instance; empty if nothing may."""
+    approval = error.approval if isinstance(error, FeedAssetsError) else None
+    if approval is None:
+        return ""
+    rerun = instance_command("rerun", process.process, nominal_time, process.cluster, property=approval)
+    return f" To allow it: {rerun}"
 
 
 def open_gate(

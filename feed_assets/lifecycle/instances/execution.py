@@ -16,7 +16,6 @@ from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, Wor
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.process import Workflow
-from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
@@ -24,6 +23,7 @@ from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
     claim_outputs,
+    describe_failure,
     finish_attempt,
     open_gate,
     record_published,
@@ -130,9 +130,10 @@ class InstanceRunner:
             except FencedOutError:
                 raise
             except Exception as exc:
+                reason = describe_failure(process, nominal_time, exc)
                 with suppress(FencedOutError):
                     failed = ProcessInstanceStatus.FAILED
-                    finish_attempt(self.context, leased, process, nominal_time, failed, reason=describe_error(exc))
+                    finish_attempt(self.context, leased, process, nominal_time, failed, reason=reason)
                 raise
             except BaseException:
                 with suppress(FencedOutError):

@@ -13,7 +13,7 @@ from time import sleep
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
-from feed_assets.errors import describe_error, render_some
+from feed_assets.errors import render_some
 from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
@@ -23,6 +23,7 @@ from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
     claim_outputs,
+    describe_failure,
     finish_attempt,
     open_gate,
     record_published,
@@ -237,9 +238,10 @@ class FlowRunner:
     def _fail(self, held: LeasedTime, flow: ProcessRecord, nominal_time: datetime, error: Exception) -> None:
         if isinstance(error, FencedOutError):
             return
+        reason = describe_failure(flow, nominal_time, error)
         with suppress(FencedOutError):
             failed = ProcessInstanceStatus.FAILED
-            finish_attempt(self.context, held, flow, nominal_time, failed, reason=describe_error(error))
+            finish_attempt(self.context, held, flow, nominal_time, failed, reason=reason)
 
     def _finish(self, flow: ProcessRecord, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
         """Record the content of the target, and the end of the attempt."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
@@ -247,7 +248,7 @@ class ChunkWorker:
             "instances": sweep.instances,
             "paths": sweep.paths,
             "feeds": sorted(count.feed for count in sweep.counts),
-            "undo": f"feed-assets retention undo {sweep.sweep_id}",
+            "undo": command_line("retention", "undo", sweep.sweep_id),
         }
         store.trash().describe(sweep.sweep_id, document)
         self._described.add(store.root_url)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from feed_assets.command_lines import command_line
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.leasing import TTL, Leased
@@ -131,7 +132,9 @@ def require_sweep(sweeps: Sweeps, sweep_id: str) -> Sweep:
     sweep = sweeps.find(sweep_id)
     if sweep is None:
         raise SweepRefusedError(
-            sweep=sweep_id, reason="it does not exist", next_step="`feed-assets retention list` lists the sweeps."
+            sweep=sweep_id,
+            reason="it does not exist",
+            next_step=f"List the sweeps: {command_line('retention', 'list')}",
         )
     return sweep
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from feed_assets.command_lines import command_line
 from feed_assets.definitions.edits import Remove
 from feed_assets.definitions.errors import MassDeletionError
 from feed_assets.definitions.ownership import is_mass_deletion
@@ -98,7 +99,7 @@ def require_digest(planned: PlannedChanges, digest: str) -> None:
         raise VerbRefusedError(
             subject=f"digest {digest!r}",
             reason=f"it has fewer than {SHORTEST_DIGEST} characters",
-            next_step="Write more of the digest that `feed-assets plan` shows.",
+            next_step=f"Write more of the digest that `{command_line('plan')}` shows.",
         )
     if not planned.digest.startswith(given):
         raise PlanOutdatedError(digest=digest)

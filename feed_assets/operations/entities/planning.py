@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.edits import Edit, Remove
 from feed_assets.definitions.recording import is_in_folder
@@ -237,7 +238,7 @@ def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bund
                 code=_HELD,
                 entity=label_of(removed[hold.feed]),
                 message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
-                remedy=f"Release it if it is not needed: feed-assets hold release {hold.name}.",
+                remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
             )
 
 

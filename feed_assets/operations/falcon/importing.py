@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from feed_assets.command_lines import command_line
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
@@ -105,7 +106,7 @@ class ImportReport:
         shown = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count) or "no files"
         if not self.is_good:
             return f"{self.folder}: {shown}; nothing was written. Correct the errors and import again."
-        next_step = f"Review the list, then run: feed-assets validate {self.folder}"
+        next_step = f"Review the list, then run: {command_line('validate', self.folder)}"
         return f"{self.folder}: {shown}. {next_step}" if self.is_written else f"{self.folder}: {shown}, not written."
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.displacement import MIRRORED
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces, UnsettledStore
@@ -136,7 +137,7 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
     if not active:
         reason = "it was already released" if known else "it does not exist"
         raise InstanceQueryError(
-            subject=f"hold {name!r}", reason=reason, next_step="`feed-assets hold list` lists the holds."
+            subject=f"hold {name!r}", reason=reason, next_step=f"List the holds: {command_line('hold', 'list')}"
         )
     released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
     if dry_run:

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
+from feed_assets.command_lines import command_line
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.operations.context import OperationContext
@@ -61,7 +62,7 @@ def find_sweep(context: OperationContext, text: str) -> Sweep:
     if len(candidates) == 1:
         return candidates[0]
     reason = "several sweeps have this prefix" if candidates else "it does not exist"
-    next_step = "Write more of its id." if candidates else "`feed-assets retention list` lists the sweeps."
+    next_step = "Write more of its id." if candidates else f"List the sweeps: {command_line('retention', 'list')}"
     raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from feed_assets.command_lines import command_line
 from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import ShownError, shown
 from feed_assets.lifecycle.errors import SweepRefusedError
@@ -164,7 +165,7 @@ def _require_state(sweep: Sweep, allowed: Collection[SweepState], reason: str, n
         raise SweepRefusedError(
             sweep=sweep.sweep_id,
             reason=f"it is {sweep.state.value}, {reason}",
-            next_step=next_step or f"Show it with `feed-assets retention show {sweep.sweep_id}`.",
+            next_step=next_step or f"Show it: {command_line('retention', 'show', sweep.sweep_id)}",
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from feed_assets.command_lines import command_line
 from feed_assets.operations.errors import FolderNotEmptyError, ProjectNameError
 from feed_assets.operations.scaffolding.files import (
     ExampleEntities,
@@ -46,7 +47,13 @@ class NewProject:
                 "  defs = Definitions.merge(defs, build_definitions())",
             ]
         if not self.dry_run:
-            lines += ["", "Now:", f"  cd {shlex.quote(str(self.folder))}", "  feed-assets validate", "  dagster dev"]
+            lines += [
+                "",
+                "Now:",
+                f"  cd {shlex.quote(str(self.folder))}",
+                f"  {command_line('validate')}",
+                "  dagster dev",
+            ]
         return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from dagster import MetadataValue, TableColumn, TableSchema
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.columns import describe_column, parse_columns
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
@@ -206,7 +207,7 @@ def _process_facts(process: ProcessRecord) -> Iterator[str]:
 
 
 def _why(kind: str, name: str, cluster: str, partition: str) -> str:
-    return f"feed-assets why {name} {partition} --cluster {cluster} --kind {kind}"
+    return command_line("why", name, partition, cluster=cluster, kind=kind)
 
 
 def _materialize(asset: str, partition: str) -> str:

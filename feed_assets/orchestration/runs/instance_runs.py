@@ -24,7 +24,7 @@ from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
-from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.instances.attempts import Published, offer_approval
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
@@ -106,7 +106,8 @@ class InstanceRun:
                 on_done(label, outcome)
                 return
             errors[times[label]] = outcome
-            failures[label] = mask(f"{type(outcome).__name__}: {outcome}")
+            offer = offer_approval(self.process, times[label], outcome)
+            failures[label] = mask(f"{type(outcome).__name__}: {outcome}{offer}")
             trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
             context.log.error(f"{label} failed: {failures[label]}{trace}")
 
