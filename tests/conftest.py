@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from feed_assets import command_lines, masking
-from tests.commands import require_command
+from tests.commands import Offer, offering_function, require_command
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
 from tests.tiers import Tiers
@@ -30,17 +30,19 @@ def _own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _commands_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command that a message offers in any test is one that the command line accepts."""
-    join = command_lines.shlex.join
+def offers(monkeypatch: pytest.MonkeyPatch) -> list[Offer]:
+    """Every command that a message offers in a test: each is one that the command line accepts."""
+    join, found = command_lines.shlex.join, []
 
     def checked(words: Iterable[str]) -> str:
         words = list(words)
-        if words[:1] == ["feed-assets"]:
-            require_command(words[1:])
-        return join(words)
+        command = join(words)
+        verb = require_command(words[1:])
+        found.append(Offer(f"{offering_function()}: {verb}", command))
+        return command
 
     monkeypatch.setattr(command_lines, "shlex", SimpleNamespace(join=checked))
+    return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

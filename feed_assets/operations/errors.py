@@ -59,16 +59,15 @@ class VerbRefusedError(FeedAssetsError):
 
 
 class EntityExistsError(VerbRefusedError):
-    """Another definition of that name is already declared."""
+    """Another definition of that name is already declared; `files` have the refused one."""
 
-    def __init__(self, *, kind: str, name: str, place: str) -> None:
+    def __init__(self, *, kind: str, name: str, place: str, files: Sequence[str]) -> None:
         self.kind = kind
         self.name = name
         super().__init__(
             subject=f"{kind} {name!r}",
             reason=f"it is already declared, with a different content, in {place}",
-            next_step="Change it with `feed-assets apply`, or delete it first: "
-            + command_line("entity", "delete", kind, name),
+            next_step=f"Change it: {command_line('apply', *files)}",
         )
 
 

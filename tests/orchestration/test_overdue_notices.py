@@ -18,7 +18,7 @@ from feed_assets.operations.explaining.records import Explanation
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices
-from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK, MOST_LINES
+from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
@@ -294,9 +294,3 @@ def test_a_mistake_in_an_explanation_keeps_no_run_from_being_asked_for(
     monkeypatch.undo()
     tick_at(harness, 1.12)
     assert [partition for partition, _, _ in told(harness)] == [key(0)]
-
-
-def test_a_long_text_ends_with_where_the_rest_is() -> None:
-    text = "\n".join(map(str, range(MOST_LINES + 7)))
-    shortened = overdue_notices._shortened(text).splitlines()
-    assert (len(shortened), shortened[-1]) == (MOST_LINES + 1, "… and 7 more lines, see `feed-assets why`")

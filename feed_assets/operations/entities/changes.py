@@ -77,7 +77,10 @@ def submit(context: EntityContext, files: Sequence[EntityFile], *, and_schedule:
             if key in before.broken or (known is not None and not is_same):
                 source = before.sources.locate(key)
                 raise EntityExistsError(
-                    kind=key[0], name=key[1], place=source.render() if source else "the definitions"
+                    kind=key[0],
+                    name=key[1],
+                    place=source.render() if source else "the definitions",
+                    files=[file.name for file in files],
                 )
 
     def accept() -> None:

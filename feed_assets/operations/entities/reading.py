@@ -12,7 +12,6 @@ from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.written import find_entity, find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.json_form import Hidden, NominalTime, shown
@@ -159,12 +158,13 @@ def show_definition(
         found = Definitions(connection).find_version(kind, name, version)
         newest = Definitions(connection).find_newest(kind, name)
     if newest is None:
-        raise EntityNotFoundError(kind=kind, name=name, suggestions=loaded.bundle.bundle.suggest(kind, name))
+        get_declared(loaded, kind, name)
     if found is None or found.text is None:
+        known = f"Versions go up to {newest.version}" if newest else "None is recorded yet"
         raise VerbRefusedError(
             subject=f"{kind.value} {name!r}, version {version}",
             reason="it deleted the entity" if found else "it does not exist",
-            next_step=f"Versions go up to {newest.version}: {command_line('entity', 'history', kind.value, name)}",
+            next_step=f"{known}: {command_line('entity', 'history', kind.value, name)}",
         )
     return _shown(found.text, found.format, form, find_version_entity(found))
 

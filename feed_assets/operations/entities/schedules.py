@@ -164,8 +164,8 @@ def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[
                 subject=entity.label,
                 reason=f"the engine {entity.workflow.engine.value!r} does not run here",
                 next_step=(
-                    "Give it another workflow: update it, or import it again with "
-                    f"`feed-assets import-falcon … --replace-workflow {entity.name}=sql:PATH`."
+                    "Give it another workflow in its definition, or import it again with "
+                    f"--replace-workflow {entity.name}=sql:PATH."
                 ),
             )
         raise NotSchedulableError(

@@ -5,6 +5,7 @@ Every Dagster run loads the location, so the modules that an op needs are import
 
 from dagster import In, JobDefinition, Nothing, OpDefinition, OpExecutionContext, Out, in_process_executor, job, op
 
+from feed_assets.command_lines import command_line
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
@@ -69,7 +70,8 @@ def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
     @job(
         name=names.retention_job(cluster),
         executor_def=in_process_executor,
-        description=f"Evicts expired instances on cluster {cluster}; see `feed-assets retention`.",
+        description=f"Evicts expired instances on cluster {cluster}. Its sweeps: "
+        f"`{command_line('retention', 'list', clusters=[cluster])}`",
     )
     def retention() -> None:
         purge(after=sweep(plan()))

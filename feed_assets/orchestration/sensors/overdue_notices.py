@@ -9,6 +9,7 @@ from contextlib import suppress
 from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.instances.overdue_notices import decide_notice
 from feed_assets.masking import get_logger, mask
@@ -96,7 +97,7 @@ def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterato
             partition=partition,
             description=mask(explanation.headline),
             metadata={
-                names.META_WHY: MetadataValue.md(_shortened(mask(explanation.render()))),
+                names.META_WHY: MetadataValue.md(render_most(explanation)),
                 names.META_STATUS: explanation.status,
                 names.META_NOMINAL: render_datetime(explanation.nominal_time),
             },
@@ -110,12 +111,14 @@ def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple
             yield key, grid.key(explanation.nominal_time)
 
 
-def _shortened(text: str) -> str:
-    lines = text.splitlines()
-    if len(lines) <= MOST_LINES:
-        return text
-    more = len(lines) - MOST_LINES
-    return "\n".join([*lines[:MOST_LINES], f"… and {more} more lines, see `feed-assets why`"])
+def render_most(explanation: Explanation) -> str:
+    """Return at most `MOST_LINES` lines of an explanation; the last one then has the command that shows all of them."""
+    lines = mask(explanation.render()).splitlines()
+    if len(lines) > MOST_LINES:
+        kind, name, cluster = explanation.kind.value, explanation.name, explanation.cluster
+        why = command_line("why", name, explanation.nominal_time, kind=kind, cluster=cluster, all=True)
+        lines[MOST_LINES - 1 :] = [f"… and {len(lines) - MOST_LINES + 1} more lines: {why}"]
+    return "\n".join(lines)
 
 
 def describe_oldest(context: OperationContext, cluster: str) -> str:
