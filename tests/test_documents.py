@@ -51,6 +51,9 @@ def test_yaml_is_in_order(document: Path) -> None:
 def test_commands_exist(document: Path) -> None:
     words = document.read_text("utf-8")
     assert isinstance(main, click.Group)
+    for line in codes(" ".join(FENCE.sub("", words).split())):
+        if line.startswith("feed-assets "):
+            parse_command(main, line.split()[1:])
     code = " ".join([*re.findall(r"`([^`\n]+)`", words), *(body for _, body in FENCE.findall(words))])
     assert set(COMMAND.findall(code)) <= set(main.list_commands(click.Context(main)))
     assert set(TARGET.findall(code)) <= make_targets()
@@ -86,7 +89,9 @@ def parse_command(command: click.Command, words: list[str]) -> None:
     """Parse a command line down to its last command; nothing is run."""
     while isinstance(command, click.Group):
         context = click.Context(command)
-        name = next(word for word in words if not word.startswith("-"))
+        name = next((word for word in words if not word.startswith("-")), None)
+        if name is None:
+            return
         found = command.get_command(context, name)
         assert found is not None, name
         command, words = found, words[words.index(name) + 1 :]

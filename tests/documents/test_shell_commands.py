@@ -1,0 +1,183 @@
+"""The commands of the pages are run, in the order of each page, in a project that the page speaks of."""
+
+import re
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feed_assets.clock import SystemClock
+from tests.cli.retention_project import set_clock
+from tests.databases import lay_tables
+from tests.documents.markdown import ROOT, fences
+from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
+from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+
+ELSEWHERE = {
+    "dagster": "needs Spark or never ends: tests/documents/test_your_assets.py, tests/documents/test_newcomer.py",
+    "dg": "not installed here; the same components are made by tests/orchestration/test_component.py",
+    "eval": "a line for a shell's start-up file: tests/cli/test_completion.py",
+    "feed-assets completion fish | source": "a line for a shell's start-up file: tests/cli/test_completion.py",
+    "feed-assets mirror new --file job.properties": "needs a file of Falcon's: tests/cli/test_mirror.py",
+    "feed-assets mirror new": "named without its options",
+    "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
+    "make": "people and CI run its targets; `make help` is run by tests/test_documents.py",
+    "pg_dump": "of PostgreSQL",
+    "pip": "installs into an environment of its own: tests/documents/newcomer.py",
+    "pytest": "runs the test of a new project: tests/cli/test_init.py",
+}
+"""Programs and lines of the pages that are not run here: why, and what runs them."""
+PAGES = {
+    "README.md": "test_the_commands_of_the_front_door_run",
+    "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
+    "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
+    "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
+    "docs/tour.md": "test_the_commands_of_the_tour_run",
+}
+"""Pages with commands of ours that are run here, and the test that runs them."""
+
+
+def test_every_command_of_a_page_is_run_by_a_test() -> None:
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        page = str(file.relative_to(ROOT))
+        ours = [line for line in commands_of(page) if not {line, *programs_of(line)} & ELSEWHERE.keys()]
+        assert not ours or page in PAGES, ours
+    assert set(PAGES.values()) <= globals().keys()
+    for reason in ELSEWHERE.values():
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w/]+\.py", reason)), reason
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return Shell(monkeypatch=monkeypatch, elsewhere=ELSEWHERE)
+
+
+def test_the_commands_of_the_front_door_run(shell: Shell) -> None:
+    shell.run_page("README.md")
+    (asked,) = [answer for line, answer in shell.answers.items() if line.startswith("feed-assets why")]
+    assert asked.startswith("process daily-revenue on primary at ")
+
+
+def test_a_project_on_postgresql_is_made(shell: Shell, tmp_path: Path) -> None:
+    shell.run_page("docs/postgresql-and-s3.md")
+    assert "db.example" in (tmp_path / "shop/.env").read_text()
+
+
+def test_what_comes_from_falcon_is_imported_and_exported(shell: Shell, tmp_path: Path) -> None:
+    declared = [CLUSTER, CLICKS, COUNTS, {**COUNTING, "name": "daily"}]
+    (tmp_path / "old.yaml").write_text(yaml.safe_dump_all(declared))
+    (tmp_path / "sql").mkdir()
+    for file in ("sql/daily.sql", "counting.sql"):
+        (tmp_path / file).write_text("select count(*) as n from clicks")
+    shell.monkeypatch.setenv("FEED_ASSETS_ENTITIES", "old.yaml")
+    shell.run("feed-assets export-falcon --all --to exported")
+    shell.monkeypatch.delenv("FEED_ASSETS_ENTITIES")
+    (tmp_path / "falcon").mkdir()
+    for file in (tmp_path / "exported").rglob("*.xml"):
+        file.rename(tmp_path / "falcon" / file.name)
+    workflows = next(body for body in fences(ROOT / "docs/falcon.md", "") if "workflows:" in body)
+    (tmp_path / "map.yaml").write_text(workflows)
+    shell.run_page("docs/falcon.md")
+
+
+TOUR_DAYS = [date(2013, 11, 1) + timedelta(days=day) for day in range(25)]
+MORE = """
+kind: cluster
+name: backup
+storage: file://${DATA_ROOT}/backup
+---
+kind: feed
+name: weather
+frequency: hours(1)
+locations: {data: "/weather/${YEAR}/${MONTH}/${DAY}/${HOUR}"}
+clusters: {primary: {validity: {start: 2013-11-01T04:00Z}}}
+"""
+"""What the commands of the tour name, and its entities do not have."""
+
+
+def lay_tour(folder: Path) -> None:
+    """The entities and the function of the page, with a month of flights, which are kept for 20 days and copied."""
+    (text, *_) = fences(ROOT / "docs/tour.md", "yaml")
+    (code, *_) = fences(ROOT / "docs/tour.md", "python")
+    declared = [*yaml.safe_load_all(text), *yaml.safe_load_all(MORE)]
+    flights = next(each for each in declared if each["name"] == "flights")
+    own = flights["clusters"]["primary"]
+    own["retention"]["limit"] = "days(20)"
+    flights["clusters"]["backup"] = {"type": "target", "validity": own["validity"]}
+    for name in ("entities", "my_project", "new"):
+        (folder / name).mkdir()
+    (folder / "entities/all.yaml").write_text(yaml.safe_dump_all(declared))
+    (folder / "my_project/jobs.py").write_text(code)
+    clicks = {
+        "kind": "feed",
+        "name": "clicks",
+        "frequency": "days(1)",
+        "locations": {"data": "/c/${YEAR}-${MONTH}-${DAY}"},
+    }
+    clicks["clusters"] = {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}}
+    (folder / "new/clicks.yaml").write_text(yaml.safe_dump(clicks))
+    lay_tables(folder / "state.db")
+    set_clock(folder, "2013-11-28T12:00Z")
+    with (folder / "feed_assets.yaml").open("a") as file:
+        file.write(f"variables: {{DATA_ROOT: {folder}/data}}\n")
+    for day in TOUR_DAYS:
+        instance = folder / f"data/flights/{day}"
+        instance.mkdir(parents=True)
+        (instance / "part.csv").write_text("UA,2.0,EWR,2013-11-01T10:00:00Z\n")
+        (instance / "_SUCCESS").touch()
+
+
+def test_the_commands_of_the_tour_run(shell: Shell, tmp_path: Path) -> None:
+    lay_tour(tmp_path)
+    shell.monkeypatch.syspath_prepend(str(tmp_path))
+    shell.run("feed-assets replication repair flights")
+    for line in commands_of("docs/tour.md"):
+        if "init shop" in line:
+            continue
+        shell.run(line)
+        if digest := re.search(r"^Plan (\w+)$", shell.answers.get(line, ""), re.MULTILINE):
+            shell.words = {"4f0c91d2": digest[1][:8]}
+    there = sorted(path.name for path in (tmp_path / "data/flights").iterdir())
+    assert there == ["2013-11-03", *(str(day) for day in TOUR_DAYS if day >= date(2013, 11, 9))]
+    assert "hold 'audit-2013'" in shell.answers["feed-assets why flights 2013-11-03"]
+    assert "25 in sync" in shell.answers["feed-assets replication status flights"]
+
+
+def test_the_first_commands_of_a_newcomer_do_what_their_page_says(shell: Shell) -> None:
+    today = SystemClock().now().date()
+    shell.words = {"TODAY": f"{today}", "YESTERDAY": f"{today - timedelta(days=1)}"}
+    shell.run_page("docs/first-project.md")
+    assert "usable: 1 cluster, 2 feeds, 1 process" in shell.answers["feed-assets validate"]
+    asked = shell.answers["feed-assets why daily-revenue TODAY"].splitlines()
+    assert asked[1] == f"  because feed orders on primary at {today}T00:00Z is MISSING"
+    assert "1 instance found in storage and recorded" in shell.answers["feed-assets why daily-revenue TODAY --look"]
+
+
+def test_the_commands_of_the_page_about_mirrors_run(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "new-york/models").mkdir(parents=True)
+    clusters = [
+        {"kind": "cluster", "name": name, "storage": f"file://{tmp_path}/{name}"} for name in ("new-york", "lake")
+    ]
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities/clusters.yaml").write_text(yaml.safe_dump_all(clusters))
+    (tmp_path / "feed_assets.yaml").write_text(f"state: sqlite:///{tmp_path}/state.db\n")
+    lay_tables(tmp_path / "state.db")
+    for line in whole_commands_of("docs/mirroring.md"):
+        shell.run(line)
+    assert (tmp_path / "entities/models.yaml").exists()
+
+
+def test_whole_commands_in_the_text_of_all_pages_run(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    shell.run(f"cd {tmp_path}/store")
+    pages = [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md") if file.name != "mirroring.md"]
+    found = {line for page in pages for line in whole_commands_of(page)}
+    assert "feed-assets entity suspend process daily-revenue" in found
+    for line in sorted(found, key=lambda line: ("shop" in line, line != "feed-assets init", line)):
+        shell.run(line)
