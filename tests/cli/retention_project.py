@@ -78,3 +78,25 @@ def planned(*feeds: str) -> str:
     options = [text for feed in feeds for text in ("--feed", feed)]
     (sweep,) = retention("plan", *options)["sweeps"]
     return str(sweep["sweep_id"])
+
+
+def daily_sweep(project: Path) -> str:
+    """Let both feeds be daily, each in a zone of its own, and run a sweep over both; returns its id."""
+    documents = list(yaml.safe_load_all((project / "entities/all.yaml").read_text()))
+    for document, zone, start in zip(documents[1:], ("UTC", "America/New_York"), ("00", "04"), strict=True):
+        document |= {
+            "frequency": "days(1)",
+            "timezone": zone,
+            "locations": {"data": f"/daily/{document['name']}/${{YEAR}}-${{MONTH}}-${{DAY}}"},
+        }
+        document["clusters"]["primary"]["validity"]["start"] = f"2013-10-30T{start}:00Z"
+        document["clusters"]["primary"]["retention"] = {"limit": "days(1)", "sweep_limits": {"share": 1.0}}
+        for day in ("01", "02", "03"):
+            folder = project / f"data/daily/{document['name']}/2013-11-{day}"
+            folder.mkdir(parents=True)
+            (folder / "_SUCCESS").touch()
+            (folder / "part.csv").write_text(day)
+    (project / "entities/all.yaml").write_text(yaml.safe_dump_all(documents))
+    sweep = planned("clicks", "views")
+    retention("run", sweep)
+    return sweep

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from feed_assets.entities import places
 from feed_assets.patience import Patience
@@ -13,7 +12,18 @@ from feed_assets.state.database import open_database
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from tests.cli.project import rows, run
-from tests.cli.retention_project import EXPIRED, NOON, ok, planned, project, refused, retention, set_clock, table
+from tests.cli.retention_project import (
+    EXPIRED,
+    NOON,
+    daily_sweep,
+    ok,
+    planned,
+    project,
+    refused,
+    retention,
+    set_clock,
+    table,
+)
 from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.storage.hanging import hanging
 
@@ -246,27 +256,12 @@ def test_an_undo_of_one_instance_leaves_the_others_away(project: Path) -> None:
 
 
 def test_a_day_is_that_of_each_feed_and_asks_which_if_these_differ(project: Path) -> None:
-    documents = list(yaml.safe_load_all((project / "entities/all.yaml").read_text()))
-    for document, zone, start in zip(documents[1:], ("UTC", "America/New_York"), ("00", "04"), strict=True):
-        document |= {
-            "frequency": "days(1)",
-            "timezone": zone,
-            "locations": {"data": f"/daily/{document['name']}/${{YEAR}}-${{MONTH}}-${{DAY}}"},
-        }
-        document["clusters"]["primary"]["validity"]["start"] = f"2013-10-30T{start}:00Z"
-        document["clusters"]["primary"]["retention"] = {"limit": "days(1)", "sweep_limits": {"share": 1.0}}
-        for day in ("01", "02", "03"):
-            folder = project / f"data/daily/{document['name']}/2013-11-{day}"
-            folder.mkdir(parents=True)
-            (folder / "_SUCCESS").touch()
-            (folder / "part.csv").write_text(day)
-    (project / "entities/all.yaml").write_text(yaml.safe_dump_all(documents))
-    sweep = planned("clicks", "views")
-    retention("run", sweep)
+    sweep = daily_sweep(project)
     day = ["undo", sweep, "--instance", "2013-11-02"]
     assert refused(run("retention", *day)) == (
         f"feed-assets: sweep {sweep}: '2013-11-02' is 2013-11-02T00:00Z for feed 'clicks', 2013-11-02T04:00Z for feed "
-        "'views'. Write a time in UTC, or choose one of the feeds with --feed.\n"
+        "'views'. Write a time in UTC, or choose one of the feeds: "
+        f"feed-assets retention undo {sweep} --feed clicks --instance 2013-11-02\n"
     )
     assert retention(*day, "--feed", "views")["restored"] == 1
     assert (project / "data/daily/views/2013-11-02/part.csv").is_file()

@@ -150,7 +150,10 @@ def test_where_a_feed_arrives_on_several_clusters_one_must_be_named(tmp_path: Pa
     clusters = ("backup", "primary")
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", clusters=clusters), clusters=clusters)
     lifecycle.land("clicks", START, cluster="backup")
-    with pytest.raises(ArrivalRefusedError, match=r"it arrives on backup, primary\. Choose one with --cluster"):
+    with pytest.raises(
+        ArrivalRefusedError,
+        match=r"it arrives on backup, primary\. Choose one: feed-assets feed notify \w+ \S+ --cluster backup",
+    ):
         notify(lifecycle)
     assert notify(lifecycle, cluster="backup").cluster == "backup"
 

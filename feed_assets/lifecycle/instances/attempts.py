@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.command_lines import instance_command
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
@@ -109,12 +109,16 @@ def describe_failure(process: ProcessRecord, nominal_time: datetime, error: Exce
 
 
 def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
-    """Return a sentence with the command that allows what was refused to an instance; empty if nothing may."""
+    """Return the command that allows what was refused to an instance, in a sentence; empty if nothing may. For a mirror
+    also the one that shows what a run would do.
+    """
     approval = error.approval if isinstance(error, FeedAssetsError) else None
     if approval is None:
         return ""
+    plan = command_line("mirror", "plan", process.process, cluster=process.cluster)
+    shown = "" if process.mirror is None else f" `{plan}` shows the files."
     rerun = instance_command("rerun", process.process, nominal_time, process.cluster, property=approval)
-    return f" To allow it: {rerun}"
+    return f"{shown} To allow it: {rerun}"
 
 
 def open_gate(

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from sqlalchemy import Connection
 
-from feed_assets.command_lines import instance_command
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
@@ -214,7 +214,8 @@ def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
     arriving = [record for record in records if record.is_external]
     if len(arriving) > 1:
         names = ", ".join(record.cluster for record in arriving)
-        _refuse(notice, None, notice.nominal_time, f"it arrives on {names}", "Choose one with --cluster.")
+        choice = _notify(notice, arriving[0].cluster)
+        _refuse(notice, None, notice.nominal_time, f"it arrives on {names}", f"Choose one: {choice}")
     return arriving[0] if arriving else records[0]
 
 
@@ -252,7 +253,9 @@ def _find_known(
             return _RecordedInstance(bytes=event.bytes, files=event.files)
     row = FeedInstances(connection).get(*record.key, time)
     if row is not None and row.status is FeedInstanceStatus.EVICTED:
-        _refuse(notice, record, time, "it was evicted", "An evicted instance does not arrive again; restore it.")
+        why = command_line("why", record.feed, time, kind=Kind.FEED.value, cluster=record.cluster)
+        next_step = f"An evicted instance does not arrive again. How it is restored: {why}"
+        _refuse(notice, record, time, "it was evicted", next_step)
     is_there = row is not None and row.status is FeedInstanceStatus.AVAILABLE
     if row is None or not is_there:
         return None
@@ -284,8 +287,28 @@ def _look(context: OperationContext, record: FeedRecord, notice: Notice, time: d
         Availability.PARTIAL: f"{url} has no {record.flag} yet",
         Availability.EMPTY: f"{url} is empty",
     }
-    next_step = "Give notice when it is complete, or skip the check of storage (--trust)."
+    trusted = _notify(notice, record.cluster, is_trusted=True)
+    next_step = f"Give notice when it is complete, or skip the check of storage: {trusted}"
     return _refuse(notice, record, time, reasons[look.availability], next_step)
+
+
+def _notify(notice: Notice, cluster: str, *, is_trusted: bool = False) -> str:
+    """Return the command of a notice, with a cluster."""
+    instance = () if notice.nominal_time is None else (notice.nominal_time,)
+    return command_line(
+        "feed",
+        "notify",
+        notice.feed,
+        *instance,
+        cluster=cluster,
+        key=notice.key,
+        path=notice.path,
+        bytes=None if notice.bytes is None else str(notice.bytes),
+        trust=is_trusted,
+        payload=json.dumps(notice.payload) if notice.payload else None,
+        marking=notice.marking,
+        again=notice.is_again,
+    )
 
 
 def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of: datetime) -> PollResult:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.errors import SweepRefusedError
@@ -89,7 +90,8 @@ def find_times(
             raise SweepRefusedError(
                 sweep=sweep.sweep_id,
                 reason=f"{text!r} is {listed}",
-                next_step="Write a time in UTC, or choose one of the feeds with --feed.",
+                next_step="Write a time in UTC, or choose one of the feeds: "
+                + command_line("retention", "undo", sweep.sweep_id, feed=next(iter(times)), instance=text),
             )
         found |= set(times.values()) or {parse_datetime(text, seconds=True)}
     return frozenset(found)

@@ -113,7 +113,7 @@ def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody
     row = lifecycle.instances("models")[START + DAY]
     assert row.status is ProcessInstanceStatus.FAILED
     assert "7 of the 10 files there would be removed, more than the share 0.5" in str(row.reason)
-    assert "--property mirror.removals=7" in str(row.reason)
+    assert str(row.reason).endswith("--clusters primary --property mirror.removals=7")
     assert len(read(tmp_path)) == 10
     apply_action(
         lifecycle.database,

@@ -1,0 +1,151 @@
+"""The commands that refusals of definitions offer, pasted where they were read."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feed_assets.lifecycle.errors import ReleaseError
+from tests.cli.pasting import (
+    TIME,
+    Pasting,
+    counted,
+    declare,
+    expired,
+    of,
+    paste,
+    replicated,
+    schedule_by_hand,
+)
+from tests.cli.project import run
+from tests.cli.retention_project import ok, refused
+from tests.operations.harness import CLICKS, CLUSTER, COUNTING
+
+__all__ = ["counted", "expired", "paste", "replicated"]
+
+
+@of(
+    "operations.explaining.explanations.<module>: admin safemode",
+    "operations.safe_mode.require_mode: admin safemode",
+)
+def test_safe_mode_is_switched_off_and_on(counted: Path, paste: Pasting) -> None:
+    ok(run("admin", "safemode", "on"))
+    paste(ok(run("why", "counting", TIME)), "admin safemode off")
+    assert "safe mode" not in ok(run("why", "counting", TIME))
+    ok(run("admin", "safemode", "on"))
+    paste(refused(run("entity", "schedule", "process", "counting")), "admin safemode off")
+    (counted / "cluster.yaml").write_text(yaml.safe_dump({**CLUSTER, "storage": f"file://{counted}/elsewhere"}))
+    (counted / "elsewhere").mkdir()
+    paste(refused(run("entity", "update", "cluster.yaml")), "admin safemode on")
+    ok(run("entity", "update", "cluster.yaml"))
+
+
+@of("operations.errors.VersionNotFoundError.__init__: entity history")
+def test_an_unknown_version_leads_to_the_history(counted: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    said = refused(run("entity", "blame", "process", "counting", "colour"))
+    assert "SUBMITTED" in paste(said, "entity history process counting").stdout
+
+
+@of("operations.entities.reading.show_definition: entity history")
+def test_an_unknown_definition_leads_to_the_history(counted: Path, paste: Pasting) -> None:
+    said = refused(run("entity", "definition", "process", "counting", "--version", "9"))
+    assert "SUBMITTED" in paste(said, "entity history process counting").stdout
+
+
+@of("operations.errors.EntityExistsError.__init__: apply")
+def test_what_is_declared_differently_is_changed(counted: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    file = counted / "it's new.yaml"
+    file.write_text(yaml.safe_dump({**COUNTING, "parallel": 7}))
+    paste(refused(run("entity", "submit", str(file))), "apply")
+    assert "parallel: 7" in ok(run("entity", "definition", "process", "counting"))
+
+
+@of("operations.errors.NotScheduledError.__init__: entity schedule")
+def test_what_cannot_be_suspended_is_scheduled_first(counted: Path, paste: Pasting) -> None:
+    schedule_by_hand(counted)
+    paste(refused(run("entity", "suspend", "process", "counting")), "entity schedule process counting")
+    ok(run("entity", "suspend", "process", "counting"))
+
+
+@of(
+    "operations.errors.FolderNotEmptyError.__init__: init",
+    "operations.scaffolding.projects.NewProject.render: validate",
+)
+def test_a_folder_that_is_not_empty_gets_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting
+) -> None:
+    folder = tmp_path / "web shop & more"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    made = paste(refused(run("init", str(folder), "--name", "shop")), "init").stdout
+    assert (folder / "README.md").read_text() == "mine"
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    paste(made, "validate")
+
+
+@of("lifecycle.errors.ReleaseError.__init__: entity definition")
+def test_a_release_that_cannot_be_made_leads_to_the_declaration(counted: Path, paste: Pasting) -> None:
+    said = str(ReleaseError(process="counting", cluster="primary", reason="its validity has no instance left"))
+    assert "name: counting" in paste(said, "entity definition process counting").stdout
+
+
+@of("definitions.errors.MassDeletionError.__init__: apply")
+def test_a_mass_deletion_is_confirmed(counted: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    declare(counted, CLUSTER)
+    paste(refused(run("apply", "--yes")), "apply --delete-all")
+    assert "DELETED" in ok(run("entity", "history", "process", "counting"))
+
+
+@of(
+    "definitions.errors.ForeignDefinitionsError.__init__: apply",
+    "definitions.errors.ReplacedDefinitionsError.__init__: apply",
+)
+def test_another_project_takes_a_database_over(
+    counted: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, paste: Pasting
+) -> None:
+    ok(run("apply", "--yes"))
+    other = tmp_path_factory.mktemp("other")
+    (other / "entities").mkdir()
+    (other / "feed_assets.yaml").write_text(f"state: sqlite:///{counted}/state.db\n")
+    declare(other, CLUSTER, {**CLICKS, "name": "others"})
+    monkeypatch.chdir(other)
+    paste(refused(run("entity", "list")), "apply --delete-all")
+    monkeypatch.chdir(counted)
+    paste(refused(run("entity", "history", "feed", "clicks")), "apply")
+    ok(run("entity", "history", "feed", "clicks"))
+
+
+@of("operations.retention.holding.release_hold: hold list")
+def test_an_unknown_hold_leads_to_the_list(expired: Path, paste: Pasting) -> None:
+    ok(run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers"))
+    assert "audit" in paste(refused(run("hold", "release", "other")), "hold list").stdout
+
+
+@of("operations.entities.planning._find_holds: hold release")
+def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting) -> None:
+    ok(run("apply", "--yes"))
+    ok(run("hold", "add", "audit", "--feed", "views", "--reason", "numbers"))
+    (feed,) = [
+        each for each in yaml.safe_load_all((expired / "entities/all.yaml").read_text()) if each["name"] == "clicks"
+    ]
+    declare(expired, CLUSTER, feed)
+    paste(run("plan").output, "hold release audit")
+    assert "audit" not in ok(run("hold", "list"))
+
+
+@of("operations.entities.applying.require_digest: plan")
+def test_a_digest_that_is_too_short_leads_to_the_plan(counted: Path, paste: Pasting) -> None:
+    assert "Plan " in paste(refused(run("apply", "--digest", "4f0")), "plan").stdout
+
+
+@of("operations.falcon.importing.ImportReport.render_summary: validate")
+def test_what_was_imported_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "feed_assets.yaml").write_text("entities: entities\n")
+    primary = Path(__file__).parents[1] / "loading/falcon/documents/primary.xml"
+    done = run("import-falcon", str(primary), "--to", "my entities")
+    paste(done.stderr, "validate")

@@ -1,0 +1,216 @@
+"""The commands that notices, sweeps, copies and runs offer, pasted where they were read."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.releases.pinning import load_pinned_work
+from feed_assets.lifecycle.retention.sweep_context import require_sweep
+from feed_assets.operations.context import open_context
+from feed_assets.settings import load_settings
+from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.sweeps import Sweeps
+from feed_assets.transfer.errors import RemovalLimitError
+from tests.cli import replication_project
+from tests.cli.pasting import (
+    AT,
+    TIME,
+    Pasting,
+    begin,
+    counted,
+    declare,
+    expired,
+    of,
+    paste,
+    replicated,
+    status_of,
+)
+from tests.cli.project import run
+from tests.cli.retention_project import daily_sweep, ok, planned, refused
+from tests.commands import words_of
+from tests.databases import open_migrated
+from tests.lifecycle.harness import START
+from tests.lifecycle.replication import test_mirror_runs as mirror_runs
+from tests.operations.harness import CLICKS, CLUSTER
+
+__all__ = ["counted", "expired", "paste", "replicated"]
+
+
+@of("lifecycle.retention.chunk_removal.ChunkWorker._describe: retention undo")
+def test_the_trash_says_how_it_is_undone(expired: Path, paste: Pasting) -> None:
+    ok(run("retention", "run", planned("clicks")))
+    (document,) = [file for file in expired.glob("data/.feed-assets/trash/*/*.json") if "undo" in file.read_text()]
+    paste(json.loads(document.read_text())["undo"], "retention undo")
+    assert (expired / "data/clicks/2013-11-03/04").exists()
+
+
+@of("operations.instances.lifecycles.find_work: retention list")
+def test_retention_is_shown_by_its_sweeps(expired: Path, paste: Pasting) -> None:
+    span = ("--start", TIME, "--end", "2013-11-03T06:00Z")
+    said = refused(run("instance", "kill", "clicks", *span, "--lifecycle", "eviction"))
+    sweep = planned("clicks")
+    assert sweep in paste(said, "retention list").stdout
+
+
+@of("operations.instances.arrival_notices._check_notice: instance rerun")
+def test_what_a_process_writes_is_run_again(counted: Path, paste: Pasting) -> None:
+    begin(counted, ProcessInstanceStatus.SUCCEEDED)
+    paste(refused(run("feed", "notify", "counts", TIME)), "instance rerun counting")
+    assert status_of() == "WAITING"
+
+
+@of("operations.instances.arrival_notices._notify: feed notify")
+def test_a_notice_names_its_cluster_or_trusts_its_sender(counted: Path, paste: Pasting) -> None:
+    other = {**CLUSTER, "name": "other", "storage": f"file://{counted}/other"}
+    on = CLICKS["clusters"]["primary"]  # type: ignore[index]
+    declare(counted, CLUSTER, other, {**CLICKS, "clusters": {"primary": on, "other": on}})
+    chosen = paste_notice(paste, "--key", "4711")
+    assert "--cluster other --key 4711" in chosen
+    trusted = refused(run(*words_of(chosen)))
+    assert "on other at 2013-11-03T05:00Z" in paste(trusted, "feed notify").stdout
+    assert "--key 4711 --trust" in paste.done[-1]
+
+
+def paste_notice(paste: Pasting, *options: str) -> str:
+    """Paste the command that chooses a cluster, for data that are not there; returns it."""
+    said = refused(run("feed", "notify", "clicks", TIME, *options))
+    paste(said, "feed notify", code=1)
+    return paste.done[-1]
+
+
+@of("operations.instances.arrival_notices._find_known: why")
+def test_what_was_evicted_and_is_announced_leads_to_its_sweep(expired: Path, paste: Pasting) -> None:
+    ok(run("retention", "run", planned("clicks")))
+    assert "retention undo" in paste(refused(run("feed", "notify", "clicks", TIME)), "why clicks").stdout
+
+
+@of("operations.retention.undoing.find_times: retention undo")
+def test_an_ambiguous_day_is_undone_for_one_feed(expired: Path, paste: Pasting) -> None:
+    sweep = daily_sweep(expired)
+    said = refused(run("retention", "undo", sweep, "--instance", "2013-11-02"))
+    paste(said, "retention undo")
+    assert (expired / "data/daily/clicks/2013-11-02").exists()
+
+
+@of("lifecycle.instances.attempts.offer_approval: mirror plan")
+def test_what_a_mirror_would_remove_is_shown_and_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting
+) -> None:
+    process = mirror_runs.mirror(removed_files="remove")
+    lifecycle = mirror_runs.harness_of(tmp_path, process)
+    mirror_runs.write(tmp_path, {str(number): "x" for number in range(10)})
+    lifecycle.tick(mirror_runs.NOON)
+    mirror_runs.run(lifecycle, START, mirror_runs.NOON)
+    shutil.rmtree(tmp_path / "primary/models")
+    mirror_runs.write(tmp_path, {"0": "x"})
+    lifecycle.tick(mirror_runs.NOON + mirror_runs.DAY)
+    with pytest.raises(RemovalLimitError):
+        mirror_runs.run(lifecycle, START + mirror_runs.DAY, mirror_runs.NOON + mirror_runs.DAY)
+    (tmp_path / "entities").mkdir()
+    clusters = [{**CLUSTER, "name": name, "storage": f"file://{tmp_path}/{name}"} for name in ("primary", "backup")]
+    declare(tmp_path, *clusters, {"kind": "process", **process.model_dump(mode="json", exclude_unset=True)})
+    (tmp_path / "feed_assets.yaml").write_text(f"state: sqlite:///{tmp_path}/state.db\n")
+    monkeypatch.chdir(tmp_path)
+    said = ok(run("why", "models", "2013-11-02T00:00Z"))
+    assert "remove\t\t9\t" in paste(said, "mirror plan models --cluster primary", code=1).stdout
+    (allowing,) = [line for line in said.splitlines() if "To allow it: " in line]
+    paste(allowing, "instance rerun models")
+    mirror_runs.run(lifecycle, START + mirror_runs.DAY, mirror_runs.NOON + mirror_runs.DAY)
+    assert mirror_runs.read(tmp_path) == {"0": "x"}
+
+
+@of(
+    "operations.replication.repairing._require_unsuspended: entity resume",
+    "operations.replication.repairing._plan: instance resume",
+)
+def test_what_suspends_copies_is_resumed(replicated: Path, paste: Pasting) -> None:
+    ok(run("replication", "repair", "clicks"))
+    shutil.rmtree(replication_project.instance(replicated, 0))
+    ok(run("entity", "suspend", "feed", "clicks"))
+    paste(refused(run("replication", "repair", "clicks")), "entity resume feed clicks --clusters west")
+    ok(run("instance", "rerun", "clicks", "--instance", "2013-11-01T00:00Z"))
+    ok(run("instance", "suspend", "clicks", "--instance", "2013-11-01T00:00Z"))
+    left = run("replication", "repair", "clicks")
+    assert left.exit_code == 1
+    paste(left.stdout, "instance resume clicks@east")
+    ok(run("replication", "repair", "clicks"))
+    assert replication_project.instance(replicated, 0).exists()
+
+
+def occupy(project: Path) -> Path:
+    """Let something foreign stand in the place of the first copy."""
+    place = replication_project.instance(project, 0)
+    place.mkdir(parents=True)
+    (place / "theirs.csv").write_text("theirs")
+    return place
+
+
+@of("lifecycle.instances.attempts.offer_approval: instance rerun")
+def test_foreign_content_is_adopted_once(replicated: Path, paste: Pasting) -> None:
+    place = occupy(replicated)
+    assert run("replication", "repair", "clicks").exit_code == 1
+    said = ok(run("why", "clicks@east", "2013-11-01T00:00Z"))
+    (allowing,) = [line for line in said.splitlines() if "To allow it: " in line]
+    paste(allowing, "instance rerun clicks@east")
+    ok(run("replication", "repair", "clicks"))
+    assert (place / "part.csv").exists()
+
+
+@of("storage.records.Displaced.describe: retention undo")
+def test_the_trash_of_a_publication_says_how_it_is_undone(replicated: Path, paste: Pasting) -> None:
+    declared = {**replication_project.REPLICATED, "existing": "replace"}
+    declare(replicated, replication_project.EAST, replication_project.WEST, declared)
+    place = occupy(replicated)
+    ok(run("replication", "repair", "clicks"))
+    assert not (place / "theirs.csv").exists()
+    (document,) = [file for file in replicated.glob("west/.feed-assets/trash/*/*.json") if "undo" in file.read_text()]
+    shutil.rmtree(place)
+    paste(json.loads(document.read_text())["undo"], "retention undo")
+    assert (place / "theirs.csv").exists()
+
+
+@of("lifecycle.releases.pinning._remedy: entity touch", "lifecycle.releases.pinning._remedy: instance rerun")
+def test_an_instance_runs_again_with_the_present_code(
+    counted: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(counted, ProcessInstanceStatus.SUCCEEDED)
+    ok(run("entity", "touch", "process", "counting", "--effective-from", "2013-11-03T04:00Z"))
+    (counted / "counting.sql").write_text("select 7 as n from clicks")
+
+    def load() -> str:
+        caplog.clear()
+        context = open_context(load_settings(), open_migrated(f"sqlite:///{counted}/state.db"))
+        with context.database.read() as connection:
+            context.timeline.refresh_one(connection, ("counting", "primary"))
+            active = context.timeline.find_or_declared(connection, ("counting", "primary"), AT)
+            assert active is not None
+            load_pinned_work(connection, active.record, AT, counted)
+        return caplog.text.replace("\n", " ")
+
+    said = load()
+    paste(said, "entity touch")
+    paste(said, "instance rerun")
+    assert (status_of(), load()) == ("WAITING", "")
+
+
+@of(
+    "operations.retention.running._require_state: retention show",
+    "operations.retention.reading.find_sweep: retention list",
+)
+def test_an_unfitting_or_unknown_sweep_is_shown(expired: Path, paste: Pasting) -> None:
+    sweep = planned("clicks")
+    assert "PLANNED" in paste(refused(run("retention", "approve", sweep)), f"retention show {sweep}").stdout
+    assert sweep in paste(refused(run("retention", "show", "other")), "retention list").stdout
+
+
+@of("lifecycle.retention.sweep_context.require_sweep: retention list")
+def test_a_run_of_an_unknown_sweep_leads_to_the_list(expired: Path, paste: Pasting) -> None:
+    with (
+        open_migrated(f"sqlite:///{expired}/state.db").read() as connection,
+        pytest.raises(SweepRefusedError) as refusal,
+    ):
+        require_sweep(Sweeps(connection), "20131103-000000-aaaaaa")
+    paste(str(refusal.value), "retention list")
