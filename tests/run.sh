@@ -21,7 +21,9 @@ if [ "$what" = test ]; then
   make --no-print-directory lint >artifacts/lint.log 2>&1 &
 fi
 if [ "$what" != fast ] && [ ! -e "$bin/../spark.jsa" ]; then
+  "$bin/python" -m pytest --collect-only -qq >/dev/null &  # compiles the tests, which each process would do otherwise
   "$bin/python" -m tests.java_start
+  wait $!
 fi
 case $what in
   test)

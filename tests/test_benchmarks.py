@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.report import Part
+from tests.java_start import LIGHT
 
 JAVA = [
     pytest.mark.spark,
@@ -21,5 +22,8 @@ MARKS = {
 
 
 @pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])
-def test_a_part_measures_something(part: Part, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_measures_something(
+    part: Part, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(LIGHT))  # Java compiles the programs of Hadoop as they start
     assert main(["--only", part, "--scale", "tiny", "--folder", str(tmp_path)]) == 0, capsys.readouterr().err

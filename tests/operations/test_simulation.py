@@ -298,5 +298,5 @@ def test_the_same_seed_gives_the_same_log() -> None:
         SimulatedEvent.RESTARTED,
         SimulatedEvent.LATE_RUN,
     }
-    other = list(simulate(location.plan, record, arrivals, replace(settings, seed=8)))
-    assert first != other
+    other = simulate(location.plan, record, arrivals, replace(settings, seed=8))
+    assert any(one != another for one, another in zip(first, other, strict=False))

@@ -23,6 +23,7 @@ from tests.orchestration.dagster_home import (
 )
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 from tests.orchestration.test_poisons import POISONED, dangle
+from tests.orchestration.test_reloading import DOUBLED, command
 from tests.orchestration.told import location_check, ticks_until_requested
 from tests.orchestration.workers import worker_of
 
@@ -83,7 +84,8 @@ def test_a_workflow_that_ends_its_process_takes_no_other_instance_along(tmp_path
         assert "its worker died at attempt 10" in status()[1]
 
 
-def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_meanwhile_new_assets_appear_and_run_without_restart(tmp_path: Path) -> None:
+    """Both wait for a minute: for the lease of the dead, and for Dagster to load the location anew."""
     home = Home(folder=tmp_path)
     slow = JOBS.replace(
         "    def summing(numbers):\n", "    def summing(numbers):\n        import time; time.sleep(3)\n"
@@ -94,5 +96,7 @@ def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) 
     with home.instance() as instance, home.daemon():
         wait_until(lambda: worker_of(instance, "summing") is not None, home.log)
         os.kill(worker_of(instance, "summing") or 0, signal.SIGKILL)
+        command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
+        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0), key(1)}, home.log)
         wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(1)}, home.log)
         assert [total(home.data, hour) for hour in (0, 1)] == [3, 3]

@@ -181,20 +181,6 @@ def command(home: Home, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.spark
-@pytest.mark.server
-@pytest.mark.daemon
-def test_new_assets_appear_and_run_without_restart_of_the_daemon(tmp_path: Path) -> None:
-    home = Home(folder=tmp_path)
-    home.prepare(ENTITIES, JOBS)
-    land(home.data, 0, 1, 2)
-    with home.instance() as instance, home.daemon():
-        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, home.log)
-        command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
-        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, home.log)
-        assert materialized(instance, "here", "sums") == {key(0)}
-
-
 STUBBORN = """
         from pathlib import Path
         from time import sleep
