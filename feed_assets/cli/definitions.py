@@ -11,7 +11,6 @@ from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
-from feed_assets.operations.definitions import entity_schema, validate_location
 
 
 @click.command()
@@ -30,6 +29,8 @@ def validate(ctx: click.Context, path: str | None, output: str, strict: bool | N
 
     Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
     """
+    from feed_assets.operations.definitions import validate_location
+
     paths = [path] if path else []
     settings = project_settings(paths, **({} if strict is None else {"strict": strict}))
     report = validate_location(settings, open_clock(settings).now(), path and _absolute(path), live=live)
@@ -52,6 +53,8 @@ def schema(kind: str | None) -> None:
     For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
     `# yaml-language-server: $schema=entity.schema.json`.
     """
+    from feed_assets.operations.definitions import entity_schema
+
     say(json.dumps(entity_schema(Kind(kind) if kind else None), indent=2))
 
 

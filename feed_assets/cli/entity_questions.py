@@ -27,10 +27,7 @@ from feed_assets.cli.render import Output, print_json, print_table, say, say_sho
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import Severity
-from feed_assets.operations.entities.lookup import FeedLookup
-from feed_assets.operations.entities.neighbours import find_neighbours
 from feed_assets.operations.entities.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
-from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -191,6 +188,7 @@ def _cell(value: object) -> str:
 def dependency(kind: Kind | None, name: str, output: str) -> None:
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
     from feed_assets.operations.entities.context import get_declared
+    from feed_assets.operations.entities.neighbours import find_neighbours
 
     context = open_entity_context_for(dry_run=True)
     loaded, kind = context.load(), _kind_of(context, kind, name)
@@ -249,6 +247,8 @@ def summary(
 @output_option
 def lookup(path: str, output: str) -> None:
     """Show the feeds of PATH, the complete path of an instance."""
+    from feed_assets.operations.entities.lookup import FeedLookup
+
     loaded = open_entity_context_for(dry_run=True).load()
     found = FeedLookup(loaded.bundle.bundle).find(path)
     if output == "json":
@@ -269,6 +269,7 @@ def lookup(path: str, output: str) -> None:
 def history(kind: Kind | None, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
     from feed_assets.operations.entities.history import entity_history
+    from feed_assets.plan.rendering import counted
 
     context = open_entity_context_for()
     context.record()

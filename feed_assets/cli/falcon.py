@@ -2,32 +2,35 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import dry_run_option, read_files, text_output_option
 from feed_assets.cli.render import print_json, say
-from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
-from feed_assets.entities.process import Workflow, WorkflowEngine
-from feed_assets.loading.entity_files import EntityFile, read_entity_files
-from feed_assets.loading.falcon.documents import is_falcon
-from feed_assets.operations.falcon.exporting import describe, export_documents, write_documents
-from feed_assets.operations.falcon.importing import FileFormat, import_documents
-from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
+from feed_assets.operations.falcon.file_formats import FileFormat
 from feed_assets.settings import load_settings
 
-_ENGINES = [engine.value for engine in WorkflowEngine if engine.runs_here]
+if TYPE_CHECKING:
+    from feed_assets.definitions.folder import DefinitionFolder
+    from feed_assets.entities.process import Workflow
+    from feed_assets.loading.entity_files import EntityFile
 
 
-def _parse_replacements(_ctx: click.Context, _parameter: click.Parameter, values: Iterable[str]) -> dict[str, Workflow]:
+def _parse_replacements(
+    _ctx: click.Context, _parameter: click.Parameter, values: Iterable[str]
+) -> "dict[str, Workflow]":
+    from feed_assets.entities.process import Workflow, WorkflowEngine
+
+    engines = [engine.value for engine in WorkflowEngine if engine.runs_here]
     replacements: dict[str, Workflow] = {}
     for text in values:
         name, has_name, work = text.partition("=")
         engine, has_path, path = work.partition(":")
-        if not (has_name and has_path and name and path.strip()) or engine not in _ENGINES:
-            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(_ENGINES)}.")
+        if not (has_name and has_path and name and path.strip()) or engine not in engines:
+            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(engines)}.")
         replacements[name] = Workflow(engine=WorkflowEngine(engine), path=path)
     return replacements
 
@@ -63,7 +66,7 @@ def import_falcon(
     files: tuple[str, ...],
     target: str,
     mapping_file: str | None,
-    replacements: dict[str, Workflow],
+    replacements: "dict[str, Workflow]",
     file_format: str,
     force: bool,
     dry_run: bool,
@@ -74,6 +77,10 @@ def import_falcon(
     Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
     and writes nothing, if a file cannot be read or would replace another one.
     """
+    from feed_assets.loading.entity_files import read_entity_files
+    from feed_assets.operations.falcon.importing import import_documents
+    from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
+
     mapping = ImportMapping()
     if mapping_file is not None:
         mapping = parse_mapping(read_entity_files(Path(mapping_file).absolute())[0])
@@ -118,6 +125,8 @@ def export_falcon(
 
     Fields without an element in Falcon become properties feed_assets.<field>, so an import gives the same entity.
     """
+    from feed_assets.operations.falcon.exporting import describe, export_documents, write_documents
+
     if is_all == (kind is not None and name is not None) or (is_all and kind is not None):
         raise click.UsageError("Give KIND and NAME, or --all.")
     location = source or load_settings().entities_location
@@ -138,8 +147,10 @@ def export_falcon(
     say(f"{report.folder}: {len(documents)} documents{'' if report.is_written else ', not written'}", err=True)
 
 
-def _documents(paths: Iterable[str]) -> list[EntityFile]:
+def _documents(paths: Iterable[str]) -> "list[EntityFile]":
     """Read the named files, and the XML files of the named folders."""
+    from feed_assets.loading.falcon.documents import is_falcon
+
     found: list[EntityFile] = []
     for path in paths:
         files = read_files([path])
@@ -150,5 +161,7 @@ def _documents(paths: Iterable[str]) -> list[EntityFile]:
     return found
 
 
-def _folder(target: str) -> DefinitionFolder:
+def _folder(target: str) -> "DefinitionFolder":
+    from feed_assets.definitions.folder import open_folder
+
     return open_folder(target if "://" in target else Path(target).absolute())

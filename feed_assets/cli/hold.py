@@ -19,11 +19,11 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import find_holds
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
-from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.retention.holding import HoldChange
+    from feed_assets.state.sweep_records import Hold
 
 NEWEST = 50
 EVERY = "every"
@@ -125,7 +125,7 @@ def _end_of(last: datetime) -> datetime:
     return last + (_SECOND if last.second else _MINUTE)
 
 
-def _print(holds: Iterable[Hold], output: str) -> None:
+def _print(holds: "Iterable[Hold]", output: str) -> None:
     header = ("name", "feed", "cluster", "start", "end", "until", "by", "reason", "released")
     rows = [
         (

@@ -16,7 +16,6 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.render import confirm, print_json, say
 from feed_assets.issues import Severity
-from feed_assets.plan.rendering import render_difference
 
 if TYPE_CHECKING:
     from feed_assets.operations.entities.context import EntityContext
@@ -91,6 +90,8 @@ def apply(
         say("Nothing would change.", err=True)
     is_confirmed = delete_all or digest is not None
     if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
+        from feed_assets.plan.rendering import render_difference
+
         say(render_difference(planned.difference), err=True)
         confirm("Apply this?")
         is_confirmed = True
@@ -108,6 +109,8 @@ def _plan(context: "EntityContext", paths: Sequence[str], *, prune: bool) -> "Pl
 
 
 def _show(planned: "PlannedChanges", output: str) -> None:
+    from feed_assets.plan.rendering import render_difference
+
     for issue in planned.issues:
         prefix = "warning: " if issue.severity is Severity.WARNING else ""
         say(f"{prefix}{issue.render()}", err=True)

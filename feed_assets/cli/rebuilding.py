@@ -11,14 +11,13 @@ from feed_assets.cli.hold import EVERY
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import Output, confirm, print_json, print_table, say, say_unsettled
-from feed_assets.plan.rendering import counted
 from feed_assets.settings import load_settings
-from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.rebuilding.feeds import RebuiltFeed
     from feed_assets.operations.rebuilding.rebuilding import Rebuilt
+    from feed_assets.state.sweep_records import Hold
 
 
 @click.group(cls=Verbs)
@@ -83,7 +82,7 @@ def _describe_begin(begins_at: datetime | None) -> str:
     return "" if begins_at is None else f"instances before {render_datetime(begins_at)} are not created"
 
 
-def _describe_hold(hold: Hold) -> str:
+def _describe_hold(hold: "Hold") -> str:
     feed = f"feed {hold.feed}" if hold.feed else "every feed"
     times = {"from": hold.first, "to": hold.last, "until": hold.expires_at}
     span = "".join(f" {word} {render_datetime(time)}" for word, time in times.items() if time is not None)
@@ -91,6 +90,8 @@ def _describe_hold(hold: Hold) -> str:
 
 
 def _summary(rebuilt: "Rebuilt") -> str:
+    from feed_assets.plan.rendering import counted
+
     if rebuilt.is_empty:
         return "The state has everything that lies on storage."
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))

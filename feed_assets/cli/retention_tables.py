@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from feed_assets.cli.render import print_table, say
-from feed_assets.state.sweep_records import Sweep
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.retention.planning import RetentionPlan
     from feed_assets.operations.retention.reading import ShownItem
+    from feed_assets.state.sweep_records import Sweep
 
 _ITEM = ("feed", "kind", "instance", "path", "size", "files", "rule", "outcome", "reason")
 _SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
@@ -63,7 +63,7 @@ def print_plan(planned: "RetentionPlan", output: str) -> None:
     print_table(_PLAN, rows, output, spare=_SPARE)
 
 
-def print_sweeps(sweeps: Iterable[Sweep], output: str) -> None:
+def print_sweeps(sweeps: "Iterable[Sweep]", output: str) -> None:
     """Print a row for each sweep; questions and reasons for its end go to standard error."""
     from feed_assets.operations.instances.feed_listings import render_size
 
@@ -93,7 +93,7 @@ def print_sweeps(sweeps: Iterable[Sweep], output: str) -> None:
             say(f"{sweep.sweep_id}: {remark}", err=True)
 
 
-def print_sweep(sweep: Sweep) -> None:
+def print_sweep(sweep: "Sweep") -> None:
     """Print the facts of one sweep, a line each."""
     from feed_assets.operations.instances.feed_listings import render_size
 

@@ -23,25 +23,11 @@ from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.operations.falcon.file_formats import FileFormat
 from feed_assets.operations.falcon.mapping import Addresses, ImportMapping
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
 from feed_assets.validation.rules_notices import iter_without_effect
-
-
-class FileFormat(StrEnum):
-    """The formats of written files."""
-
-    YAML = "yaml"
-    XML = "xml"
-
-    def render(self, entity: AnyEntity) -> str:
-        """Return the document of an entity, with references as they were written."""
-        return (
-            render_yaml(entity, has_references=True)
-            if self is FileFormat.YAML
-            else render_falcon(entity, has_references=True)
-        )
 
 
 class ImportOutcome(StrEnum):
@@ -243,7 +229,8 @@ class _Importer:
         self, file: EntityFile, read: EntityDocument, entity: AnyEntity, notes: tuple[Note, ...]
     ) -> ImportedFile:
         target = f"{entity.kind.value}/{entity.name}.{self._format.value}"
-        content = self._format.render(entity).encode()
+        render = render_yaml if self._format is FileFormat.YAML else render_falcon
+        content = render(entity, has_references=True).encode()
         done = ImportedFile(
             source=file.name, key=entity.key, target=target, outcome=ImportOutcome.NEW, notes=notes, content=content
         )
