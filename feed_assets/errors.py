@@ -49,7 +49,7 @@ FeedAssetsError
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of killed instances could not be stopped
 ├── StorageError              a filesystem refused, or contains unexpected data
-│   ├── StorageAwayError      it does not answer in time
+│   ├── StorageAwayError      it cannot be reached, or does not answer in time
 │   ├── StorageFullError      no space left, or a quota is used up
 │   ├── PathRefusedError      a path that is outside the storage root, or invalid
 │   ├── InstanceNotFoundError
@@ -75,6 +75,7 @@ FeedAssetsError
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed
 │   ├── QueueChangeError      nothing can be decided about an event of a queue, because of where it is
+│   ├── FeedsUnrestoredError  paths of some feeds of a sweep could not be restored
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
@@ -107,7 +108,10 @@ The whole tree is drawn here. Each class is defined in the `errors.py` of the pa
 lower package. An exception is built from facts and writes its own message: where, what, why, next step.
 """
 
+import errno
 from collections.abc import Callable
+from enum import StrEnum
+from socket import gaierror
 
 from feed_assets.masking import mask
 
@@ -135,6 +139,48 @@ def _rebuild(kind: type[FeedAssetsError], arguments: tuple[object, ...], facts: 
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(facts)
     return error
+
+
+class SystemFault(StrEnum):
+    """What an `OSError` means for whoever gave the command."""
+
+    AWAY = "away"
+    REFUSED = "refused"
+    FULL = "full"
+    NO_FILE = "no file"
+    OTHER = "other"
+
+
+_FAULTS = {
+    SystemFault.AWAY: (
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    ),
+    SystemFault.REFUSED: (errno.EACCES, errno.EPERM, errno.EROFS),
+    SystemFault.FULL: (errno.ENOSPC, errno.EDQUOT),
+    SystemFault.NO_FILE: (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+}
+
+
+def system_fault_of(error: OSError) -> SystemFault:
+    """Return what an error of the system means. Libraries raise some of them without a number.
+
+    >>> system_fault_of(ConnectionError("nobody there")).value, system_fault_of(OSError(28, "No space left")).value
+    ('away', 'full')
+    """
+    if isinstance(error, ConnectionError | TimeoutError | gaierror):
+        return SystemFault.AWAY
+    if isinstance(error, PermissionError):
+        return SystemFault.REFUSED
+    return next((fault for fault, numbers in _FAULTS.items() if error.errno in numbers), SystemFault.OTHER)
 
 
 class SettingsError(FeedAssetsError):

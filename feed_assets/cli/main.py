@@ -13,15 +13,12 @@ from typing import Any
 import click
 
 from feed_assets.cli.environment import project_environment
-from feed_assets.cli.exit_codes import FAILED, OUR_MISTAKE, WRONG_USAGE
+from feed_assets.cli.exit_codes import OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
-from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError, describe_error
-from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
-from feed_assets.state.errors import StateNewerError, StateUnreachableError
-from feed_assets.storage.errors import StorageAwayError
 
 _logger = get_logger(__name__)
 
@@ -50,17 +47,6 @@ _LATER = {
 }
 """The modules of the commands, imported on use. They import operations only inside their functions: help and
 completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""
-
-
-_OUTSIDE = (
-    SettingsError,
-    LocationUnreadableError,
-    StateUnreachableError,
-    StateNewerError,
-    StorageAwayError,
-    NoAnswerError,
-)
-"""Errors of the surroundings of a command: nothing was refused, and nothing is wrong with what it was asked."""
 
 
 class Boundary(Verbs):
@@ -92,21 +78,23 @@ class Boundary(Verbs):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except _OUTSIDE as exc:
-            _say(str(exc))
-            ctx.exit(WRONG_USAGE)
-        except FeedAssetsError as exc:
-            _say(str(exc))
-            ctx.exit(FAILED)
         except BrokenPipeError:
             raise
-        except OSError as exc:
-            _say(f"{exc.filename}: {exc.strerror}." if exc.filename else describe_error(exc))
-            ctx.exit(WRONG_USAGE)
         except Exception as exc:
-            _logger.debug("unexpected error", exc_info=True)
-            _say(f"internal error, {type(exc).__name__}: {exc}. Run it again with --debug and report the output.")
-            ctx.exit(OUR_MISTAKE)
+            code = exit_code_of(exc)
+            _logger.debug("the command ended with an error", exc_info=True)
+            _say(_describe_mistake(exc) if code == OUR_MISTAKE else _describe(exc))
+            ctx.exit(code)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}." if error.filename else describe_error(error)
+    return str(error)
+
+
+def _describe_mistake(error: Exception) -> str:
+    return f"internal error, {type(error).__name__}: {error}. Run it again with --debug and report the output."
 
 
 def _say(text: str) -> None:

@@ -102,6 +102,18 @@ class QueueChangeError(LifecycleError):
         )
 
 
+class FeedsUnrestoredError(LifecycleError):
+    """Paths of some feeds of a sweep could not be restored; the others are, `restored` in number."""
+
+    def __init__(self, *, sweep: str, restored: int, failures: Mapping[str, Exception]) -> None:
+        self.failures = failures
+        reasons = " ".join(f"Feed {feed!r}: {error}" for feed, error in failures.items())
+        super().__init__(
+            f"the undo of {sweep} has restored {restored:,} paths and is not complete. {reasons} "
+            "Repeat it then: it continues."
+        )
+
+
 class SweepRefusedError(LifecycleError):
     """The requested operation on a sweep is not possible in its state; nothing was moved."""
 

@@ -33,6 +33,7 @@ def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None
         SettingInForce(name=name, value=_shown(name, value), source=settings.origin_of(name))
         for name, value in iter_values(settings.model_dump(mode="json"))
     ]
+    home = environ.get("DAGSTER_HOME") or None
     derived = "the folder of the settings file" if settings.file else "the first folder that was tried"
     return SettingsInForce(
         project=str(settings.root),
@@ -40,7 +41,7 @@ def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None
         settings=(
             SettingInForce(name=PROJECT_ROOT, value=str(settings.root), source=derived),
             *found,
-            SettingInForce(name="DAGSTER_HOME", value=environ.get("DAGSTER_HOME"), source="the environment"),
+            SettingInForce(name="DAGSTER_HOME", value=home, source="the environment" if home else "not set"),
         ),
     )
 

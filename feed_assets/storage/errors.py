@@ -16,7 +16,7 @@ class StorageError(FeedAssetsError):
 
 
 class StorageAwayError(StorageError):
-    """The storage does not answer in time."""
+    """The storage cannot be reached, or does not answer in time."""
 
 
 class StorageFullError(StorageError):

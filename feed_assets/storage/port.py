@@ -4,7 +4,6 @@ An instance is a directory known by its path below the store's root. The docstri
 contract; every adapter passes one behaviour suite.
 """
 
-import errno
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from feed_assets.errors import SystemFault, system_fault_of
 from feed_assets.storage.copy_port import Copying, Reading
-from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StorageError, StorageFullError
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    StorageAwayError,
+    StorageError,
+    StorageFullError,
+)
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.paths import SINGLE_FILE, parse_flag, parse_path
 from feed_assets.storage.records import (
@@ -42,7 +48,7 @@ continue with."""
 
 _TRIES = 10
 _THREADS = 8
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_KINDS = {SystemFault.AWAY: StorageAwayError, SystemFault.FULL: StorageFullError}
 
 
 class FolderNames(NamedTuple):
@@ -270,7 +276,8 @@ class InstanceStore(ABC):
         reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         if filename := getattr(exc, "filename", None):
             reason += f" ({filename})"
-        kind = StorageFullError if getattr(exc, "errno", None) in _FULL else StorageError
+        fault = system_fault_of(exc) if isinstance(exc, OSError) else SystemFault.OTHER
+        kind = _KINDS.get(fault, StorageError)
         return kind(
             store=self.root_url,
             path=path,

@@ -1,12 +1,20 @@
-"""A database that is away is one sentence and exit code 2, whatever the command."""
+"""A database or storage that is away is one sentence and exit code 2, whatever the command."""
 
+import errno
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
+import yaml
 
+from feed_assets.cli.exit_codes import exit_code_of
+from feed_assets.engines.errors import ServiceError
+from feed_assets.storage.errors import StorageAwayError, StorageFullError
+from feed_assets.storage.registry import open_store
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare
+from tests.operations.harness import ALL
 
 WITHOUT_STATE = {"validate", "settings", "mirror new", "import-falcon", "export-falcon", "simulate"}
 """Commands that read files only, or keep their record to themselves."""
@@ -28,3 +36,57 @@ def test_every_command_says_so_and_ends_with_2(tmp_path: Path, monkeypatch: pyte
         assert (result.exit_code, result.stdout) == (2, ""), (name, result.output)
         assert result.stderr.startswith("feed-assets: state database"), (name, result.stderr)
         assert len(result.stderr.splitlines()) == 1, (name, result.stderr)
+
+
+AWAY = (
+    {
+        "storage": "s3://lake",
+        "storage_options": {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "key": "a", "secret": "b"},
+    },
+    {"storage": "sftp://me@127.0.0.1:1/lake"},
+)
+
+
+@pytest.mark.parametrize("place", AWAY, ids=("s3", "sftp"))
+def test_a_storage_that_refuses_the_connection_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: dict[str, object]
+) -> None:
+    prepare(tmp_path, monkeypatch)
+    away = [{**each, **place} if each["kind"] == "cluster" else each for each in ALL]
+    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(away))
+    result = run("feed", "notify", "clicks", "2013-11-03T05:00Z")
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_a_metastore_that_refuses_the_connection_is_away() -> None:
+    with pytest.raises(StorageAwayError, match=r"does not answer at 127\.0\.0\.1:1"):
+        open_store("thrift://127.0.0.1:1/web/clicks", {"storage": "file:///lake"}).check_root()
+
+
+def test_what_this_user_may_not_write_is_refused_and_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(tmp_path, monkeypatch)
+    shutil.copy(tmp_path / "all.yaml", tmp_path / "entities")
+    result = run("export-falcon", "--all", "--to", "/sys/feed-assets")  # not even root may
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    assert result.stderr.startswith("feed-assets: /sys/feed-assets"), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.EHOSTUNREACH, "No route to host"), 2),
+        (socket.gaierror(-2, "Name or service not known"), 2),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "entities"), 2),
+        (OSError(errno.EROFS, "Read-only file system", "data"), 1),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (StorageFullError(store="file:///lake", path="", reason="full", next_step="Free some."), 1),
+        (ServiceError(service="Spark", reason="no answer", next_step="Start it."), 2),
+        (OSError(errno.EBADF, "Bad file descriptor"), 3),
+        (KeyError("clicks"), 3),
+    ],
+)
+def test_an_exception_says_who_has_to_act(error: Exception, code: int) -> None:
+    assert exit_code_of(error) == code

@@ -108,7 +108,7 @@ def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypat
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("feed_assets.cli.definitions.validate_location", broken)
+    monkeypatch.setattr("feed_assets.operations.definitions.validate_location", broken)
     result = _run("validate")
     assert result.exit_code == 3
     assert result.stderr.startswith("feed-assets: internal error, ZeroDivisionError: oh.")
@@ -122,7 +122,7 @@ def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypat
             StorageAwayError(store="s3://lake", path="", reason="it is away", next_step="Start it."),
             "s3://lake: it is away",
         ),
-        (PermissionError(13, "Permission denied", "/etc/x"), "/etc/x: Permission denied."),
+        (ConnectionRefusedError(111, "Connection refused", "lake"), "lake: Connection refused."),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -130,7 +130,7 @@ def test_what_is_away_ends_with_2(project: Path, monkeypatch: pytest.MonkeyPatch
     def fails(*_: object, **__: object) -> None:
         raise away
 
-    monkeypatch.setattr("feed_assets.cli.definitions.validate_location", fails)
+    monkeypatch.setattr("feed_assets.operations.definitions.validate_location", fails)
     result = _run("validate")
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from feed_assets.operations.restores import is_restored, record_restore
+from feed_assets.state.database import open_database
 from tests.cli.project import run
 from tests.cli.replication_project import project, replication
 from tests.cli.retention_project import ok, table
@@ -41,6 +43,23 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     again = run("state", "rebuild")
     assert "The state has everything that lies on storage." in again.stderr
     assert "state rebuild" in ok(run("admin", "audit"))
+
+
+def test_a_restored_state_stays_held_until_each_storage_was_read(project: Path) -> None:
+    ok(run("instance", "list", "clicks"))
+    database = open_database(f"sqlite:///{project}/state.db")
+    with database.begin() as connection:
+        record_restore(connection)
+    (project / "east").rename(project / "gone")
+    (project / "east").touch()
+    assert run("state", "rebuild", "--yes").exit_code == 1
+    with database.read() as connection:
+        assert is_restored(connection)
+    (project / "east").unlink()
+    (project / "gone").rename(project / "east")
+    ok(run("state", "rebuild", "--yes"))
+    with database.read() as connection:
+        assert not is_restored(connection)
 
 
 def test_a_trace_that_cannot_be_read_is_named_and_everything_else_is_recorded(project: Path) -> None:

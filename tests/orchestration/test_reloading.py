@@ -67,7 +67,7 @@ def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(ha
     assert not result.run_requests
     assert result.skip_reason is not None
     assert result.skip_reason.skip_message == (
-        "13 new process instances, 1 ready; 1 processes wait for Dagster to load them"
+        "13 new process instances, 1 ready; 1 process waits for Dagster to load it"
     )
     harness.layout = follow_definitions(
         harness.runtime, harness.layout, harness.runtime.database(harness.instance), NOON

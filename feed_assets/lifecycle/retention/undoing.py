@@ -4,7 +4,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.errors import FeedsUnrestoredError, SweepRefusedError
 from feed_assets.lifecycle.retention.locations import find_declared_location, find_store
 from feed_assets.lifecycle.retention.protections import lease_keys
 from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions
@@ -23,6 +23,7 @@ from feed_assets.state.sweep_records import (
     SweepState,
 )
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime
 
@@ -70,6 +71,7 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
 
     Raises:
         SweepRefusedError: its cluster or its storage is not declared any more, or it has nothing at one of the times.
+        StorageError: the storage of all feeds fails.
     """
     if sweep.cluster not in context.plan.clusters:
         raise SweepRefusedError(
@@ -83,9 +85,15 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
         chunks = SweepChunks(connection, sweep.sweep_id)
         heads = {(head.feed, head.kind): head.number for head in chunks.heads()}
         samples = [chunks.get(number) for number in heads.values()]
-    for chunk in samples:
-        if selection.feeds is None or chunk.feed in selection.feeds:
+    wanted = [chunk for chunk in samples if selection.feeds is None or chunk.feed in selection.feeds]
+    failures = []
+    for chunk in wanted:
+        try:
             _find_origin(context, sweep, chunk)
+        except StorageError as exc:
+            failures.append(exc)
+    if failures and len(failures) == len(wanted):
+        raise failures[0]
 
 
 def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
@@ -109,12 +117,13 @@ def undo_sweep(
 
     Restored paths stay restored: a repeat continues where an earlier undo stopped, and does nothing if all is restored.
     A sweep that was interrupted can be undone too, but only as a whole. Archived data are restored from the archive
-    once the trash is purged.
+    once the trash is purged. Feeds whose storage fails stay removed; the others are restored.
 
     Raises:
         SweepRefusedError: it has not removed anything, must be resumed first, or cannot be found (see
             `require_undoable`).
-        StorageError: the filesystem failed; a repeat continues.
+        StorageError: the storage of all feeds fails; nothing is begun.
+        FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
     sweep, is_resumed = _begin(context, sweep_id, selection)
     worker = _Worker(context=context, sweep=sweep, selection=selection, is_resumed=is_resumed)
@@ -122,14 +131,21 @@ def undo_sweep(
     restored, settled = 0, 0
     left: list[tuple[str, ItemResult]] = []
     handled: set[int] = set()
+    failures: dict[str, Exception] = {}
     claims.release_dead()
     try:
         for state in _WORKED_ON:
             after = -1
             while (chunk := claims.take(state, after)) is not None:
                 after = chunk.number
+                if chunk.feed in failures:
+                    continue
+                try:
+                    back, away = worker.restore(chunk)
+                except StorageError as exc:
+                    failures[chunk.feed] = exc
+                    continue
                 handled.add(after)
-                back, away = worker.restore(chunk)
                 restored += back
                 left += away
                 settled += chunk.count
@@ -137,6 +153,8 @@ def undo_sweep(
                     progress(settled, sweep.paths)
     finally:
         claims.release()
+    if failures:
+        raise FeedsUnrestoredError(sweep=sweep_id, restored=restored, failures=failures)
     with context.database.read() as connection:
         heads = SweepChunks(connection, sweep_id).heads()
     is_complete = all(head.number in handled for head in heads if head.state in _WORKED_ON)

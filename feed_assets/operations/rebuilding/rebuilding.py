@@ -59,7 +59,7 @@ def rebuild_state(
 ) -> Rebuilt:
     """Record the definitions, and what lies on storage and is not in the record; repeating it changes nothing.
 
-    See `rebuild_instances`.
+    See `rebuild_instances`. A restored state stays held if the storage of a feed cannot be read.
 
     Raises:
         DefinitionsError: the definitions cannot be read.
@@ -70,8 +70,9 @@ def rebuild_state(
     entities.record()
     settle_releases(entities)
     rebuilt = rebuild_instances(open_context(settings, database), on_progress=on_progress)
-    with database.begin() as connection:
-        record_rebuild(connection)
+    if all(each.problem is None for each in rebuilt.feeds):  # what is not read, a restored state would do again
+        with database.begin() as connection:
+            record_rebuild(connection)
     if not rebuilt.is_empty:
         feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
         figures = {"feed_instances": feeds, "process_instances": processes, "holds": len(rebuilt.holds)}

@@ -116,7 +116,8 @@ def undo_removals(
         SafeModeError: safe mode is on.
         SweepRefusedError: the sweep has removed nothing, nothing of one of the feeds or at one of the times, or its
             cluster is not declared any more.
-        StorageError: the filesystem failed; a repeat continues.
+        StorageError: the storage of all feeds fails; nothing is restored.
+        FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
     require_mode(context.database, Operation.RETENTION_UNDO)
     unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})

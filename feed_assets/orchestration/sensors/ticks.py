@@ -280,7 +280,13 @@ def describe(
     counts += [f"{readiness.timed_out} timed out", f"{told} reported", f"{explained} explained"]
     said = ", ".join(text for text in counts if not text.startswith("0 ")) or "nothing new"
     said += "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
-    said += f"; {len(active.not_yet)} processes wait for Dagster to load them" if active.not_yet else ""
+    match len(active.not_yet):
+        case 0:
+            pass
+        case 1:
+            said += "; 1 process waits for Dagster to load it"
+        case waiting:
+            said += f"; {waiting} processes wait for Dagster to load them"
     return f"{said}; safe mode is on" if active.is_safe_mode else said
 
 

@@ -50,11 +50,15 @@ class Children(NamedTuple):
 
 
 class RootRefusedError(OSError):
-    """The bucket of a root does not exist, or its service refuses the credentials or does not answer."""
+    """The bucket of a root does not exist, or its service refuses the credentials."""
 
     def __init__(self, reason: str, next_step: str) -> None:
         self.next_step = next_step
         super().__init__(reason)
+
+
+class RootAwayError(RootRefusedError, ConnectionError):
+    """The service of a root does not answer."""
 
 
 class UnusableKeyError(OSError):

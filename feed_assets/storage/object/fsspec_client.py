@@ -140,7 +140,12 @@ class FsspecClient(ObjectClient):
 
 
 def _connect(url: str, options: Mapping[str, object]) -> tuple[AbstractFileSystem, str]:
-    fs, root = fsspec.core.url_to_fs(url, **options, skip_instance_cache=True)
+    try:
+        fs, root = fsspec.core.url_to_fs(url, **options, skip_instance_cache=True)
+    except OSError as exc:
+        if exc.errno is None:  # paramiko has tried each address of the host
+            raise ConnectionError(exc.strerror or str(exc)) from exc
+        raise
     fs.ftp.get_channel().settimeout(ANSWER_SECONDS)
     return fs, root
 

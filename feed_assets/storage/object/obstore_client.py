@@ -28,6 +28,7 @@ from feed_assets.storage.object.client import (
     ObjectClient,
     ObjectFile,
     ObjectListing,
+    RootAwayError,
     RootRefusedError,
     UnusableKeyError,
     counted,
@@ -82,7 +83,7 @@ class ObstoreClient(ObjectClient):
             )
         if _NOT_SENT in said:
             cause = f" ({found[1]})" if (found := _CAUSE.search(said)) else ""
-            return RootRefusedError(
+            return RootAwayError(
                 f"nothing answers{at}{cause}",
                 "Correct host and port in endpoint_url of storage_options, or start the service.",
             )
@@ -217,6 +218,8 @@ class _Request:
                 raise PermissionError(_reason(error)) from error
             case InvalidPathError():
                 raise UnusableKeyError(_reason(error)) from error
+            case BaseError() if _NOT_SENT in str(error):
+                raise ConnectionError(_reason(error)) from error
             case BaseError() | ValueError():
                 raise OSError(_reason(error)) from error
 

@@ -13,11 +13,19 @@ from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
     PathRefusedError,
+    StorageAwayError,
     StorageError,
 )
 from feed_assets.storage.listing import scan_listing
 from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
-from feed_assets.storage.object.client import ObjectClient, ObjectListing, RootRefusedError, UnusableKeyError, each
+from feed_assets.storage.object.client import (
+    ObjectClient,
+    ObjectListing,
+    RootAwayError,
+    RootRefusedError,
+    UnusableKeyError,
+    each,
+)
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
@@ -73,7 +81,8 @@ class ObjectStore(InstanceStore):
         try:
             self.client.check()
         except RootRefusedError as exc:
-            raise StorageError(store=self.root_url, path="", reason=str(exc), next_step=exc.next_step) from exc
+            kind = StorageAwayError if isinstance(exc, RootAwayError) else StorageError
+            raise kind(store=self.root_url, path="", reason=str(exc), next_step=exc.next_step) from exc
         except OSError as exc:
             raise self._refused("", exc) from exc
 

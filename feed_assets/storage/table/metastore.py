@@ -20,7 +20,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import StorageAwayError, StorageError
 from feed_assets.storage.table.partition_names import render_partition
 
 _CONNECT_MILLISECONDS = 8_000
@@ -184,7 +184,7 @@ class Metastore:
             except (TTransportException, OSError, EOFError) as exc:
                 connection.close()
                 if is_new:
-                    raise self._refused(f"it broke off: {_message(exc)}") from exc
+                    raise self._refused(f"it broke off: {_message(exc)}", StorageAwayError) from exc
             except TException as exc:
                 self._put_idle(connection)
                 raise self._translated(exc) from exc
@@ -202,7 +202,7 @@ class Metastore:
                 return _Connection(host, port)
             except (TTransportException, OSError) as exc:
                 reasons.append(f"{host}:{port}: {_message(exc)}")
-        raise self._refused(f"it does not answer at {', '.join(reasons)}")
+        raise self._refused(f"it does not answer at {', '.join(reasons)}", StorageAwayError)
 
     def _put_idle(self, connection: "_Connection") -> None:
         with self._lock:
@@ -222,8 +222,8 @@ class Metastore:
             case _:
                 return self._refused(f"it refused: {_message(exc)}")
 
-    def _refused(self, reason: str) -> StorageError:
-        return StorageError(
+    def _refused(self, reason: str, kind: type[StorageError] = StorageError) -> StorageError:
+        return kind(
             store=self._store,
             path="",
             reason=f"the metastore: {reason}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.cluster import Cluster
-from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.errors import FeedsUnrestoredError, SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
@@ -21,6 +21,10 @@ from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.errors import StorageAwayError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.registry import open_store
 from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, Tree, hourly, kept_feed, paths_of
 
@@ -71,6 +75,35 @@ def test_an_undo_makes_everything_as_it_was(harness: RetentionHarness) -> None:
             before.files,
             before.available_at,
         )
+
+
+def test_a_feed_whose_storage_is_away_keeps_no_other_from_coming_back(tmp_path: Path, state_url: str) -> None:
+    def open_without_elsewhere(url: str, options: dict[str, object]) -> InstanceStore:
+        if "elsewhere" in url:
+            raise StorageAwayError(store=url, path="", reason="it does not answer", next_step="Start it.")
+        return open_store(url, options)
+
+    place = f"file://{tmp_path}/elsewhere/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"
+    harness = RetentionHarness.of(
+        tmp_path, kept_feed("archives", locations={"data": place}), kept_feed(), state=state_url
+    )
+    for time in (*EXPIRED, *YOUNG):
+        (tmp_path / f"elsewhere/{time:%Y-%m-%d/%H}").mkdir(parents=True)
+        (tmp_path / f"elsewhere/{time:%Y-%m-%d/%H}/part.csv").touch()
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    tree, stores = harness.tree(), harness.lifecycle.stores
+    sweep = harness.run(harness.planned())
+    harness.lifecycle.stores = StorePool(open_without_elsewhere)
+    with pytest.raises(
+        FeedsUnrestoredError, match=r"restored 24 paths and is not complete\. Feed 'archives': .* answer"
+    ):
+        harness.undo(sweep)
+    assert harness.tree() == tree
+    with pytest.raises(StorageAwayError):
+        harness.undo(sweep, RestoreSelection(feeds=frozenset({"archives"})))
+    harness.lifecycle.stores = stores
+    assert (harness.undo(sweep).restored, harness.sweep(sweep.sweep_id).state) == (24, SweepState.UNDONE)
 
 
 def test_events_say_what_came_back(harness: RetentionHarness) -> None:
