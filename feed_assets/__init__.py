@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import ProcessSla as ProcessSla
     from feed_assets.entities.process import Retry as Retry
     from feed_assets.entities.process import RetryPolicy as RetryPolicy
+    from feed_assets.entities.process import Step as Step
+    from feed_assets.entities.process import StepEngine as StepEngine
     from feed_assets.entities.process import Take as Take
     from feed_assets.entities.process import Workflow as Workflow
     from feed_assets.entities.process import WorkflowEngine as WorkflowEngine
@@ -177,6 +179,8 @@ _HOMES = {
     "Sla": "feed_assets.entities.common",
     "SparkConfig": "feed_assets.entities.cluster",
     "StartFrom": "feed_assets.entities.triggers",
+    "Step": "feed_assets.entities.process",
+    "StepEngine": "feed_assets.entities.process",
     "SweepLimits": "feed_assets.entities.common",
     "Take": "feed_assets.entities.process",
     "Trigger": "feed_assets.entities.triggers",
@@ -270,6 +274,8 @@ __all__ = [
     "Sla",
     "SparkConfig",
     "StartFrom",
+    "Step",
+    "StepEngine",
     "SweepLimits",
     "Take",
     "Trigger",

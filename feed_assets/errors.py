@@ -70,6 +70,7 @@ FeedAssetsError
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
+│   ├── StepRefusedError      a step would run outside of its attempt, or twice in it
 │   ├── NotAskedError         a service was not called, because its next try is not due
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan

@@ -29,11 +29,13 @@ from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
 from feed_assets.operations.instances.query_fields import PAGE, Lifecycle
+from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.instances.queries import InstancePage
     from feed_assets.operations.instances.rows import InstanceRow
+    from feed_assets.operations.instances.steps import InstanceStep
 
 
 @click.group(cls=Verbs)
@@ -127,6 +129,30 @@ def params(
         for each in found.items:
             if not each.properties:
                 say(f"{each.cluster}: {each.status}, it has not begun", err=True)
+    end_with(ctx, found.result, found.message)
+
+
+@instance.command(epilog="Example: feed-assets instance steps load-orders 2026-03-01T06:00Z")
+@name_argument("name", names_of(Kind.PROCESS))
+@name_argument("instance", find_times)
+@clusters_option
+@output_option
+@click.pass_context
+def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
+    """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
+    from feed_assets.operations.instances.steps import find_steps
+
+    context = open_context_for()
+    nominal_time = instance_of(context, Kind.PROCESS, name, instance)
+    found = find_steps(context, name, nominal_time, clusters)
+    if output == "json":
+        print_consolidated(found, "steps")
+    else:
+        header = ("cluster", "attempt", "step", "status", "started", "ended", "frames", "reason")
+        rows = [_step_cells(each) for each in found.items]
+        print_table(header, rows, output)
+        if not rows:
+            say(f"{name} at {render_datetime(nominal_time)}: no attempt with steps has begun", err=True)
     end_with(ctx, found.result, found.message)
 
 
@@ -236,6 +262,15 @@ def _cells(row: "InstanceRow") -> tuple[object, ...]:
         _details(row),
         *((row.source_cluster,) if row.lifecycle is Lifecycle.REPLICATION else ()),
     )
+
+
+def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
+    from feed_assets.operations.instances.rows import rendered
+
+    frames = (f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in step.frames.items())
+    times = (rendered(step.started_at), rendered(step.ended_at))
+    status = f"KEPT from {step.made_in}" if step.made_in != step.attempt else step.status.value
+    return (step.cluster, step.attempt, step.step, status, *times, ", ".join(frames), step.reason)
 
 
 def _details(row: "InstanceRow") -> str | None:

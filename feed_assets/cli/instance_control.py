@@ -81,9 +81,13 @@ def resume(**options: Any) -> None:
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--force", is_flag=True, help="Discard the properties of earlier re-runs.")
 @click.option("--adopt", is_flag=True, help="Adopt foreign content that stands in the place of an output.")
-def rerun(file: Path | None, properties: tuple[str, ...], force: bool, adopt: bool, **options: Any) -> None:
+@click.option("--from-start", is_flag=True, help="Repeat the steps that have finished, too.")
+def rerun(
+    file: Path | None, properties: tuple[str, ...], force: bool, adopt: bool, from_start: bool, **options: Any
+) -> None:
     """Run ended instances of NAME again, whatever their outcome.
 
+    An instance of which a step has failed goes on behind its finished steps, if inputs and definition are the same.
     The new outputs replace the old ones once they are complete. The given properties override those of the process, for
     this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
     content that no record and no manifest knows becomes the instance as it is.
@@ -93,7 +97,7 @@ def rerun(file: Path | None, properties: tuple[str, ...], force: bool, adopt: bo
     adopting = [f"{EXISTING}={Existing.ADOPT.value}"] if adopt else []
     given = [*(read_property_lines(file) if file else ()), *properties, *adopting]
     overrides = parse_properties(given) if given or file else None
-    _control(InstanceAction.RERUN, overrides=overrides, force=force, **options)
+    _control(InstanceAction.RERUN, overrides=overrides, force=force, from_start=from_start, **options)
 
 
 def _control(
@@ -110,6 +114,7 @@ def _control(
     output: str,
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
+    from_start: bool = False,
 ) -> None:
     from feed_assets.cli.state import stop_runs
     from feed_assets.operations.instances.control import control_instances
@@ -125,6 +130,7 @@ def _control(
         clusters=clusters or None,
         overrides=overrides,
         force=force,
+        from_start=from_start,
         dry_run=dry_run,
     )
     stop_runs(done.stopped)

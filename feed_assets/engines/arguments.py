@@ -18,10 +18,11 @@ class Arguments:
     next_step: str = ""
 
 
-def match_arguments(parameters: Iterable[Parameter], inputs: Sequence[str]) -> Arguments:
+def match_arguments(parameters: Iterable[Parameter], inputs: Sequence[str], *, is_free: bool = False) -> Arguments:
     """Return the arguments, chosen from `spark`, `context` and the inputs, that a function takes by name.
 
-    Every input needs a parameter. A parameter that is none of these needs a default.
+    Every input needs a parameter, unless the function `is_free` to leave inputs out, as a step is. A parameter that is
+    none of these needs a default.
 
     >>> taken = [Parameter("spark", Parameter.KEYWORD_ONLY), Parameter("flight", Parameter.KEYWORD_ONLY)]
     >>> match_arguments(taken, ["flights"]).next_step
@@ -34,7 +35,7 @@ def match_arguments(parameters: Iterable[Parameter], inputs: Sequence[str]) -> A
     known = [SPARK, CONTEXT, *names]
     unknown = [p.name for p in by_name if p.default is p.empty and p.name not in known]
     unknown += [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    unused = [name for name in names if not takes_all and name not in taken]
+    unused = [name for name in names if not (takes_all or is_free) and name not in taken]
     clashing = sorted({name for name in names if known.count(name) > 1})
     faults = (
         *(f"two arguments would be called {name!r}" for name in clashing),

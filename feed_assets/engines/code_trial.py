@@ -35,10 +35,14 @@ _IMPORTING = ("importlib", "feed_assets/engines/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A work without data, whose inputs are all optional, and the Spark configuration of its cluster."""
+    """A work without data, whose inputs are all optional, and the Spark configuration of its cluster.
+
+    Without `is_certain` a step may get more frames than are known.
+    """
 
     work: Work
     conf: Mapping[str, str]
+    is_certain: bool = True
 
 
 def try_elsewhere(trials: Sequence[Trial], seconds: float) -> list[tuple[CodeFault, ...]]:
@@ -71,7 +75,7 @@ def try_here(trials: Sequence[Trial], session: "Callable[[], SparkSession]") -> 
     for trial in trials:
         match trial.work.engine:
             case "python":
-                fault = _try_function(trial.work)
+                fault = _try_function(trial.work, is_certain=trial.is_certain)
                 yield () if fault is None else (fault,)
             case "sql":
                 yield tuple(try_sql(session().newSession(), trial.work, trial.conf))
@@ -79,7 +83,7 @@ def try_here(trials: Sequence[Trial], session: "Callable[[], SparkSession]") -> 
                 yield ()
 
 
-def _try_function(work: Work) -> CodeFault | None:
+def _try_function(work: Work, *, is_certain: bool) -> CodeFault | None:
     with importable(work.root):
         try:
             function = load_function(work)
@@ -99,6 +103,7 @@ def _try_function(work: Work) -> CodeFault | None:
                 next_step=exc.next_step,
                 file=Path(code.co_filename) if code else None,
                 line=code.co_firstlineno if code else None,
+                is_certain=is_certain,
             )
     return None
 

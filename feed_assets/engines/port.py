@@ -122,6 +122,17 @@ class SubmitOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlace:
+    """The step that a work is: its name, and the directory below which each of its frames has one of its own name.
+
+    Frames are Parquet. With `frames_url` None it is a last step: what it yields are some of the outputs of the work.
+    """
+
+    name: str
+    frames_url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The facts of a process instance that its code may use; a `python` workflow receives them as `context`.
 
@@ -147,7 +158,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One attempt at one process instance.
+    """One attempt at one process instance, or one `step` of it.
 
     `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
@@ -171,6 +182,7 @@ class Work:
     submit: SubmitOptions | None = None
     catalog: str | None = None
     pinned: Mapping[str, bytes] = field(default_factory=dict)
+    step: StepPlace | None = None
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
@@ -201,8 +213,9 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkReport:
-    """The result of an attempt: one report for each output, in the order of `Work.outputs`, and details for the run's
-    page.
+    """The result of a work: one report for each output, in the order of `Work.outputs`, and details for the run's page.
+
+    A step reports the frames that it has yielded.
     """
 
     outputs: tuple[OutputReport, ...]
@@ -219,6 +232,7 @@ class Engine(ABC):
         - Inputs are only read. On return, every output directory holds the complete output and no success marker:
           publication decides what readers see. After an error the directories may hold anything; a repetition of the
           same work replaces their content.
+        - A step may yield any number of frames; a single one without a name is called as `name_single` says.
         - `session` is called when Spark is first needed, and never by an engine that starts its own Spark. Mistakes in
           the work (code not found, a parameter that is not an input) are raised before that call.
         - An engine leaves nothing in the session that a later attempt would see.

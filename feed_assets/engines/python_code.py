@@ -28,25 +28,76 @@ class PythonFiles:
         return self._parsed[file]
 
 
-def find_python_fault(
-    path: str, inputs: Sequence[str], root: Path, search: Sequence[str], files: PythonFiles
-) -> CodeFault | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """How a function is called: with the inputs of its process, or as a step, which may leave some out.
+
+    Without `is_certain` there may be more inputs than those that could be read.
+    """
+
+    inputs: tuple[str, ...]
+    is_step: bool = False
+    is_certain: bool = True
+
+
+def find_python_fault(path: str, call: Call, root: Path, search: Sequence[str], files: PythonFiles) -> CodeFault | None:
     """Return why a function cannot be called with its inputs; None if no fault can be read.
 
     Args:
         path: as written in `workflow.path`: `package.module:function` or `file.py:function`.
-        inputs: the names of the process's inputs.
+        call: the names of its inputs.
         root: the project's folder, which comes before `search`.
         search: the folders in which Python looks for modules.
         files: what has been parsed already.
     """
     where, _, function = path.rpartition(":")
-    if where.endswith(".py"):
-        return _find_in(root / where, function, inputs, files)
-    found = find_module(where, [str(root), *search])
+    found = _find_file(where, root, search)
     if isinstance(found, MissingModule):
         return _missing_module(found.name, found.places, root)
-    return None if found is None else _find_in(found, function, inputs, files)
+    return None if found is None else _find_in(found, function, call, files)
+
+
+def find_frames(path: str, root: Path, search: Sequence[str], files: PythonFiles) -> tuple[str, ...] | None:
+    """Return the names of the frames that a function returns, as far as it writes them; None if that cannot be read.
+
+    A function that returns a mapping written as `{"name": …}` names them; one that returns nothing has none.
+    """
+    where, _, function = path.rpartition(":")
+    found = _find_file(where, root, search)
+    tree = files.parse(found) if isinstance(found, Path) and found.is_file() else None
+    if not isinstance(tree, ast.Module):
+        return None
+    named = [node for node in tree.body if function in _bound(node)]
+    if len(named) != 1 or not isinstance(named[0], ast.FunctionDef):
+        return None
+    frames: dict[str, None] = {}
+    for returned in _returned(named[0]):
+        if not isinstance(returned, ast.Dict):
+            return None
+        for key in returned.keys:
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                return None
+            frames[key.value] = None
+    return tuple(frames)
+
+
+def _returned(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Yield what a function returns; not what functions within it return."""
+    nodes: list[ast.AST] = list(function.body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+            yield node.value
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            nodes.extend(ast.iter_child_nodes(node))
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _find_file(where: str, root: Path, search: Sequence[str]) -> "Path | MissingModule | None":
+    return root / where if where.endswith(".py") else find_module(where, [str(root), *search])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +140,7 @@ def _children(folder: Path) -> Iterator[Path]:
         return
 
 
-def _find_in(file: Path, function: str, inputs: Sequence[str], files: PythonFiles) -> CodeFault | None:
+def _find_in(file: Path, function: str, call: Call, files: PythonFiles) -> CodeFault | None:
     tree = files.parse(file)
     if isinstance(tree, CodeFault):
         return tree
@@ -110,7 +161,7 @@ def _find_in(file: Path, function: str, inputs: Sequence[str], files: PythonFile
     found = named[0]
     if any(_name_of(decorator) != _DECLARING for decorator in found.decorator_list):
         return None
-    arguments = match_arguments(read_parameters(found), inputs)
+    arguments = match_arguments(read_parameters(found), call.inputs, is_free=call.is_step)
     if not arguments.faults:
         return None
     return CodeFault(
@@ -118,6 +169,7 @@ def _find_in(file: Path, function: str, inputs: Sequence[str], files: PythonFile
         next_step=arguments.next_step,
         file=file,
         line=found.lineno,
+        is_certain=call.is_certain,
     )
 
 

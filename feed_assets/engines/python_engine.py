@@ -16,8 +16,9 @@ from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundErro
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
-from feed_assets.engines.port import Engine, Work, WorkReport
+from feed_assets.engines.port import Engine, StepPlace, Work, WorkReport
 from feed_assets.engines.sessions import open_session
+from feed_assets.engines.step_frames import frame_targets, name_single
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,8 @@ class PythonEngine(Engine):
     and `context` are optional. Any other parameter needs a default.
 
     With one output the function returns a DataFrame. With any number of outputs it may return a mapping `{output:
-    DataFrame}` with exactly the outputs' names. Without outputs it returns None.
+    DataFrame}` with exactly the outputs' names. Without outputs it returns None. A step may have no parameter for an
+    input, and returns a DataFrame, a mapping `{frame: DataFrame}`, or None.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
@@ -43,9 +45,12 @@ class PythonEngine(Engine):
                 spark = open_session(session, work.run_id)
                 add_libraries(spark, work)
                 known: dict[str, object] = {SPARK: spark, CONTEXT: work.context()}
-                known |= {parameter_name(data.name): read_input(spark, data) for data in work.inputs}
-                frames = _match_outputs(work, function(**{name: known[name] for name in names}))
-                reports = tuple(write_output(frames[target.name], target) for target in work.outputs)
+                taken = {name: data for data in work.inputs if (name := parameter_name(data.name)) in names}
+                known |= {name: read_input(spark, data) for name, data in taken.items()}
+                result = function(**{name: known[name] for name in names})
+                frames = _match_outputs(work, result) if work.step is None else _match_frames(work, work.step, result)
+                targets = work.outputs if work.step is None else frame_targets(work, work.step, tuple(frames))
+                reports = tuple(write_output(frames[target.name], target) for target in targets)
         return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
 
 
@@ -147,7 +152,11 @@ def bind_names(work: Work, function: Callable[..., Any]) -> tuple[str, ...]:
     Raises:
         WorkflowSignatureError: it requires another argument, lacks an input, or has a positional-only parameter.
     """
-    found = match_arguments(inspect.signature(function).parameters.values(), [data.name for data in work.inputs])
+    found = match_arguments(
+        inspect.signature(function).parameters.values(),
+        [data.name for data in work.inputs],
+        is_free=work.step is not None,
+    )
     if found.faults:
         raise WorkflowSignatureError(
             process=work.process, path=work.path, reason="; ".join(found.faults), next_step=found.next_step
@@ -173,6 +182,24 @@ def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:
                 subject=f"process {work.process!r}",
                 reason=f"{expectation}, but {work.path} returned {_render_result(result)}",
                 next_step=_expected_result(names),
+            )
+
+
+def _match_frames(work: Work, step: StepPlace, result: object) -> Mapping[str, "DataFrame"]:
+    from pyspark.sql import DataFrame
+
+    match result:
+        case DataFrame():
+            return {name_single(work, step): result}
+        case None:
+            return {}
+        case Mapping() if all(isinstance(df, DataFrame) for df in result.values()):
+            return result
+        case _:
+            raise OutputMismatchError(
+                subject=f"step {step.name!r} of process {work.process!r}",
+                reason=f"{work.path} returned {_render_result(result)}",
+                next_step="Return a Spark DataFrame, {name: DataFrame}, or None.",
             )
 
 

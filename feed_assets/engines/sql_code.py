@@ -56,6 +56,15 @@ def find_sql_faults(file: Path, inputs: Sequence[str], outputs: Mapping[str, str
         views |= _created(tree)
 
 
+def find_marked(file: Path) -> tuple[str, ...]:
+    """Return the names that the markers of a SQL file give to its results; empty if it has none or cannot be read."""
+    try:
+        statements = parse_statements(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(dict.fromkeys(each.output for each in statements if each.output is not None))
+
+
 def suggest_view(name: str, views: Collection[str]) -> str | None:
     """Return the view that was probably meant.
 

@@ -1,6 +1,6 @@
 """Run a Spark SQL file: inputs are temporary views, facts are named parameters, results are outputs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -8,9 +8,10 @@ from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundErro
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
-from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.engines.port import Engine, OutputReport, OutputTarget, StepPlace, Work, WorkReport
 from feed_assets.engines.sessions import open_session
 from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
+from feed_assets.engines.step_frames import frame_targets, name_single
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,7 @@ class SqlEngine(Engine):
       values that are never spliced into the statement's text. A property does not replace a fact of the same name.
     - The last statement makes the only output. With several outputs, a comment `-- output: name` marks the statement
       that makes each of them.
+    - A step marks its frames in the same way; its own name is that of a frame of the last statement without a mark.
     - Other statements are commands (`CREATE TEMPORARY VIEW`, `CACHE TABLE`, `INSERT`); the result of a query that is
       not an output is discarded. `SET` stays in force for the session, as usual in Spark.
     """
@@ -40,10 +42,12 @@ class SqlEngine(Engine):
             with views_of(spark, work):
                 for statement in statements:
                     result = spark.sql(statement.text, args=dict(parameters(work)))
+                    if work.step is not None and statement.output is None and not result.columns:
+                        continue  # a step may end with a command, and yield nothing
                     for target in makers.get(statement, ()):
                         reports[target.name] = _write_result(result, target, work, statement)
-        outputs = tuple(reports[target.name] for target in work.outputs)
-        return WorkReport(outputs=outputs, details={"statements": str(len(statements))})
+        names = [target.name for target in work.outputs] if work.step is None else list(reports)
+        return WorkReport(outputs=tuple(reports[name] for name in names), details={"statements": str(len(statements))})
 
 
 def load_statements(work: Work) -> tuple[Statement, ...]:
@@ -75,6 +79,8 @@ def match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Stat
         WorkflowSignatureError: a marker names no output, or an output does not have exactly one statement.
     """
     marked = [statement for statement in statements if statement.output is not None]
+    if work.step is not None:
+        return _match_frames(work, work.step, statements, marked)
     if not marked and len(work.outputs) == 1:
         return {statements[-1]: work.outputs}
     reasons = find_marker_faults(statements, {target.name: target.feed for target in work.outputs})
@@ -83,6 +89,21 @@ def match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Stat
             process=work.process, path=work.path, reason="; ".join(reasons), next_step=MARK_OUTPUTS
         )
     return {s: tuple(target for target in work.outputs if target.name == s.output) for s in marked}
+
+
+def _match_frames(
+    work: Work, step: StepPlace, statements: Sequence[Statement], marked: Sequence[Statement]
+) -> Mapping[Statement, tuple[OutputTarget, ...]]:
+    """Return the statement that makes each frame of a step."""
+    names = [statement.output or "" for statement in marked]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        reason = f"several statements make {', '.join(twice)}"
+        raise WorkflowSignatureError(process=work.process, path=work.path, reason=reason, next_step=MARK_OUTPUTS)
+    if marked:
+        return {each: (target,) for each, target in zip(marked, frame_targets(work, step, names), strict=True)}
+    single = name_single(work, step)
+    is_free = step.frames_url is not None or single in {target.name for target in work.outputs}
+    return {statements[-1]: frame_targets(work, step, [single])} if is_free else {}
 
 
 def parameters(work: Work) -> Iterator[tuple[str, object]]:

@@ -1,6 +1,6 @@
 """Processes: a process is a periodic computation that reads windows of feed instances and writes feed instances."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
@@ -84,12 +84,13 @@ class RetryPolicy(StrEnum):
 
 
 class WorkflowEngine(StrEnum):
-    """The engine of the work. Falcon's `oozie` and `pig` can be declared, but not scheduled."""
+    """The engine of the work; `steps` have their own. Falcon's `oozie` and `pig` can be declared, but not scheduled."""
 
     PYTHON = "python"
     SQL = "sql"
     SPARK_SUBMIT = "spark-submit"
     DIRECTORY_MIRROR = "directory-mirror"
+    STEPS = "steps"
     OOZIE = "oozie"
     PIG = "pig"
 
@@ -99,19 +100,50 @@ class WorkflowEngine(StrEnum):
         return self not in (WorkflowEngine.OOZIE, WorkflowEngine.PIG)
 
 
+class StepEngine(StrEnum):
+    """The engine of a step; an application of spark-submit is a process of its own."""
+
+    PYTHON = "python"
+    SQL = "sql"
+
+
+class Step(EntityModel):
+    """One step of a workflow.
+
+    It reads the inputs of the process and the frames of the steps in `after`. A rerun repeats a finished step that is
+    not `recoverable` if a step behind it has to run.
+    """
+
+    engine: StepEngine = StepEngine.PYTHON
+    path: FilledText
+    lib: tuple[FilledText, ...] = ()
+    after: tuple[Name, ...] = ()
+    recoverable: bool = True
+
+
+_WORK_OF: Mapping[WorkflowEngine, tuple[str, str]] = {
+    WorkflowEngine.DIRECTORY_MIRROR: ("mirror", "{source: {directory: /a}, target: {directory: /b}}"),
+    WorkflowEngine.STEPS: ("steps", '{extract: {path: "jobs:extract"}, load: {path: "jobs:load", after: [extract]}}'),
+}
+"""The keys with the work of engines that have no path, and examples."""
+_WORK_OF_OTHERS = ("path", '"jobs:run"')
+
+
 class Workflow(EntityModel):
     """The work itself. `master` to `submit` are for `spark-submit` only; paths are relative to the project.
 
     `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
     `spark-submit`. `submit` contains further options of spark-submit by their names without dashes, such as
-    `num-executors: 2`. `mirror` replaces the path, for `directory-mirror` only.
+    `num-executors: 2`. `mirror` replaces the path, for `directory-mirror` only. So do `steps`, by their names; the
+    engine is `steps` then, whether it is written or not.
     """
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["path"]}, {"required": ["mirror"]}]})
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [key]} for key in ("path", "mirror", "steps")]})
 
     engine: WorkflowEngine = WorkflowEngine.PYTHON
     path: FilledText = ""
     mirror: Mirror | None = None
+    steps: Map[Name, Step] = EMPTY
     lib: tuple[FilledText, ...] = ()
     name: Text | None = None
     version: Text = "1.0"
@@ -122,18 +154,34 @@ class Workflow(EntityModel):
     conf: Map[PropertyName, Text] = EMPTY
     submit: Map[PropertyName, Text] = EMPTY
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_engine(cls, value: object) -> object:
+        """Steps name the engine."""
+        if isinstance(value, Mapping) and value.get("steps") and "engine" not in value:
+            return {**value, "engine": WorkflowEngine.STEPS}
+        return value
+
     @model_validator(mode="after")
     def _check_work(self) -> Self:
-        is_mirror = self.engine is WorkflowEngine.DIRECTORY_MIRROR
-        required, other = ("mirror", "path") if is_mirror else ("path", "mirror")
+        required, example = _WORK_OF.get(self.engine, _WORK_OF_OTHERS)
         if not getattr(self, required):
-            example = "{source: {directory: /a}, target: {directory: /b}}" if is_mirror else '"jobs:run"'
             remedy = f"Add {required}: {example}."
             raise refuse("missing-key", f"{required!r} is missing for engine {self.engine.value}", remedy)
-        if getattr(self, other):
+        others = [name for name in ("path", "mirror", "steps") if name != required and getattr(self, name)]
+        if self.engine is WorkflowEngine.STEPS and self.lib:
+            others.append("lib")
+        for other in others:
             message = f"{other!r} has no meaning for engine {self.engine.value}"
             raise refuse("workflow", message, f"Remove {other}, or write another engine.")
         return self
+
+    def parts(self) -> Iterator[tuple[tuple[str, ...], "Workflow"]]:
+        """Yield the workflow of each step with its path below this one; this one if it has no steps."""
+        if not self.steps:
+            yield (), self
+        for name, step in self.steps.items():
+            yield ("steps", name), Workflow(engine=WorkflowEngine(step.engine), path=step.path, lib=step.lib)
 
 
 class ProcessSla(EntityModel):

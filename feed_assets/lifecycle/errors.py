@@ -45,6 +45,19 @@ class OutputOutsideValidityError(LifecycleError):
         )
 
 
+class StepRefusedError(LifecycleError):
+    """A step would run outside of its attempt, or twice in it."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, step: str) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.step = step
+        super().__init__(
+            f"{describe_process(process)} at {nominal_time:%Y-%m-%dT%H:%MZ}: step {step!r} has begun already in this "
+            "attempt, or does not belong to it. Run the instance again."
+        )
+
+
 class NotAskedError(LifecycleError):
     """A service was not called, because it has failed and its next try is not due."""
 

@@ -118,9 +118,8 @@ def pinned_digests(plan: Plan) -> Mapping[Key, str]:
 
 
 def workflows_of(record: ProcessRecord) -> tuple[Workflow, ...]:
-    """Return the workflow of a process, and those for late inputs."""
-    late = [workflow for _, workflow in record.late.workflows] if record.late is not None else []
-    return (*([record.workflow] if record.workflow is not None else []), *late)
+    """Return the workflows of a process; instead of one with steps, those of its steps."""
+    return tuple(part for workflow in record.workflows for _, part in workflow.parts())
 
 
 def _pinned_paths(workflow: Workflow) -> list[str]:

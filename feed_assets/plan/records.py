@@ -12,6 +12,7 @@ from typing import TypeAlias
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
+from feed_assets.entities.steps import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
@@ -318,15 +319,27 @@ class ProcessRecord:
         return (self.process, self.cluster)
 
     @property
+    def workflows(self) -> tuple[Workflow, ...]:
+        """Its workflow, and those for late inputs."""
+        late = [workflow for _, workflow in self.late.workflows] if self.late is not None else []
+        return (*([self.workflow] if self.workflow is not None else []), *late)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether one of its workflows consists of steps."""
+        return any(workflow.steps for workflow in self.workflows)
+
+    @property
     def engine(self) -> str:
         """The name of the engine, in a word."""
         return self.workflow.engine.value if self.workflow is not None else "replication"
 
     @property
     def work(self) -> str:
-        """The work: `python package.module:function`, `replication from east`."""
+        """The work: `python package.module:function`, `steps extract, load`, `replication from east`."""
         if self.workflow is not None:
-            return f"{self.engine} {self.mirror.work if self.mirror is not None else self.workflow.path}"
+            steps = ", ".join(order_steps(self.workflow.steps))
+            return f"{self.engine} {self.mirror.work if self.mirror is not None else steps or self.workflow.path}"
         return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
 
 

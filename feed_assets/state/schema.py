@@ -26,11 +26,12 @@ from feed_assets.state.records import (
     FeedEventKind,
     FeedInstanceStatus,
     ProcessInstanceStatus,
+    StepStatus,
     TickStep,
     WatermarkKind,
 )
 
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0013"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -262,6 +263,26 @@ attempts = Table(
     Column("inputs", FrozenInputs),
     Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
+    sqlite_with_rowid=False,
+)
+
+steps = Table(
+    "fa_steps",
+    metadata,
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("status", Choice(StepStatus), nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("reason", Prose),
+    Column("basis", Text, nullable=False),
+    Column("made_in", BigInteger, nullable=False),
+    Column("frames", Payload),
+    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "step", name="fa_steps_pk"),
     sqlite_with_rowid=False,
 )
 

@@ -145,6 +145,10 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
+    def staged_files(self, path: str, token: str) -> Mapping[str, int]:
+        """Return the sizes of the files in a staging of `stage`; none if there is no such staging."""
+
+    @abstractmethod
     def publish(
         self,
         staging: StagingPlace,

@@ -10,7 +10,8 @@ from feed_assets.timing.errors import ExpressionError
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.validation.scope import Complaint, Scope, complain
 
-_TAKEN = ("spark", "context")
+TAKEN = ("spark", "context")
+"""Arguments of functions that are no inputs."""
 
 
 def check_validity(_: Scope, process: Process) -> Iterator[Complaint]:
@@ -35,12 +36,12 @@ def check_names(_: Scope, process: Process) -> Iterator[Complaint]:
                 message=f"{name!r} is the name of an input and of an output",
                 remedy="Rename one of them.",
             )
-    if process.workflow.engine is not WorkflowEngine.PYTHON:
+    if all(part.engine is not WorkflowEngine.PYTHON for _, part in process.workflow.parts()):
         return
     for name in process.inputs:
         parameter = name.replace("-", "_")
-        if parameter in _TAKEN or keyword.iskeyword(parameter):
-            reason = "is reserved" if parameter in _TAKEN else "is a Python keyword"
+        if parameter in TAKEN or keyword.iskeyword(parameter):
+            reason = "is reserved" if parameter in TAKEN else "is a Python keyword"
             yield Complaint(
                 path=("inputs", name),
                 message=f"the input {name!r} cannot be a parameter of a function: {parameter} {reason}",

@@ -31,7 +31,7 @@ def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
                 remedy = "Write the path of a .py file or a jar."
                 if not fault and workflow.path.endswith(".jar") and workflow.main_class is None:
                     fault, remedy = "a jar needs its main class", "Write main_class."
-            case WorkflowEngine.DIRECTORY_MIRROR | WorkflowEngine.OOZIE | WorkflowEngine.PIG:
+            case _:
                 fault, remedy = "", ""
         if fault:
             where = ".".join(map(str, path))
@@ -123,6 +123,13 @@ def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
 
 
 def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+    """Yield the workflow of a process and those for late inputs, with their paths; of each, the parts with a path."""
+    for where, workflow in iter_whole_workflows(process):
+        for below, part in workflow.parts():
+            yield (*where, *below), part
+
+
+def iter_whole_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
     """Yield the workflow of a process and those for late inputs, with their paths."""
     yield ("workflow",), process.workflow
     if process.late_process is not None:

@@ -23,7 +23,8 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, StepRun, StepStatus
+from feed_assets.state.steps import Steps
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
 from tests.lifecycle.harness import LifecycleHarness, at
@@ -70,6 +71,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance summary": ("instance", "summary", "process", "counting", *RANGE),
     "settings": ("settings",),
     "instance params": ("instance", "params", "counting", FIRST),
+    "instance steps": ("instance", "steps", "counting", FIRST),
     "instance logs": ("instance", "logs", "process", "counting", *RANGE),
     "instance listing": ("instance", "listing", "clicks", *ONE, "--clusters", "primary", "--look"),
     "instance dependency": ("instance", "dependency", "process", "counting", FIRST),
@@ -230,9 +232,24 @@ def _record_instances(folder: Path) -> None:
         cause=Cause.INPUTS,
         release=1,
     )
+    step = StepRun(
+        process="counting",
+        cluster="primary",
+        nominal_time=first,
+        attempt=1,
+        step="count",
+        position=0,
+        status=StepStatus.SUCCEEDED,
+        basis="",
+        made_in=1,
+        started_at=first,
+        ended_at=succeeded.ended_at,
+        frames={"rows": {"counts": 1}},
+    )
     with open_database(f"sqlite:///{folder}/state.db").begin() as connection:
         ProcessInstances(connection).add_waiting(rows)
         Attempts(connection).begin(attempt)
+        Steps(connection).add([step])
 
 
 def _run_mirror(folder: Path) -> None:

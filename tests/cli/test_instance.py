@@ -1,4 +1,6 @@
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,9 @@ import yaml
 from click.testing import Result
 
 from feed_assets.clock import FrozenClock
+from feed_assets.state.database import open_database
+from feed_assets.state.records import StepRun, StepStatus
+from feed_assets.state.steps import Steps
 from tests.cli.project import below, prepare, rows, run
 from tests.operations.harness import ALL, COUNTING, NOON
 
@@ -51,6 +56,51 @@ def test_every_verb_that_reads_has_json_with_a_version(project: Path) -> None:
     ):
         document = json.loads(ok(run("instance", *arguments, "--output", "json")))
         assert document["version"] == 2, arguments
+
+
+def test_the_steps_of_an_instance_are_a_table_csv_or_json(project: Path) -> None:
+    extract = StepRun(
+        process="counting",
+        cluster="primary",
+        nominal_time=datetime(2013, 11, 3, 5, tzinfo=UTC),
+        attempt=2,
+        step="extract",
+        position=0,
+        status=StepStatus.KEPT,
+        basis="",
+        made_in=1,
+        started_at=NOON,
+        ended_at=NOON,
+        frames={"rows": {"paid": 3, "notes": None}},
+    )
+    load = replace(
+        extract,
+        step="load",
+        position=1,
+        status=StepStatus.FAILED,
+        made_in=2,
+        ended_at=None,
+        frames={},
+        reason="no luck",
+    )
+    nothing = run("instance", "steps", "counting", TIME)
+    assert (ok(nothing).count("\n"), nothing.stderr) == (
+        1,
+        "counting at 2013-11-03T05:00Z: no attempt with steps has begun\n",
+    )
+    with open_database(f"sqlite:///{project}/state.db").begin() as connection:
+        Steps(connection).add([extract, load])
+    at = "2013-11-03T12:00:00Z"
+    assert rows(ok(run("instance", "steps", "counting", TIME))) == [
+        ["primary", "2", "extract", "KEPT from 1", at, at, "paid (3 rows), notes", ""],
+        ["primary", "2", "load", "FAILED", at, "", "", "no luck"],
+    ]
+    assert '"paid (3 rows), notes"' in ok(run("instance", "steps", "counting", TIME, "--output", "csv"))
+    document = json.loads(ok(run("instance", "steps", "counting", TIME, "--output", "json")))
+    assert [(each["step"], each["status"], each["made_in"], each["frames"]) for each in document["steps"]] == [
+        ("extract", "KEPT", 1, {"paid": 3, "notes": None}),
+        ("load", "FAILED", 2, {}),
+    ]
 
 
 def test_row_114_a_summary_as_text(project: Path) -> None:

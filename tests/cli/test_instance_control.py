@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from feed_assets.cli.main import main
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, StepRun, StepStatus
+from feed_assets.state.schema import process_instances
+from feed_assets.state.steps import Steps
 from tests.cli.project import run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
@@ -104,6 +107,28 @@ def test_one_instance_is_named_by_its_time_or_its_day(database: Database, text: 
 def test_either_an_instance_or_a_whole_range_is_given(database: Database, options: list[str]) -> None:
     result = run("instance", "kill", "count", *options)
     assert (result.exit_code, "Give either --instance, or --start and --end." in result.stderr) == (2, True)
+
+
+def test_a_rerun_from_the_start_lets_steps_that_have_finished_run_again(database: Database) -> None:
+    done = StepRun(
+        process="count",
+        cluster="primary",
+        nominal_time=START + timedelta(days=1),
+        attempt=1,
+        step="extract",
+        position=0,
+        status=StepStatus.SUCCEEDED,
+        basis="a b",
+        made_in=1,
+    )
+    with database.begin() as connection:
+        Steps(connection).add([done])
+    for options, basis in (([], "a b"), (["--from-start", "--dry-run"], "a b"), (["--from-start"], "")):
+        result = instance("rerun", *options)
+        assert result.exit_code == 0, result.output
+        with database.begin() as connection:
+            assert [run.basis for run in Steps(connection).of(done.key)] == [basis]
+            connection.execute(update(process_instances).values(status=S.FAILED))
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.python_code import PythonFiles, find_python_fault
+from feed_assets.engines.python_code import Call, PythonFiles, find_python_fault
 from feed_assets.engines.sql_code import find_sql_faults
 
 
 def _python(folder: Path, text: str, *inputs: str, path: str = "job.py:run") -> str | None:
     (folder / "job.py").write_text(text, "utf-8")
-    fault = find_python_fault(path, inputs, folder, [], PythonFiles())
+    fault = find_python_fault(path, Call(inputs=inputs), folder, [], PythonFiles())
     return None if fault is None else f"{fault.line}: {fault.reason}"
 
 

@@ -248,7 +248,14 @@ _MIRROR = _map(
     exclude=st.lists(FILLED, max_size=2),
     hidden=st.booleans(),
 )
-_WORKFLOW = st.one_of(_WORK, _WORK, _map({"engine": st.just("directory-mirror"), "mirror": _MIRROR}))
+_STEP = _map(
+    {"path": FILLED},
+    engine=st.sampled_from(["python", "sql"]),
+    after=st.lists(NAMES, max_size=2),
+    recoverable=st.booleans(),
+)
+_STEPS = _map({"steps": st.dictionaries(NAMES, _STEP, min_size=1, max_size=2)}, engine=st.just("steps"))
+_WORKFLOW = st.one_of(_WORK, _WORK, _map({"engine": st.just("directory-mirror"), "mirror": _MIRROR}), _STEPS)
 _POLICIES = st.sampled_from(["periodic", "exp-backoff", "final"])
 _PROCESS_SLA = _map({}, should_start_in=FREQUENCIES, should_end_in=FREQUENCIES)
 PROCESSES = _map(

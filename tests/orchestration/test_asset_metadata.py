@@ -80,6 +80,22 @@ def test_an_asset_links_to_the_lines_of_its_feed_its_process_and_its_function(
     ]
 
 
+def test_an_asset_shows_the_steps_of_its_process_as_they_run_and_links_to_each(tmp_path: Path) -> None:
+    lay_project(tmp_path)
+    steps = "{clean: {engine: sql, path: clean.sql, after: [read], recoverable: false}, read: {path: 'jobs.py:clean'}}"
+    work = 'workflow: {engine: python, path: "jobs.py:clean"}'
+    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES.replace(work, f"workflow: {{steps: {steps}}}"))
+    (tmp_path / "clean.sql").write_text("SELECT 1")
+    node = node_of(build_definitions(settings=load_settings(environ={}, start=tmp_path)), "here", "b")
+    assert {"spark", "steps"} <= node.kinds
+    assert "Made by **p** (`steps read, clean`)" in (node.description or "")
+    assert (
+        "| | step | work | after |\n|---|---|---|---|\n| 1 | read | python `jobs.py:clean` | – |\n"
+        "| 2 | clean | sql `clean.sql`, not recoverable | read |"
+    ) in (node.description or "")
+    assert [label for label, _ in references_of(tmp_path)][2:] == ["clean.sql", "jobs.py:clean"]
+
+
 def test_a_checkout_with_a_remote_adds_its_pages(tmp_path: Path) -> None:
     lay_checkout(tmp_path, "git@github.com:team/feeds.git", packed="12ab refs/remotes/origin/main\n")
     lay_project(tmp_path / "our project")

@@ -48,3 +48,18 @@ def test_each_later_instance_of_a_long_run_has_one_line_also_if_it_fails() -> No
         "published sums (1 file, 1 byte) in 1.0 s",
         "2026-01-01T11:00Z reads sums (1 instance, 2 files, 2,048 bytes) in 1.0 s",
     ]
+
+
+def test_each_declared_step_has_a_line_the_first_without_the_start_of_the_session() -> None:
+    lines: list[str] = []
+    log = RunLog(lines.append)
+    log.begin(START, None)
+    log.session(20.0)
+    for name, seconds in (("extract", 25.0), ("clean", 3.0)):
+        part = StepPart(name="paid", rows=2)
+        log.step(AttemptStep(kind=StepKind.STEP, nominal_time=START, seconds=seconds, parts=(part,), name=name))
+    log.end()
+    assert lines[1:] == [
+        "2026-01-01T00:00Z step extract made paid (2 rows) in 5.0 s",
+        "2026-01-01T00:00Z step clean made paid (2 rows) in 3.0 s",
+    ]

@@ -54,6 +54,7 @@ _CHOICES = {
         "fa_schedules.state": "SUBMITTED SCHEDULED SUSPENDED",
         "fa_sweep_chunks.kind": "data",
         "fa_sweep_items.outcome": "EVICTED KEPT CHANGED VANISHED REFUSED RESTORED OCCUPIED LOST",
+        "fa_steps.status": "PENDING RUNNING SUCCEEDED FAILED KILLED KEPT",
         "fa_sweeps.state": "PLANNED ASKING RUNNING DONE UNDOING UNDONE PURGED CANCELLED SUPERSEDED",
         "fa_watermarks.kind": "feed process",
     }.items()
@@ -105,6 +106,7 @@ _PAYLOADS: dict[str, dict[str, object]] = {
     "obstacles": {"obstacles": [["share", "it would remove half of all instances"]]},
     "outputs": {"events": [7]},
     "counts": {"counts": [_COUNT | {"protected_by": {"lease": 2}}]},
+    "fa_steps.frames": {"rows": {"clicks": 3}, "url": "file:///data", "digest": "d"},
     "fa_changes.content": {"files": [_FILE], "versions": [_VERSION]},
 }
 _VALUES: dict[str, object] = {name: json.dumps({"version": 1, "payload": value}) for name, value in _PAYLOADS.items()}

@@ -23,6 +23,7 @@ from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, Lease, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.retention_schedule import RetentionSchedule
+from feed_assets.state.steps import Steps
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
@@ -102,6 +103,9 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "counts of a process": lambda c: ProcessInstances(c).counts("daily", "primary"),
     "begin an attempt": lambda c: Attempts(c).begin(ATTEMPT),
     "attempts": lambda c: Attempts(c).of_many([ATTEMPT.key]),
+    "steps": lambda c: Steps(c).of(ATTEMPT.key),
+    "begin a step": lambda c: Steps(c).begin(ATTEMPT.key, 1, "load", hour(0)),
+    "begin steps anew": lambda c: Steps(c).begin_anew([ATTEMPT.key]),
     "page": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9),
     "page by status": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9, statuses=[READY]),
     "process_counts": lambda c: InstancePages(c).process_counts("daily", "primary", hour(0), hour(1)),

@@ -402,6 +402,14 @@ def test_a_symbolic_link_is_not_published(harness: StoreHarness) -> None:
     assert harness.names() == set()
 
 
+def test_the_files_of_a_staging_are_known_until_it_is_discarded(harness: StoreHarness) -> None:
+    staging = stage(harness.store, HOUR, {"x": b"1", "below/y": b"22"}, "run-2")
+    assert harness.store.staged_files(HOUR, "run-2") == {"x": 1, "below/y": 2}
+    assert harness.store.staged_files(HOUR, "run-3") == {}
+    harness.store.discard(staging)
+    assert harness.store.staged_files(HOUR, "run-2") == {}
+
+
 def test_only_stagings_without_a_recent_change_are_swept(harness: StoreHarness) -> None:
     publish(harness.store, HOUR, DATA)
     staging = stage(harness.store, HOUR, {"x": b"1"}, "run-2")

@@ -38,6 +38,13 @@ BERLIN = {
 }
 """The process of the samples with days of another zone."""
 
+STEPS: dict[str, Any] = {
+    "steps": {
+        "extract": {"path": "jobs:extract"},
+        "clean": {"engine": "sql", "path": "there.sql", "after": ["extract"]},
+    }
+}
+
 CASES = (
     Case(
         code="day-in-another-zone",
@@ -579,6 +586,36 @@ CASES = (
         code="workflow-submit",
         bad={f"{DAILY}/workflow/args": ["x"]},
         text="process 'daily': args has no effect with engine python. Remove it, or write engine: spark-submit.",
+    ),
+    Case(
+        code="workflow-steps",
+        good={f"{DAILY}/workflow": STEPS},
+        bad={f"{DAILY}/workflow": {"steps": {**STEPS["steps"], "load": {"path": "jobs:load", "after": ["cleans"]}}}},
+        text="process 'daily': step 'load' comes after 'cleans', which is no step. Did you mean 'clean'?",
+    ),
+    Case(
+        code="workflow-steps",
+        name="ring",
+        bad={
+            f"{DAILY}/workflow": {
+                "steps": {"a": {"path": "jobs:a", "after": ["b"]}, "b": {"path": "jobs:b", "after": ["a"]}}
+            }
+        },
+        text="process 'daily': these steps wait for one another: a → b → a. Remove one from after.",
+    ),
+    Case(
+        code="workflow-steps",
+        name="input",
+        bad={f"{DAILY}/workflow": {"steps": {"clicks": {"path": "jobs:a"}}}},
+        text="process 'daily': the frame of step 'clicks' cannot be passed to the steps behind it: 'clicks' is an "
+        "input. Rename the step.",
+    ),
+    Case(
+        code="workflow-steps",
+        name="argument",
+        bad={f"{DAILY}/workflow": {"steps": {"context": {"path": "jobs:a"}}}},
+        text="process 'daily': the frame of step 'context' cannot be passed to the steps behind it: functions have "
+        "another argument of this name. Rename the step.",
     ),
     Case(
         code="workflow-file",

@@ -20,7 +20,8 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, StepRun
+from feed_assets.state.steps import Steps
 
 WAITING, READY, RUNNING = (
     ProcessInstanceStatus.WAITING,
@@ -70,11 +71,12 @@ class ActionEffects:
     """The effects of an action.
 
     `stopped` has instances whose runs must be ended now: by the run id, or by the key of a request that has no instance
-    left.
+    left. `abandoned` are steps whose frames nothing can use any more.
     """
 
     results: tuple[ActionResult, ...]
     stopped: tuple[ProcessInstance, ...]
+    abandoned: tuple[StepRun, ...] = ()
 
 
 def decide_action(action: InstanceAction, status: ProcessInstanceStatus) -> ProcessInstanceStatus:
@@ -107,11 +109,13 @@ def apply_action(
     author: str,
     as_of: datetime,
     overrides: Mapping[str, str] | None = None,
+    from_start: bool = False,
 ) -> ActionEffects:
     """Apply an action to instances in one transaction; instances without a row are left out.
 
     If a killed or suspended instance shares a request with others, the others are requested again. `overrides` are
-    properties for the following runs; None keeps earlier overrides.
+    properties for the following runs; None keeps earlier overrides. `from_start` lets the next attempts repeat finished
+    steps, which killing does as well.
     """
     with database.begin() as connection:
         timeline.refresh(connection, as_of)
@@ -126,11 +130,13 @@ def apply_action(
             instances.transition(each.instance.key, {each.before}, **changes)
             if each.before is RUNNING:
                 Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
+        anew = [each.instance.key for each in changed if from_start or each.after is KILLED]
+        abandoned = Steps(connection).begin_anew(anew)
         stopped = _release_work(database, connection, changed, as_of)
         note_changed(
             connection, {(each.instance.process, each.instance.cluster) for each in changed if each.after is WAITING}
         )
-    return ActionEffects(results=tuple(results), stopped=stopped)
+    return ActionEffects(results=tuple(results), stopped=stopped, abandoned=tuple(abandoned))
 
 
 def _changes(

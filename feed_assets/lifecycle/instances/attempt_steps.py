@@ -1,4 +1,7 @@
-"""The steps of an attempt, for the log of a run: what was read, staged, verified and published, and the time taken."""
+"""The steps of an attempt, for the log of a run: what was read, staged, verified and published, and the time taken.
+
+The work may consist of steps of its own, those of the workflow.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +17,12 @@ from feed_assets.state.records import FeedKey
 
 
 class StepKind(StrEnum):
-    """A step of an attempt. Verification reads what was staged; publication makes it visible."""
+    """A step of an attempt. Verification reads what was staged; publication makes it visible. A STEP is one of several
+    that the workflow declares.
+    """
 
     INPUTS = "inputs"
+    STEP = "step"
     WORK = "work"
     VERIFICATION = "verification"
     PUBLICATION = "publication"
@@ -35,12 +41,13 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStep:
-    """A step that has been taken, and how long it took."""
+    """A step that has been taken, and how long it took; `name` is that of a declared step."""
 
     kind: StepKind
     nominal_time: datetime
     seconds: float
     parts: tuple[StepPart, ...]
+    name: str = ""
 
 
 OnStep: TypeAlias = Callable[[AttemptStep], None]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.process import Workflow
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
+from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
 from feed_assets.lifecycle.instances.attempts import (
@@ -32,6 +34,9 @@ from feed_assets.lifecycle.instances.attempts import (
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.instances.step_basis import find_basis
+from feed_assets.lifecycle.instances.step_frames import discard_frames
+from feed_assets.lifecycle.instances.steps import StepsEngine
 from feed_assets.lifecycle.instances.work_data import (
     job_properties,
     output_target,
@@ -48,6 +53,7 @@ from feed_assets.state.records import (
     FeedInstanceStatus,
     Lease,
     ProcessInstanceStatus,
+    ProcessKey,
 )
 from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.manifests import Publication
@@ -143,6 +149,8 @@ class InstanceRunner:
                     )
                 raise
             finish_attempt(self.context, leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            if process.has_steps:
+                discard_frames(self.context, ProcessKey(*process.key, nominal_time))
             return published
 
     def _attempt(
@@ -178,9 +186,12 @@ class InstanceRunner:
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
             watch = Stopwatch()
-            report = self._run_work(leased, process, work, pinned)
+            work = replace(work, pinned=pinned.contents)
+            engine = self._engine(leased, process, workflow, inputs, work)
+            report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
-            self._tell(StepKind.WORK, nominal_time, watch, *staged)
+            if not workflow.steps:
+                self._tell(StepKind.WORK, nominal_time, watch, *staged)
         reports = {output.name: output for output in report.outputs}
         published = []
         for target in targets:
@@ -215,18 +226,28 @@ class InstanceRunner:
         self.on_report(nominal_time, report)
         return tuple(published)
 
-    def _run_work(self, leased: Leased, process: ProcessRecord, work: Work, pinned: PinnedWork) -> WorkReport:
+    def _run_work(self, engine: Engine, work: Work, pinned: PinnedWork) -> WorkReport:
         """Run the work with the files of its release; the report says which code has run."""
-        work = replace(work, pinned=pinned.contents)
-        report = self._engine(leased, process, work).run(work, self.session)
+        report = engine.run(work, self.session)
         code = find_code_digest(work)
         run = {"code": code} if code is not None else {}
         changed = {"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}
         return replace(report, details={**report.details, **run, **changed})
 
-    def _engine(self, leased: Leased, process: ProcessRecord, work: Work) -> Engine:
+    def _engine(
+        self, leased: Leased, process: ProcessRecord, workflow: Workflow, inputs: Sequence[InputState], work: Work
+    ) -> Engine:
         if self.engines is not None:
             return self.engines(work.engine)
+        if workflow.steps:
+            key = ProcessKey(*process.key, work.nominal_time)
+            return StepsEngine(
+                context=self.context,
+                leased=leased,
+                workflow=workflow,
+                basis=find_basis(self.context, process, workflow, inputs, key),
+                on_end=partial(self._tell_step, work.nominal_time),
+            )
         if process.mirror is None:
             return open_engine(work.engine)
         return MirrorEngine(
@@ -302,6 +323,13 @@ class InstanceRunner:
     def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
         if self.on_step is not None:
             self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=parts))
+
+    def _tell_step(self, nominal_time: datetime, name: str, seconds: float, parts: Sequence[StepPart]) -> None:
+        if self.on_step is not None:
+            step = AttemptStep(
+                kind=StepKind.STEP, nominal_time=nominal_time, seconds=seconds, parts=tuple(parts), name=name
+            )
+            self.on_step(step)
 
     def _publish(self, leased: Leased, target: _Target, process: ProcessRecord, nominal_time: datetime) -> Manifest:
         """Publish an output. The guard separates the two steps: before it everything is prepared, after it visible."""

@@ -45,15 +45,19 @@ def apply_staging_sweep(
 
 
 def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
-    """Yield the stores in which work of a cluster is staged: those of its feeds, their archives, and mirrors."""
+    """Yield the stores in which work of a cluster is staged: those of feeds, archives, mirrors, its own for steps."""
     for record in plan.feeds.values():
         if record.cluster == cluster:
             yield record.store
             if record.retention is not None and record.retention.archive is not None:
                 yield record.retention.archive[0]
     for process in plan.processes.values():
-        if process.cluster == cluster and process.mirror is not None:
+        if process.cluster != cluster:
+            continue
+        if process.mirror is not None:
             yield from (target.store for _, target in process.mirror.directories)
+        if process.has_steps:
+            yield plan.clusters[cluster].store
 
 
 def _sweep(

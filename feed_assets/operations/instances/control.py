@@ -8,6 +8,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, parse_flow
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction, apply_action, decide_action
+from feed_assets.lifecycle.instances.step_frames import StepFrames
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.lifecycles import find_work
@@ -16,7 +17,7 @@ from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, StepStatus
 from feed_assets.timing.dates import render_datetime
 
 _MOMENT = timedelta(microseconds=1)
@@ -92,6 +93,7 @@ def control_instances(
     clusters: Collection[str] | None = None,
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
+    from_start: bool = False,
     dry_run: bool = False,
 ) -> Controlled:
     """Apply an action to the instances of a process, or the copies of a feed, with `start <= nominal time < end`. It
@@ -109,6 +111,7 @@ def control_instances(
         clusters: the clusters; None for all.
         overrides: properties of the next runs, which override those of the process; only for reruns.
         force: discard the properties of earlier reruns; only for reruns.
+        from_start: repeat steps that have finished, too; only for reruns.
         dry_run: change nothing.
 
     Raises:
@@ -119,7 +122,7 @@ def control_instances(
     """
     require_mode(context.database, _OPERATIONS[action])
     names = find_work(context, process, lifecycles).names
-    _check(context, action, names, start, end, clusters, overrides or force)
+    _check(context, action, names, start, end, clusters, overrides or force or from_start)
     rows = _rows(context, names, start, end, clusters)
     if dry_run:
         results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
@@ -133,7 +136,10 @@ def control_instances(
         author=author,
         as_of=context.as_of,
         overrides={} if force and overrides is None else overrides,
+        from_start=from_start,
     )
+    frames = StepFrames(stores=context.stores, plan=context.plan)
+    frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
     instances = tuple(map(ControlledInstance.of, effects.results))
     done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped)
     _note(context, done, names, start, end, author)
@@ -165,7 +171,9 @@ def _check(
             next_step=f"It is on {', '.join(known)}.",
         )
     if is_rerun_wanted and action is not InstanceAction.RERUN:
-        raise InstanceQueryError(subject="properties", reason="only a rerun accepts them", next_step="Use rerun.")
+        raise InstanceQueryError(
+            subject="properties and a start", reason="only a rerun accepts them", next_step="Use rerun."
+        )
 
 
 def _rows(

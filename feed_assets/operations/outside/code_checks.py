@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from feed_assets.engines.code_faults import CodeFault
-from feed_assets.engines.python_code import PythonFiles, find_python_fault
-from feed_assets.engines.sql_code import find_sql_faults
+from feed_assets.engines.python_code import Call, PythonFiles, find_frames, find_python_fault
+from feed_assets.engines.sql_code import find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.process import Process, WorkflowEngine
+from feed_assets.entities.process import Process, StepEngine, Workflow, WorkflowEngine
+from feed_assets.entities.steps import last_steps
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, Source, SourceMap, order_of
 from feed_assets.loading.entity_files import display_name
-from feed_assets.validation.rules_workflow import iter_workflows
+from feed_assets.validation.rules_workflow import iter_whole_workflows
 
 WORKFLOW_CODE = "workflow-code"
 
@@ -64,17 +65,39 @@ def _iter_faults(
     process: Process, root: Path, files: PythonFiles, has_packages: bool
 ) -> Iterator[tuple[FieldPath, CodeFault]]:
     outputs = {name: output.feed for name, output in process.outputs.items()}
-    for where, workflow in iter_workflows(process):
-        path, code = (*where, "path"), workflow.path
-        match workflow.engine:
-            case WorkflowEngine.PYTHON if _is_here(code.rpartition(":")[0], root):
-                fault = find_python_fault(code, list(process.inputs), root, sys.path, files)
-                if fault is not None:
-                    yield path, replace(fault, is_certain=fault.is_certain or has_packages)
-            case WorkflowEngine.SQL if _is_here(code, root):
-                yield from ((path, fault) for fault in find_sql_faults(root / code, list(process.inputs), outputs))
-            case _:
-                pass
+    for where, workflow in iter_whole_workflows(process):
+        last = last_steps(workflow.steps)
+        for below, part in workflow.parts():
+            path, code = (*where, *below, "path"), part.path
+            call = call_of(process, workflow, below, root, files)
+            made = outputs if not below or last == {below[-1]} else {}
+            match part.engine:
+                case WorkflowEngine.PYTHON if _is_here(code.rpartition(":")[0], root):
+                    fault = find_python_fault(code, call, root, sys.path, files)
+                    if fault is not None:
+                        yield path, replace(fault, is_certain=fault.is_certain or (has_packages and call.is_certain))
+                case WorkflowEngine.SQL if _is_here(code, root):
+                    yield from ((path, fault) for fault in find_sql_faults(root / code, call.inputs, made))
+                case _:
+                    pass
+
+
+def call_of(process: Process, workflow: Workflow, below: FieldPath, root: Path, files: PythonFiles) -> Call:
+    """Return how a part of a workflow is called: with the inputs of the process, and a step also with the frames of the
+    steps that it comes after. `below` is the path of the part.
+    """
+    if not below:
+        return Call(inputs=tuple(process.inputs))
+    name, inputs, is_certain = str(below[-1]), list(process.inputs), True
+    for before in (each for each in workflow.steps[name].after if each in workflow.steps):
+        step = workflow.steps[before]
+        if step.engine is StepEngine.SQL:
+            frames: tuple[str, ...] | None = find_marked(root / step.path) or (before,)
+        else:
+            frames = find_frames(step.path, root, sys.path, files)
+        is_certain = is_certain and frames is not None
+        inputs += (before,) if frames is None else frames
+    return Call(inputs=tuple(dict.fromkeys(inputs)), is_step=True, is_certain=is_certain)
 
 
 def _is_here(name: str, root: Path) -> bool:

@@ -6,15 +6,18 @@ from datetime import datetime
 from pathlib import Path
 
 from feed_assets.engines.code_trial import Trial, try_elsewhere
-from feed_assets.engines.port import Work
+from feed_assets.engines.port import StepPlace, Work
+from feed_assets.engines.python_code import Call, PythonFiles
+from feed_assets.engines.step_frames import frame_input
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.entities.steps import last_steps
 from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
 from feed_assets.lifecycle.instances.work_data import input_data, job_properties, output_target, text_context
-from feed_assets.operations.outside.code_checks import issue_of
+from feed_assets.operations.outside.code_checks import call_of, issue_of
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.validation.rules_workflow import iter_workflows
+from feed_assets.validation.rules_workflow import iter_whole_workflows
 
 SECONDS = 120.0
 """The time limit of all trials together, with the start of Java."""
@@ -45,16 +48,34 @@ def try_code(
 
 
 def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:
+    files = PythonFiles()
     for process in processes:
         record = next((found for name in process.clusters if (found := plan.processes.get((process.name, name)))), None)
         if record is None:
             continue
-        for where, workflow in iter_workflows(process):
-            is_here = ".sql" not in workflow.path or (root / workflow.path).is_file()
-            if workflow.engine in _TRIED and is_here and "://" not in workflow.path:
-                conf = dict(plan.clusters[record.cluster].spark_conf)
-                work = _work_without_data(record, workflow, plan, root)
-                yield process, (*where, "path"), Trial(work=work, conf=conf)
+        conf = dict(plan.clusters[record.cluster].spark_conf)
+        for where, workflow in iter_whole_workflows(process):
+            for below, part in workflow.parts():
+                is_here = ".sql" not in part.path or (root / part.path).is_file()
+                if part.engine not in _TRIED or not is_here or "://" in part.path:
+                    continue
+                work, is_certain = _work_without_data(record, part, plan, root), True
+                if below:
+                    call = call_of(process, workflow, below, root, files)
+                    work, is_certain = _as_step(work, workflow, below[-1], call), call.is_certain
+                yield process, (*where, *below, "path"), Trial(work=work, conf=conf, is_certain=is_certain)
+
+
+def _as_step(work: Work, workflow: Workflow, name: str, call: Call) -> Work:
+    """Return a work as a step, with frames of unknown columns as further inputs."""
+    is_last = name in last_steps(workflow.steps)
+    frames = (frame_input(work, "", each, "") for each in call.inputs[len(work.inputs) :])
+    return replace(
+        work,
+        inputs=(*work.inputs, *frames),
+        outputs=work.outputs if is_last else (),
+        step=StepPlace(name=name, frames_url=None if is_last else ""),
+    )
 
 
 def _work_without_data(record: ProcessRecord, workflow: Workflow, plan: Plan, root: Path) -> Work:

@@ -41,9 +41,10 @@ class CodeReferences:
         workflow = process.workflow
         if workflow is None or process.mirror is not None or (process.facts.file or "").endswith(".py"):
             return  # a function that declares its process is in the place of the declaration
-        found = self.finder.find(workflow.engine.value, workflow.path)
-        if found is not None:
-            yield from self._iter_file(str(found.file), found.line, workflow.path)
+        for _, part in workflow.parts():
+            found = self.finder.find(part.engine.value, part.path)
+            if found is not None:
+                yield from self._iter_file(str(found.file), found.line, part.path)
 
     def _iter_entity(self, label: str, facts: EntityFacts) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
         if facts.file is None:

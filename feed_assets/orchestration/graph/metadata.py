@@ -6,6 +6,7 @@ from dagster import MetadataValue, TableColumn, TableSchema
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.entities.steps import order_steps
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
@@ -100,6 +101,7 @@ def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid) -
     parts = [
         process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
         *_windows(process),
+        *_steps(process),
         "\n".join([_instances(process.sequence, grid), *_process_facts(process)]),
         _code([_why(kind, process.process, process.cluster, partition), _materialize("/".join(asset), partition)]),
     ]
@@ -175,6 +177,7 @@ def _maker(process: ProcessRecord, known: str | None) -> Iterator[str]:
     text = process.facts.description
     yield f"Made by **{process.process}** (`{process.work}`)" + (f": {text}" if text and text != known else ".")
     yield from _windows(process)
+    yield from _steps(process)
 
 
 def _windows(process: ProcessRecord) -> Iterator[str]:
@@ -190,6 +193,19 @@ def _windows(process: ProcessRecord) -> Iterator[str]:
 
 def _taken(edge: InputEdge) -> str:
     return edge.taken if edge.window is None else f"`{edge.window.start}` to `{edge.window.end}`"
+
+
+def _steps(process: ProcessRecord) -> Iterator[str]:
+    """Yield the steps in the order in which they run, and after which others each comes."""
+    steps = process.workflow.steps if process.workflow is not None else {}
+    if not steps:
+        return
+    rows = []
+    for number, name in enumerate(order_steps(steps), 1):
+        step = steps[name]
+        work = f"{step.engine.value} `{step.path}`{'' if step.recoverable else ', not recoverable'}"
+        rows.append(f"| {number} | {name} | {work} | {', '.join(step.after) or '–'} |")
+    yield "\n".join(["| | step | work | after |", "|---|---|---|---|", *rows])
 
 
 def _instances(sequence: InstanceSequence, grid: Grid) -> str:

@@ -14,7 +14,7 @@ from feed_assets.plan.rendering import render_first
 COLUMNS_CHECK = "column_schema_change"
 """The name that Dagster gives to this check."""
 
-_KNOWS_COLUMNS = frozenset({WorkflowEngine.PYTHON.value, WorkflowEngine.SQL.value})
+_KNOWS_COLUMNS = frozenset({WorkflowEngine.PYTHON.value, WorkflowEngine.SQL.value, WorkflowEngine.STEPS.value})
 _LOOKED_THROUGH = 10
 """The newest materializations of an asset that are searched for columns; arrivals and restored instances have none."""
 

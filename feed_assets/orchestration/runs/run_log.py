@@ -18,6 +18,7 @@ PROGRESS_EVERY = 10.0
 
 _VERBS = {
     StepKind.INPUTS: "reads",
+    StepKind.STEP: "made",
     StepKind.WORK: "staged",
     StepKind.VERIFICATION: "verified",
     StepKind.PUBLICATION: "published",
@@ -48,9 +49,10 @@ class RunLog:
 
     def step(self, step: AttemptStep) -> None:
         """Tell a step of the present instance; the seconds of work are those after the start of the session."""
-        seconds = step.seconds - self._session_seconds if step.kind is StepKind.WORK else step.seconds
+        is_work = step.kind in (StepKind.STEP, StepKind.WORK)
+        seconds = max(step.seconds - self._session_seconds, 0.0) if is_work else step.seconds
         self._hold(f"{describe_parts(step)} in {seconds:.1f} s")
-        if step.kind is StepKind.WORK:
+        if is_work:
             self._session_seconds = 0.0
 
     def session(self, seconds: float) -> None:
@@ -90,7 +92,8 @@ def describe_parts(step: AttemptStep) -> str:
     >>> describe_parts(step)
     'reads numbers (1 instance, 2 files, 2,048 bytes)'
     """
-    return f"{_VERBS[step.kind]} {', '.join(map(_describe_part, step.parts)) or 'nothing'}"
+    subject = f"step {step.name} " if step.name else ""
+    return f"{subject}{_VERBS[step.kind]} {', '.join(map(_describe_part, step.parts)) or 'nothing'}"
 
 
 def _describe_part(part: StepPart) -> str:

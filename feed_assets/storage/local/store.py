@@ -114,6 +114,9 @@ class LocalStore(InstanceStore):
         self.recover(path)
         return self._staging(path, token).create()
 
+    def staged_files(self, path: str, token: str) -> Mapping[str, int]:
+        return self._staging(path, token).files()
+
     def publish(
         self,
         staging: StagingPlace,

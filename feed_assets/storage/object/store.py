@@ -130,6 +130,13 @@ class ObjectStore(InstanceStore):
     def stage(self, path: str, token: str) -> StagingPlace:
         return self._staging(path, token).create()
 
+    def staged_files(self, path: str, token: str) -> Mapping[str, int]:
+        objects = self._staging(path, token).objects
+        local = self._scratch.folder(objects.token, objects.path)
+        with self._translated(objects.path):
+            written = {name: file.size for name, file in self.client.list(objects.data(1)).files.items()}
+            return {name: (local / name).stat().st_size for name in self._scratch.files(local)} | written
+
     def publish(
         self,
         staging: StagingPlace,
