@@ -80,7 +80,7 @@ def test_an_asset_links_to_the_lines_of_its_feed_its_process_and_its_function(
     ]
 
 
-def test_an_asset_shows_the_steps_of_its_process_as_they_run_and_links_to_each(tmp_path: Path) -> None:
+def test_bd_32_an_asset_shows_the_steps_of_its_process_as_they_run_and_links_to_each(tmp_path: Path) -> None:
     lay_project(tmp_path)
     steps = "{clean: {engine: sql, path: clean.sql, after: [read], recoverable: false}, read: {path: 'jobs.py:clean'}}"
     work = 'workflow: {engine: python, path: "jobs.py:clean"}'

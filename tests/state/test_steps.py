@@ -20,7 +20,7 @@ BEFORE = replace(FIRST, step="extract", position=0)
 OTHER = replace(FIRST, nominal_time=hour(5))
 
 
-def test_a_step_begins_once_in_its_attempt_and_ends_once(database: Database) -> None:
+def test_bd_20_a_step_begins_once_in_its_attempt_and_ends_once(database: Database) -> None:
     with database.begin() as connection:
         steps = Steps(connection)
         steps.add([FIRST, BEFORE])

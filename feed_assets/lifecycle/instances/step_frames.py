@@ -71,10 +71,14 @@ class StepFrames:
         url = part.step.frames_url if part.step is not None else None
         return StepResult(rows=rows) if url is None else StepResult(rows=rows, url=url, digest=self._digest(run))
 
-    def has(self, run: StepRun) -> bool:
-        """Return whether everything that a finished step has yielded is still there; outputs never are."""
+    def find_loss(self, run: StepRun) -> str | None:
+        """Return why what a finished step has yielded is not there any more, as a clause; None if it is."""
         result = StepResult.of(run)
-        return not result.rows or (bool(result.url) and self._digest(run) == result.digest)
+        if not result.rows:
+            return None
+        if not result.url:
+            return "outputs go with their attempt"
+        return None if self._digest(run) == result.digest else "its frames are gone"
 
     def discard(self, runs: Iterable[StepRun]) -> None:
         """Remove the frames of steps. What cannot be removed now is left to the sweep of stagings."""

@@ -75,10 +75,7 @@ class StepsEngine(Engine):
             ended = {each.attempt: each.status for each in Attempts(connection).of(key)}
         has_succeeded = bool(former) and ended.get(former[-1].attempt) is ProcessInstanceStatus.SUCCEEDED
         finished = {run.step: run for run in former if run.is_done and not has_succeeded}
-        faults = {name: basis.find_difference(run.basis) for name, run in finished.items()}
-        faults |= {
-            name: "its frames are gone" for name, run in finished.items() if not (faults[name] or frames.has(run))
-        }
+        faults = {name: basis.find_difference(run.basis) or frames.find_loss(run) for name, run in finished.items()}
         repeated = decide_repeated(steps, {name for name, fault in faults.items() if fault is None})
         runs = []
         for position, name in enumerate(order_steps(steps)):

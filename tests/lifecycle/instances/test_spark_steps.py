@@ -61,7 +61,7 @@ def lifecycle(tmp_path: Path) -> LifecycleHarness:
     return lifecycle
 
 
-def test_a_rerun_runs_the_steps_behind_the_newest_recoverable_one_on_the_same_frames(
+def test_bd_15_16_30_31_a_rerun_runs_the_steps_behind_the_newest_recoverable_one_on_the_same_frames(
     lifecycle: LifecycleHarness, spark: SparkSession
 ) -> None:
     lifecycle.land("orders", TIME, text="user,amount\nann,2.5\nann,1.5\nbob,-1\nbob,4\n,9\n")

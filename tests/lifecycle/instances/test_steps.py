@@ -80,7 +80,7 @@ def test_each_step_reads_the_inputs_and_the_frames_before_it_and_all_frames_go(
     assert file.read_text() == "loaded of load in attempt 1"
 
 
-def test_a_rerun_goes_on_behind_the_newest_finished_step_that_is_recoverable(
+def test_bd_16_a_rerun_goes_on_behind_the_newest_finished_step_that_is_recoverable(
     lifecycle: LifecycleHarness, jobs: Jobs
 ) -> None:
     ready(lifecycle)
@@ -102,7 +102,7 @@ def test_a_rerun_goes_on_behind_the_newest_finished_step_that_is_recoverable(
     assert staged(lifecycle) == set()
 
 
-def test_a_finished_branch_is_kept_while_the_other_runs_again(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
+def test_bd_30_a_finished_branch_is_kept_while_the_other_runs_again(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
     ready(lifecycle, WIDE)
     jobs.fails = {"right"}
     failing(lifecycle)
@@ -165,7 +165,7 @@ def test_steps_begin_anew_after_a_change(lifecycle: LifecycleHarness, jobs: Jobs
     assert staged(lifecycle) == set()
 
 
-def test_outputs_are_what_the_last_steps_yield_together(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
+def test_bd_31_a_last_step_runs_again_because_its_outputs_go_unless_it_yields_nothing(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
     ready(lifecycle, {**CHAIN, "tell": {"path": "jobs:tell", "after": ["extract"]}})
     jobs.yields = {"tell": []}
     jobs.fails = {"load"}
@@ -200,7 +200,7 @@ def test_a_frame_that_nobody_could_place_or_tell_from_another_fails_the_instance
     assert lifecycle.content("loaded", TIME) is None
 
 
-def test_a_step_does_not_run_when_another_worker_has_taken_over(
+def test_bd_20_a_step_does_not_run_when_another_worker_has_taken_over(
     lifecycle: LifecycleHarness, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(lifecycle)
