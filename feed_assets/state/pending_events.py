@@ -3,16 +3,15 @@
 Many inputs wait for the same events from the same place of the log: what was counted for one is counted for all.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Executable,
     Select,
     and_,
     case,
@@ -45,6 +44,7 @@ COUNTED = frozenset(
 _E = feed_events.c
 _FORMER = feed_events.alias("former")
 _C = queue_changes.c
+_Columns: TypeAlias = Any  # of the subquery of pending events
 
 
 class Taking(NamedTuple):
@@ -110,46 +110,49 @@ class PendingEvents:
 
     def measure(self, mark: Mark, until: str | None, but: tuple[int, ...] = ()) -> Mark:
         """Return the mark with what is pending after its `taken_seq`, counted anew; without the free events `but`."""
-        events = self._events(mark).subquery()
-        columns = (func.count(), func.min(events.c.seq), func.min(events.c.recorded_at), func.max(events.c.recorded_at))
-        statement = select(*columns).where(events.c.seq.not_in(but))
-        count, first, first_at, last_at = self._once("count", mark, but, statement)
+
+        def measures(events: _Columns) -> Select[Any]:
+            times = (func.min(events.recorded_at), func.max(events.recorded_at))
+            return select(func.count(), func.min(events.seq), *times).where(events.seq.not_in(but))
+
+        count, first, first_at, last_at = self._once("count", mark, but, measures)
         marker = self._find_marker(mark, until, but) if until is not None and count else None
         return replace(mark, pending=count, first_seq=first, first_at=first_at, last_at=last_at, marker_seq=marker)
 
     def count_since(self, mark: Mark, since: datetime) -> int:
         """Return how many pending events were recorded after a time."""
-        events = self._events(mark).subquery()
-        statement = select(func.count()).select_from(events).where(events.c.recorded_at > since)
-        count: int = self._once("since", mark, since, statement)[0]
+        count: int = self._once("since", mark, since, lambda of: select(func.count()).where(of.recorded_at > since))[0]
         return count
 
     def find_newest(self, mark: Mark) -> int | None:
         """Return the newest event of the newest pending instance; None if nothing is pending."""
-        events = self._events(mark).subquery()
-        statement = select(events.c.seq).order_by(events.c.nominal_time.desc(), events.c.seq.desc()).limit(1)
-        found = self._once("newest", mark, None, statement)
+
+        def newest(events: _Columns) -> Select[Any]:
+            return select(events.seq).order_by(events.nominal_time.desc(), events.seq.desc()).limit(1)
+
+        found = self._once("newest", mark, None, newest)
         return None if found is None else found[0]
 
     def take(self, mark: Mark, most: int | None, *, to_marker: bool) -> Taking:
         """Return what a batch takes: the oldest `most` events, and up to the first marked one if there is one."""
-        events = self._events(mark).subquery()
         last = mark.marker_seq if to_marker else None
         if most is not None and mark.pending > most:
-            nth = self._once("nth", mark, most, select(events.c.seq).order_by(events.c.seq).offset(most - 1).limit(1))
+            place = most - 1
+            nth = self._once("nth", mark, most, lambda of: select(of.seq).order_by(of.seq).offset(place).limit(1))
             last = nth[0] if last is None else min(last, nth[0])
         freed = tuple(seq for seq in self.free(mark) if last is None or seq <= last)
         if last is None:
             return Taking(self.upto, mark.pending - len(freed), freed)
-        to = max(last, mark.taken_seq)
-        statement = select(func.count()).select_from(events).where(events.c.seq <= last)
-        count = self._once("upto", mark, last, statement)[0]
-        return Taking(to, count - len(freed), freed)
+        count = self._once("upto", mark, last, lambda of: select(func.count()).where(of.seq <= last))[0]
+        return Taking(max(last, mark.taken_seq), count - len(freed), freed)
 
     def count_between(self, mark: Mark, after: int, to: int) -> int:
         """Return how many pending events are in a range of the log; those that are free again are not counted."""
-        statement = select(func.count()).select_from(feed_events).where(self._in_range(mark, after, to))
-        count: int = self._once("between", mark, (after, to), statement)[0]
+        key = ("between", self._place(mark), after, to)
+        if key not in self._known:
+            statement = select(func.count()).select_from(feed_events).where(self._in_range(mark, after, to))
+            self._known[key] = self._connection.scalar(statement)
+        count: int = self._known[key]
         return count
 
     def last_before(self, feed: str, feed_cluster: str, moment: datetime) -> int:
@@ -180,10 +183,11 @@ class PendingEvents:
         marker: int | None = self._known[key]
         return marker
 
-    def _once(self, question: str, mark: Mark, more: Hashable, statement: Executable) -> Any:
+    def _once(self, question: str, mark: Mark, more: Hashable, ask: Callable[[_Columns], Select[Any]]) -> Any:
+        """Return the first row of what `ask` selects of the pending events; it is built if it was not asked before."""
         key = (question, self._place(mark), more)
         if key not in self._known:
-            self._known[key] = self._connection.execute(statement).first()
+            self._known[key] = self._connection.execute(ask(self._events(mark).subquery().c)).first()
         return self._known[key]
 
     def _place(self, mark: Mark) -> Hashable:

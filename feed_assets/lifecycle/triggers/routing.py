@@ -64,29 +64,23 @@ def decide_growth(plan: Plan, cluster: str, events: Sequence[LoggedEvent]) -> li
     growths = []
     for feed, found in by_feed.items():
         changed = [event for event in found if not event.is_unchanged]
-        markers: dict[tuple[str, bool], int | None] = {}
+        sums: dict[tuple[bool, str | None], tuple[int, int, datetime, datetime, int | None]] = {}
         for record, each in plan.triggers_of(feed):
             if record.trigger is None or record.cluster != cluster:
                 continue
-            counts_unchanged = record.trigger.counts_unchanged
-            counted = found if counts_unchanged else changed
-            if not counted:
-                continue
-            marker = None
-            if each.until is not None:
-                key = (each.until, counts_unchanged)
-                marker = markers[key] if key in markers else markers.setdefault(key, _find_marker(counted, each.until))
-            growths.append(
-                Growth(
-                    *input_key(record, each),
-                    pending=len(counted),
-                    first_seq=counted[0].seq,
-                    first_at=min(event.recorded_at for event in counted),
-                    last_at=max(event.recorded_at for event in counted),
-                    marker_seq=marker,
-                )
-            )
+            kind = (record.trigger.counts_unchanged, each.until)
+            counted = found if record.trigger.counts_unchanged else changed
+            if counted and kind not in sums:
+                sums[kind] = _sum_up(counted, each.until)
+            if counted:
+                growths.append(Growth(*input_key(record, each), *sums[kind]))
     return growths
+
+
+def _sum_up(events: Sequence[LoggedEvent], until: str | None) -> tuple[int, int, datetime, datetime, int | None]:
+    times = [event.recorded_at for event in events]
+    marker = None if until is None else _find_marker(events, until)
+    return len(events), events[0].seq, min(times), max(times), marker
 
 
 def _find_marker(events: Sequence[LoggedEvent], until: str) -> int | None:

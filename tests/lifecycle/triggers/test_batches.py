@@ -177,7 +177,7 @@ def test_an_event_with_the_content_that_was_there_triggers_nothing(database: Dat
     counting = {"when": "d1", "unchanged": "count"}
     queues = Queues(database=database, plan=build_plan(["d1"], {"careful": {"when": "d1"}, "counting": counting}))
     queues.tick()
-    cut = {"careful": [], "counting": []}
+    cut: dict[str, list[list[int]]] = {"careful": [], "counting": []}
     for digest in ("a", "a", "b", "a"):
         queues.come("d1", digest=digest, hour=1)
         queues.tick()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from feed_assets.lifecycle.errors import QueueChangeError
-from feed_assets.lifecycle.triggers import applying
+from feed_assets.lifecycle.triggers import applying, cuts
 from feed_assets.lifecycle.triggers.queue_changes import change_queue
 from feed_assets.lifecycle.triggers.verification import verify_queues
 from feed_assets.state.database import Database
@@ -135,7 +135,7 @@ def machine(database: Database) -> type[RuleBasedStateMachine]:
                 apply_cuts(*arguments)
                 raise Killed
 
-            apply_cuts = applying.apply_cuts
+            apply_cuts = cuts.apply_cuts
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(applying, "apply_cuts", die)
                 with suppress(Killed):
