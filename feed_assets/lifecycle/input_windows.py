@@ -7,8 +7,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
+from feed_assets.state.batches import Batches
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedSpan
+from feed_assets.state.records import FeedSpan, ProcessKey
 from feed_assets.timing.windows import AvailabilityRecord
 
 
@@ -66,10 +67,10 @@ def input_states_many(
     connection: Connection, plan: Plan, wanted: Mapping[Key, Sequence[datetime]], as_of: datetime
 ) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
     """Return the input states of instances of many processes, in one statement except for data-driven windows."""
-    instances = FeedInstances(connection)
+    instances, batches = FeedInstances(connection), Batches(connection)
     resolved = {
         key: {
-            time: [(edge, _resolve(instances, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
+            time: [(edge, _resolve(instances, batches, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
             for time in times
         }
         for key, times in wanted.items()
@@ -99,12 +100,13 @@ def input_states_many(
 
 
 def _resolve(
-    instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
+    instances: FeedInstances, batches: Batches, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
 ) -> tuple[datetime, ...] | None:
     sequence = plan.feeds[edge.feed_key].sequence
     window = edge.window
     if window is None:
-        return ()
+        taken = (each for each in batches.events_of(ProcessKey(*edge.process_key, time)) if each.input == edge.name)
+        return tuple(sorted({event.nominal_time for each in taken for event in each.events}))
     if not window.is_data_driven:
         return tuple(map(sequence.at, window.indices(time, sequence)))
     found = window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)

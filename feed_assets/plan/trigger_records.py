@@ -14,7 +14,6 @@ from feed_assets.entities.triggers import (
     AnyOf,
     Backlog,
     OnPause,
-    OnUpdate,
     StartFrom,
     Trigger,
     Unchanged,
@@ -137,11 +136,6 @@ def compile_trigger(bundle: Bundle, process: Process, cluster: str) -> TriggerRe
         on_pause=trigger.on_pause,
         counts_unchanged=trigger.unchanged is Unchanged.COUNT,
     )
-
-
-def updates_of(process: Process) -> OnUpdate:
-    """Return what becomes of ended instances of a process when what they have read gets other content."""
-    return process.trigger.on_update if process.trigger is not None else OnUpdate.IGNORE
 
 
 class _Names:

@@ -7,6 +7,8 @@ from typing import cast
 import pytest
 from dagster import AssetMaterialization, DagsterInstance, SensorResult
 
+from feed_assets.lifecycle.input_windows import input_states
+from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.event_log import EventLog
@@ -139,3 +141,63 @@ def test_a_copy_of_what_comes_as_it_comes_is_made_by_the_event_and_not_by_time(h
     assert [(row.nominal_time, row.status) for row in rows] == [
         (NOON - timedelta(seconds=7), ProcessInstanceStatus.READY)
     ]
+
+
+BATCHES = (
+    ENTITIES
+    + """
+    ---
+    kind: feed
+    name: loaded
+    instances: as-they-come
+    locations: {data: "/loaded/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"}
+    clusters: {here: {validity: {start: 2026-01-01T00:00Z}, retention: {limit: days(30)}}}
+    ---
+    kind: process
+    name: load
+    clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+    trigger: {when: {all: [orders, approval]}}
+    inputs: {orders: {feed: orders, take: new}}
+    outputs: {loaded: {feed: loaded, instance: "now(0,0)"}}
+    workflow: {engine: python, path: "jobs_of_test:load"}
+"""
+)
+
+
+def test_a_batch_runs_for_what_has_come_when_its_condition_holds(tmp_path: Path, instance: DagsterInstance) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
+    harness.tick()
+    for second in (51, 52):
+        folder = harness.home.data / "orders" / "2026-01-01" / f"1204{second}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text("n\n1\n")
+        notify(harness, "orders", path=str(folder))
+    assert not harness.tick().run_requests
+    notify(harness, "approval")
+    result = harness.tick()
+    (request,) = result.run_requests or []
+    assert request.partition_key == "2026-01-01-12:05:00"
+    assert "2026-01-01-12:05:00" in added(result)
+    with harness.runtime.database(harness.instance).read() as connection:
+        plan = harness.location.plan
+        (state,) = input_states(connection, plan, plan.processes["load", "here"], [NOON], NOON)[NOON]
+    assert state.present == (NOON - timedelta(seconds=9), NOON - timedelta(seconds=8))
+    assert not harness.tick().run_requests
+
+
+def test_what_is_queued_is_kept_by_retention(tmp_path: Path, instance: DagsterInstance) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
+    harness.tick()
+    folder = harness.home.data / "orders" / "2026-01-01" / "120451"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("n\n1\n")
+    notify(harness, "orders", path=str(folder))
+    harness.tick()
+    at = NOON - timedelta(seconds=9)
+    timeline = harness.runtime.timeline(harness.location)
+    with harness.runtime.database(harness.instance).begin() as connection:
+        record, query = timeline.plan.feeds["orders", "here"], ProtectionQuery(as_of=NOON, real_now=NOON, holder=None)
+        found = find_protections(connection, timeline, record, [at, NOON], query)
+    kinds = {time: [each.kind for each in protections] for time, protections in found.items()}
+    assert ProtectionKind.QUEUED in kinds[at]
+    assert ProtectionKind.QUEUED not in kinds.get(NOON, [])

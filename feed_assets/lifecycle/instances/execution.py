@@ -173,7 +173,7 @@ class InstanceRunner:
         reader = stack.enter_context(
             InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
         )
-        data = tuple(reader.read(state) for state in inputs)
+        data = tuple(reader.read(state) for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data)
         if self.on_step is not None:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)

@@ -18,12 +18,13 @@ from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
 from feed_assets.lifecycle.retention.replicas import BEHIND, find_behind, find_changed_since_copy, find_flows
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.batches import Batches
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.leases import find_held
-from feed_assets.state.records import FeedInstanceStatus, FeedKey
+from feed_assets.state.records import EntityKey, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import Hold
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
@@ -38,6 +39,8 @@ class ProtectionKind(StrEnum):
     """A worker is writing it at this moment."""
     READER = "reader"
     """A process instance that reads it is READY or RUNNING."""
+    QUEUED = "queued"
+    """A process that takes what comes has not processed it: it is pending, or in a batch that has not succeeded."""
     UNREAD = "unread"
     """A process that must read it first has not read it (`until_read_by`)."""
     LATE_DATA = "late-data"
@@ -114,6 +117,7 @@ def find_protections(
     note(ProtectionKind.READER, find_at_work(connection, feed_readers, record, expected, query.as_of))
     note(ProtectionKind.LATE_DATA, _find_late_checked(connection, record, expected))
     note(ProtectionKind.LATE_DATA, find_late_readers(connection, feed_readers, record, expected, query.as_of))
+    note(ProtectionKind.QUEUED, _find_queued(connection, timeline.plan, record, expected))
     policy = record.retention
     if policy is not None and policy.until_read_by:
         undeclared, names = _split_by_declaration(timeline.plan, policy.until_read_by)
@@ -123,6 +127,21 @@ def find_protections(
         note(ProtectionKind.REPLICA, _find_missing_on(connection, timeline.plan, record, cluster, expected))
     note(ProtectionKind.REPLICA, _find_pending_copies(connection, timeline.plan, record, expected, query.as_of))
     return kept
+
+
+def _find_queued(
+    connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime]
+) -> dict[datetime, str]:
+    """Return the instances whose events a consumer has not processed, with a phrase that names it."""
+    consumers = {EntityKey(*process.key) for process, _ in plan.triggers_of(record.key)}
+    if not consumers:
+        return {}
+    queued = Batches(connection).queued(*record.key, consumers)
+    return {
+        key.nominal_time: f"process {consumer.entity!r} has not processed it yet"
+        for key, consumer in queued.items()
+        if key.nominal_time in times
+    }
 
 
 def find_replica_protections(

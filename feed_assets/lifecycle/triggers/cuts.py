@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.triggers import Backlog
+from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.state.batches import Batches
@@ -125,6 +127,7 @@ def apply_cuts(connection: Connection, cuts: Collection[Cut], as_of: datetime) -
             changes.settle(share.mark, share.freed, QueueAction.ADD, named[cut.consumer].nominal_time)
             changes.settle(share.mark, share.passed, QueueAction.PASS, named[cut.consumer].nominal_time)
     TriggerInputs(connection).put([share.mark for cut in cuts for share in cut.shares])
+    note_changed(connection, {cut.record.key for cut in cuts})  # so that their gates are checked
     return list(named.values())
 
 
@@ -138,12 +141,16 @@ def _name(connection: Connection, consumers: Collection[EntityKey], as_of: datet
 
 
 def _instance(record: ProcessRecord, key: ProcessKey, as_of: datetime) -> ProcessInstance:
+    """Return the instance of a batch: READY, unless it must wait for the instances of a window, too."""
+    waits = any(edge.window is not None and not edge.optional for edge in record.inputs)
     return ProcessInstance(
         **key._asdict(),
-        status=ProcessInstanceStatus.READY,
+        status=ProcessInstanceStatus.WAITING if waits else ProcessInstanceStatus.READY,
         updated_at=as_of,
         materialized_at=as_of,
-        ready_at=as_of,
+        ready_at=None if waits else as_of,
+        deadline_at=as_of + record.timeout.as_duration() if waits else None,
+        notice_at=first_notice_at(record, as_of) if waits else None,
         definition_digest=record.digest,
     )
 

@@ -59,7 +59,7 @@ def iter_arrivals(
 ) -> Iterator[Arrival]:
     """Yield the arrivals of all external feeds, for the instances with `start <= nominal time < end`."""
     for _, record in sorted(plan.feeds.items()):
-        if not record.is_external:
+        if not record.is_external or not record.is_expected:
             continue
         step = record.sequence.frequency.as_duration()
         for nominal_time in record.sequence.between(start, end):

@@ -30,6 +30,7 @@ from feed_assets.lifecycle.late.detection import apply_late_checks
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session, with_polls
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
 from feed_assets.plan.records import Key, Plan, ProcessRecord
@@ -197,6 +198,7 @@ class Simulation:
             apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_retries(database, timeline, cluster, as_of, bulkheads)
+            apply_triggers(database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
             on_time = max(ON_TIME, self.settings.every)
             readied = apply_readiness(
                 database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads, on_time=on_time

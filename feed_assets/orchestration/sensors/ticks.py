@@ -38,6 +38,7 @@ from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, 
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.masking import get_logger
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import render_ranges
@@ -116,6 +117,7 @@ class _Done:
     readiness: ReadinessResult
     requests: Sequence[LaunchRequest]
     explained: int
+    triggered: TriggerResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,19 @@ class _Tick:
         run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
         retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
         log_exhausted(plan, retried)
+        triggered = run(
+            TickStep.EVENTS,
+            TriggerResult(),
+            apply_triggers,
+            database,
+            plan,
+            cluster,
+            as_of,
+            budget,
+            bulkheads,
+            without_row=context.without_row,
+            may_cut=not (self.active.is_restored or self.active.is_safe_mode),
+        )
         readiness = run(
             TickStep.GATES,
             NOTHING_READY,
@@ -177,7 +192,9 @@ class _Tick:
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
         arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
-        return _Done(arrivals=arrivals, readiness=readiness, requests=requests, explained=explained)
+        return _Done(
+            arrivals=arrivals, readiness=readiness, requests=requests, explained=explained, triggered=triggered
+        )
 
     def _follow_materializations(self, real_now: datetime) -> AnnouncedResult:
         return self.bulkheads.run(
@@ -241,7 +258,7 @@ class _Tick:
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
         following = unreported.following(location.digest, health.digest, rebuilds)
-        said = describe(done.arrivals, done.readiness, len(asset_events), done.explained, self.active)
+        said = describe(done, len(asset_events), self.active)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
         oldest = describe_oldest(self.context, cluster) if is_quiet else ""
@@ -271,15 +288,17 @@ def log_exhausted(plan: Plan, retried: RetryResult) -> None:
         _logger.error("%s on %s: all retries of %s %s have failed", describe_process(name), cluster, noun, when)
 
 
-def describe(
-    arrivals: ArrivalResult, readiness: ReadinessResult, reported: int, explained: int, active: ActiveDefinitions
-) -> str:
+def describe(done: _Done, reported: int, active: ActiveDefinitions) -> str:
     """Return a phrase that summarizes a tick without requests: what happened, or that nothing did."""
+    arrivals, readiness, triggered = done.arrivals, done.readiness, done.triggered
     new, told = counted(readiness.materialized, "new process instance"), counted(reported, "event")
-    counts = [counted(arrivals.polled, "poll"), counted(arrivals.arrived, "arrival"), new, f"{readiness.ready} ready"]
-    counts += [f"{readiness.timed_out} timed out", f"{told} reported", f"{explained} explained"]
+    cut = f"{len(triggered.batches)} new {'batch' if len(triggered.batches) == 1 else 'batches'}"
+    counts = [counted(arrivals.polled, "poll"), counted(arrivals.arrived, "arrival"), cut, new]
+    counts += [f"{readiness.ready} ready", f"{readiness.timed_out} timed out"]
+    counts += [f"{told} reported", f"{done.explained} explained"]
     said = ", ".join(text for text in counts if not text.startswith("0 ")) or "nothing new"
-    said += "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
+    is_complete = arrivals.is_complete and readiness.is_complete and triggered.is_complete
+    said += "" if is_complete else "; the next tick continues"
     match len(active.not_yet):
         case 0:
             pass

@@ -165,7 +165,9 @@ def test_steps_begin_anew_after_a_change(lifecycle: LifecycleHarness, jobs: Jobs
     assert staged(lifecycle) == set()
 
 
-def test_bd_31_a_last_step_runs_again_because_its_outputs_go_unless_it_yields_nothing(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
+def test_bd_31_a_last_step_runs_again_as_its_outputs_go_unless_it_yields_nothing(
+    lifecycle: LifecycleHarness, jobs: Jobs
+) -> None:
     ready(lifecycle, {**CHAIN, "tell": {"path": "jobs:tell", "after": ["extract"]}})
     jobs.yields = {"tell": []}
     jobs.fails = {"load"}
