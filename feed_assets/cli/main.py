@@ -26,6 +26,7 @@ _logger = get_logger(__name__)
 _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
+    "batch": "feed_assets.cli.queue",
     "completion": "feed_assets.cli.completion",
     "entity": "feed_assets.cli.entity",
     "export-falcon": "feed_assets.cli.falcon",
@@ -36,6 +37,7 @@ _LATER = {
     "instance": "feed_assets.cli.instance",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
+    "queue": "feed_assets.cli.queue",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
     "schema": "feed_assets.cli.definitions",

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.feed import Feed, Lifecycle
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import OnTimeout, Process
+from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 
@@ -50,7 +51,10 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
         if entry.sla is not None:
             yield ("clusters", name, "sla"), "deadlines are shown, and nobody is told of a missed one"
     if not isinstance(entity, Feed):
+        yield from _iter_of_process(entity)
         return
+    if entity.watch is not None:
+        yield ("watch",), "instances that come as they come are known by notices only"
     lifecycles: list[tuple[FieldPath, Lifecycle | None]] = [((), entity.lifecycle)]
     lifecycles += [(("clusters", name), on.lifecycle) for name, on in entity.clusters.items()]
     for path, lifecycle in lifecycles:
@@ -61,3 +65,13 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
             yield ("clusters", name, "import"), "no data are imported from the datasource"
         if on.export is not None:
             yield ("clusters", name, "export"), "no data are exported to the datasource"
+
+
+def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
+    if process.trigger is not None and process.trigger.on_update is not OnUpdate.IGNORE:
+        yield ("trigger", "on_update"), "late data run instances again only by late_process"
+    if process.on_timeout is OnTimeout.RUN:
+        yield ("on_timeout",), "an instance that has waited too long is given up"
+    for name, output in process.outputs.items():
+        if output.optional:
+            yield ("outputs", name, "optional"), "a workflow must yield every output"

@@ -36,6 +36,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     **{model.__name__: model for model in ENTITY_TYPES.values()},
 }
 WRITTEN_ONCE = {
+    ("Process", "trigger.when"),
     ("Datasource", "interfaces.readonly.driver"),
     ("Datasource", "interfaces.readonly.credential"),
     ("Datasource", "interfaces.write.driver"),

@@ -1,0 +1,153 @@
+"""`queue` and `batch`: what waits for processes that take what comes, and what each batch has taken."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from feed_assets.cli.groups import Verbs
+from feed_assets.cli.instance_options import instance_of, open_context_for
+from feed_assets.cli.options import author_of, change_options, cluster_option, name_argument, output_option
+from feed_assets.cli.proposals import find_times, names_of
+from feed_assets.cli.render import print_json, print_list_json, print_table, say
+from feed_assets.entities.common import Kind
+from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.queues.queues import QueuedEvent
+
+_CLUSTER = "The cluster; not needed if the process is on one only."
+
+
+@click.group(cls=Verbs)
+def queue() -> None:
+    """Inspect and change what waits for processes that take what comes."""
+
+
+@click.group(cls=Verbs)
+def batch() -> None:
+    """Inspect batches of processes that take what comes."""
+
+
+@queue.command("list")
+@output_option
+def list_(output: str) -> None:
+    """List the queues: how many events are pending, and what each condition still lacks."""
+    from feed_assets.operations.queues.queues import list_queues
+
+    found = list_queues(open_context_for())
+    if output == "json":
+        print_list_json("queues", found, len(found))
+        return
+    rows = [(each.process, each.cluster, str(each.pending), each.lacks) for each in found]
+    print_table(("process", "cluster", "pending", "condition"), rows, output)
+
+
+@queue.command(epilog="Example: feed-assets queue show load-orders")
+@name_argument("process", names_of(Kind.PROCESS))
+@cluster_option(_CLUSTER)
+@output_option
+def show(process: str, cluster: str | None, output: str) -> None:
+    """Show the pending events of PROCESS, oldest first, and what its condition still lacks."""
+    from feed_assets.operations.queues.queues import show_queue
+
+    found = show_queue(open_context_for(), process, cluster)
+    if output == "json":
+        print_json(found)
+        return
+    _print_events(found.events, output)
+    say(f"{found.queue.pending} pending; {found.queue.lacks}", err=True)
+
+
+def _change(action: str, meaning: str) -> None:
+    """Add the command that decides so about an event."""
+
+    @queue.command(action, help=meaning)
+    @name_argument("process", names_of(Kind.PROCESS))
+    @click.option("--event", type=click.IntRange(min=1), required=True, help="The number of the event.")
+    @click.option("--reason", required=True, help="The reason, for people who find the change later.")
+    @cluster_option(_CLUSTER)
+    @change_options
+    def change(
+        process: str, event: int, reason: str, cluster: str | None, author: str | None, dry_run: bool, output: str
+    ) -> None:
+        from feed_assets.operations.queues.queues import change_event
+        from feed_assets.state.queue_records import QueueAction
+
+        done = change_event(
+            open_context_for(),
+            process,
+            event,
+            QueueAction[action.upper()],
+            author=author_of(author),
+            reason=reason,
+            cluster=cluster,
+            dry_run=dry_run,
+        )
+        if output == "json":
+            print_json(changes=done)
+            return
+        for each in done:
+            would = "would be " if dry_run else ""
+            say(
+                f"event {each.event} at input {each.input!r} of {each.process!r}: "
+                f"was {each.was}, {would}{_DONE[action]}"
+            )
+
+
+_DONE = {"add": "added", "drop": "dropped", "hold": "held"}
+_change("add", "Let a batch of PROCESS take an event: a held, dropped or passed one, or one from before the trigger.")
+_change("drop", "Drop a pending event of PROCESS: no batch takes it, until it is added.")
+_change("hold", "Hold a pending event of PROCESS back: batches pass it by, until it is added.")
+
+
+@queue.command()
+@output_option
+@click.pass_context
+def verify(ctx: click.Context, output: str) -> None:
+    """Prove that each event is in one batch, pending, passed over or dropped; exit with 1 if one is not."""
+    from feed_assets.operations.queues.queues import find_faults
+
+    faults = find_faults(open_context_for())
+    if output == "json":
+        print_list_json("faults", faults, len(faults))
+    else:
+        rows = [(each.process, each.cluster, each.input, each.message) for each in faults]
+        print_table(("process", "cluster", "input", "fault"), rows, output)
+        if not faults:
+            say("every event is in its place", err=True)
+    ctx.exit(1 if faults else 0)
+
+
+@batch.command("show", epilog="Example: feed-assets batch show load-orders 2026-03-01T06:00:04Z")
+@name_argument("process", names_of(Kind.PROCESS))
+@name_argument("instance", find_times)
+@cluster_option(_CLUSTER)
+@output_option
+def show_batch_(process: str, instance: str, cluster: str | None, output: str) -> None:
+    """Show the events that a batch of PROCESS has taken; its name is its time."""
+    from feed_assets.operations.queues.queues import show_batch
+
+    context = open_context_for()
+    found = show_batch(context, process, instance_of(context, Kind.PROCESS, process, instance), cluster)
+    if output == "json":
+        print_json(found)
+        return
+    _print_events(found.events, output)
+    say(f"{found.status}, {len(found.events)} events", err=True)
+
+
+def _print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
+    rows = [
+        (
+            str(each.event),
+            each.input,
+            each.feed,
+            render_datetime(each.nominal_time),
+            each.kind,
+            each.marking or "",
+            each.origin,
+        )
+        for each in events
+    ]
+    print_table(("event", "input", "feed", "instance", "kind", "marking", "origin"), rows, output)

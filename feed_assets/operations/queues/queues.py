@@ -1,0 +1,279 @@
+"""`queue` and `batch`: what waits for a process that takes what comes, what each batch has taken, and proof of both."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.triggers.applying import pending_of
+from feed_assets.lifecycle.triggers.decisions import find_lacking
+from feed_assets.lifecycle.triggers.queue_changes import EventPlace, change_queue, find_place
+from feed_assets.lifecycle.triggers.routing import input_key, routed_cursor
+from feed_assets.lifecycle.triggers.verification import verify_queues
+from feed_assets.operations.audit_notes import note_target
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
+from feed_assets.state.batches import Batches
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.queue_records import Mark, QueueAction
+from feed_assets.state.records import EntityKey, FeedEvent, ProcessKey
+from feed_assets.state.trigger_inputs import TriggerInputs
+
+LISTED_AT_MOST = 1_000
+"""Pending events of an input that a list shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The queue of a process on a cluster: how many events are pending, and what its condition lacks."""
+
+    process: str
+    cluster: str
+    pending: int
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedEvent:
+    """An event of the log in the queue of an input, or in a batch."""
+
+    event: int
+    input: str
+    feed: str
+    nominal_time: NominalTime
+    kind: str
+    marking: str | None
+    origin: str
+    recorded_at: datetime
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueContent:
+    """A queue, and its pending events in the order of the log."""
+
+    queue: Queue
+    events: tuple[QueuedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchContent:
+    """A batch: its instance's status and the events that it has taken."""
+
+    process: str
+    cluster: str
+    nominal_time: NominalTime
+    status: str
+    events: tuple[QueuedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedEvent:
+    """An event about which somebody has decided, where it was, and what was decided."""
+
+    process: str
+    cluster: str
+    input: str
+    event: int
+    was: str
+    action: str
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyQueue:
+    """A fault of a queue."""
+
+    process: str
+    cluster: str
+    input: str
+    message: str
+
+
+def list_queues(context: OperationContext) -> list[Queue]:
+    """Return the queues of all processes that take what comes, by name."""
+    records = [record for cluster in context.plan.clusters for record in context.plan.triggered_on(cluster)]
+    with context.read() as connection:
+        return [_queue(context, connection, record)[0] for record in sorted(records, key=lambda each: each.key)]
+
+
+def show_queue(context: OperationContext, process: str, cluster: str | None = None) -> QueueContent:
+    """Return the queue of a process with its pending events.
+
+    Raises:
+        EntityNotFoundError: there is no such process.
+        InstanceQueryError: it takes nothing that comes, or is on several clusters and none is named.
+    """
+    record, trigger = _find(context, process, cluster)
+    with context.read() as connection:
+        queue, marks, routed = _queue(context, connection, record)
+        events = [
+            _queued(each.name, event)
+            for each in trigger.inputs
+            if (mark := marks.get(each.name)) is not None
+            for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
+        ]
+    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.event)))
+
+
+def show_batch(context: OperationContext, process: str, nominal_time: datetime, cluster: str | None) -> BatchContent:
+    """Return the events that a batch has taken.
+
+    Raises:
+        EntityNotFoundError: there is no such process.
+        InstanceQueryError: the process makes no batches, or has none of this time.
+    """
+    record, _ = _find(context, process, cluster)
+    key = ProcessKey(*record.key, nominal_time)
+    with context.read() as connection:
+        row = ProcessInstances(connection).get(*key)
+        if row is None:
+            raise InstanceQueryError(
+                subject=f"process {process!r}",
+                reason="no batch has this time",
+                next_step="Name a batch by its time to the second, as lists of instances show it.",
+            )
+        events = [_queued(taken.input, event) for taken in Batches(connection).events_of(key) for event in taken.events]
+    return BatchContent(
+        process=process,
+        cluster=record.cluster,
+        nominal_time=nominal_time,
+        status=row.status.value,
+        events=tuple(sorted(events, key=lambda each: each.event)),
+    )
+
+
+def change_event(
+    context: OperationContext,
+    process: str,
+    event: int,
+    action: QueueAction,
+    *,
+    author: str,
+    reason: str,
+    cluster: str | None = None,
+    dry_run: bool = False,
+) -> list[ChangedEvent]:
+    """Decide about an event in the queue of each input that takes it: drop it, hold it, or let it be taken.
+
+    Raises:
+        EntityNotFoundError: there is no such process.
+        InstanceQueryError: no input of the process takes the event.
+        QueueChangeError: a batch has it, or it is so already; nothing was changed.
+    """
+    record, trigger = _find(context, process, cluster)
+    with context.database.begin() as connection:
+        inputs = _inputs_of(connection, record, trigger, event)
+        places = [
+            _place(connection, record, each, event)
+            if dry_run
+            else change_queue(connection, record, each, event, action, author, reason, context.as_of)
+            for each in inputs
+        ]
+    if not dry_run:
+        verb = f"queue {action.value.lower()}"
+        note_target(
+            context, author, verb, f"event {event} of process {process!r}", cluster=record.cluster, reason=reason
+        )
+    return [
+        ChangedEvent(
+            process=process,
+            cluster=record.cluster,
+            input=each.name,
+            event=event,
+            was=place.render(),
+            action=action.value.lower(),
+            dry_run=dry_run,
+        )
+        for each, place in zip(inputs, places, strict=True)
+    ]
+
+
+def find_faults(context: OperationContext) -> list[FaultyQueue]:
+    """Count the log of all queues again; return what is in no place, in two, or not where the record says."""
+    with context.read() as connection:
+        return [
+            FaultyQueue(
+                process=fault.key.process, cluster=fault.key.cluster, input=fault.key.input, message=fault.message
+            )
+            for cluster in sorted(context.plan.clusters)
+            for fault in verify_queues(connection, context.plan, cluster)
+        ]
+
+
+def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, TriggerRecord]:
+    clusters = context.clusters_of(Kind.PROCESS, process)
+    if cluster is None and len(clusters) > 1:
+        raise InstanceQueryError(
+            subject=f"process {process!r}",
+            reason=f"it is on {', '.join(clusters)}",
+            next_step="Choose one with --cluster.",
+        )
+    record = context.process_on(process, cluster or clusters[0])
+    if record.trigger is None:
+        raise InstanceQueryError(
+            subject=f"process {process!r}",
+            reason="it has a frequency, and takes nothing as it comes",
+            next_step="Choose a process with a trigger.",
+        )
+    return record, record.trigger
+
+
+def _queue(
+    context: OperationContext, connection: Connection, record: ProcessRecord
+) -> tuple[Queue, dict[str, Mark], int]:
+    consumer, trigger = EntityKey(*record.key), record.trigger
+    assert trigger is not None
+    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
+    marks = TriggerInputs(connection).of([consumer]).get(consumer, {})
+    events = PendingEvents(connection, routed, [consumer])
+    pending = pending_of(record, trigger, marks, events, context.as_of)
+    queue = Queue(
+        process=record.process,
+        cluster=record.cluster,
+        pending=sum(each.count for each in pending.values()),
+        lacks=find_lacking(trigger, pending).render(),
+    )
+    keys = {each.name: input_key(record, each) for each in trigger.inputs}
+    return queue, {name: marks[key] for name, key in keys.items() if key in marks}, routed
+
+
+def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRecord, event: int) -> list[TriggerInput]:
+    found = next(iter(EventLog(connection).read(event - 1, 1)), None)
+    if found is not None and found.seq == event:
+        inputs = [each for each in trigger.inputs if (each.feed, each.feed_cluster) == (found.feed, found.cluster)]
+        if inputs:
+            return inputs
+    raise InstanceQueryError(
+        subject=f"process {record.process!r}",
+        reason=f"it takes no event {event}",
+        next_step="Choose an event of a feed that its trigger names.",
+    )
+
+
+def _place(connection: Connection, record: ProcessRecord, each: TriggerInput, event: int) -> EventPlace:
+    consumer = EntityKey(*record.key)
+    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
+    mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
+    return find_place(connection, mark, event, routed)
+
+
+def _queued(name: str, event: FeedEvent) -> QueuedEvent:
+    return QueuedEvent(
+        event=event.seq,
+        input=name,
+        feed=event.feed,
+        nominal_time=event.nominal_time,
+        kind=event.kind.value,
+        marking=event.marking,
+        origin=event.origin,
+        recorded_at=event.recorded_at,
+        digest=event.manifest_digest,
+    )

@@ -1,0 +1,140 @@
+"""`queue` and `batch` over a project in which orders and approvals come."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.bulkheads import Unconfined
+from feed_assets.lifecycle.triggers.applying import apply_triggers
+from feed_assets.operations.context import OperationContext, open_context
+from feed_assets.settings import load_settings
+from feed_assets.state.trigger_schema import batches
+from tests.cli.project import run
+from tests.databases import lay_tables
+
+ENTITIES = """
+kind: cluster
+name: here
+storage: file://${PROJECT_ROOT}/data
+---
+{kind: feed, name: orders, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+---
+{kind: feed, name: approval, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+---
+kind: process
+name: load
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {when: {all: [orders, approval]}}
+inputs: {orders: {feed: orders, take: new}}
+workflow: {engine: sql, path: load.sql}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
+    (tmp_path / "load.sql").write_text("select 1 as n")
+    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: sqlite:///{tmp_path}/state.db\n")
+    lay_tables(tmp_path / "state.db")
+    tick(tmp_path)
+    return tmp_path
+
+
+def context(project: Path) -> OperationContext:
+    return open_context(load_settings({}, start=project))
+
+
+def tick(project: Path) -> list[str]:
+    """What a tick does for triggers; returns the names of the batches that were cut."""
+    opened = context(project)
+    bulkheads = Unconfined("here", opened.clock)
+    done = apply_triggers(opened.database, opened.plan, "here", opened.as_of, TimeBudget(60), bulkheads)
+    return [f"{batch.nominal_time:%Y-%m-%dT%H:%M:%SZ}" for batch in done.batches]
+
+
+def notify(feed: str, marking: str = "m") -> None:
+    result = run("feed", "notify", feed, "--marking", marking)
+    assert result.exit_code == 0, result.output
+
+
+def shown(*arguments: str) -> dict[str, object]:
+    result = run(*arguments, "--output", "json")
+    assert result.exit_code == 0, result.output
+    document: dict[str, object] = json.loads(result.stdout)
+    return document
+
+
+def test_a_queue_shows_what_has_come_and_what_its_condition_lacks(project: Path) -> None:
+    notify("orders", "first")
+    notify("orders", "second")
+    assert tick(project) == []
+    listed = run("queue", "list").stdout.splitlines()[1].split("\t")
+    assert listed[:3] == ["load", "here", "2"]
+    assert listed[3] == "1 of 2; approval lacks an event"
+    result = run("queue", "show", "load")
+    assert [line.split("\t")[5] for line in result.stdout.splitlines()[1:]] == ["first", "second"]
+    assert "2 pending; 1 of 2" in result.stderr
+
+
+def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) -> None:
+    for _ in range(3):
+        notify("orders")
+    tick(project)
+    assert "would be dropped" in run("queue", "drop", "load", "--event", "2", "--reason", "twice", "--dry-run").stdout
+    result = run("queue", "drop", "load", "--event", "2", "--reason", "twice")
+    assert result.stdout == "event 2 at input 'orders' of 'load': was pending, dropped\n"
+    assert run("queue", "drop", "load", "--event", "2", "--reason", "again").exit_code == 1
+    notify("approval")
+    (name,) = tick(project)
+    found = shown("batch", "show", "load", name)
+    assert [each["event"] for each in found["events"]] == [1, 3, 4]  # type: ignore[index, attr-defined]
+    assert found["status"] == "READY"
+    assert run("queue", "verify").exit_code == 0
+    audited = run("admin", "audit", "--limit", "5").stdout
+    assert "queue drop" in audited
+    assert "queue drop" in audited
+
+
+def test_an_added_event_is_taken_by_the_next_batch(project: Path) -> None:
+    notify("orders")
+    tick(project)
+    assert run("queue", "hold", "load", "--event", "1", "--reason", "ask").exit_code == 0
+    notify("approval")
+    assert tick(project) == []
+    assert run("queue", "add", "load", "--event", "1", "--reason", "asked").exit_code == 0
+    (name,) = tick(project)
+    assert len(run("batch", "show", "load", name).stdout.splitlines()) == 3
+
+
+def test_a_spoilt_row_is_named_with_exit_code_1(project: Path) -> None:
+    notify("orders")
+    notify("approval")
+    tick(project)
+    with context(project).database.begin() as connection:
+        connection.execute(update(batches).values(count=7))
+    result = run("queue", "verify")
+    assert result.exit_code == 1
+    assert "were taken, but there are" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("queue", "show", "laod"), "laod"),
+        (("queue", "drop", "load", "--event", "9", "--reason", "x"), "it takes no event 9"),
+        (("batch", "show", "load", "2026-01-01T00:00:07Z"), "no batch has this time"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_a_sentence(project: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
