@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.feed import Feed as Feed
     from feed_assets.entities.feed import FeedCluster as FeedCluster
     from feed_assets.entities.feed import FeedFormat as FeedFormat
+    from feed_assets.entities.feed import Instances as Instances
     from feed_assets.entities.feed import LateArrival as LateArrival
     from feed_assets.entities.feed import Lifecycle as Lifecycle
     from feed_assets.entities.feed import ProducedBy as ProducedBy
@@ -131,6 +132,7 @@ _HOMES = {
     "FeedAssetsTranslatorData": "feed_assets.orchestration.graph.translator",
     "FeedCluster": "feed_assets.entities.feed",
     "FeedFormat": "feed_assets.entities.feed",
+    "Instances": "feed_assets.entities.feed",
     "FeedIOManager": "feed_assets.orchestration.user_assets.loading",
     "Fields": "feed_assets.entities.transfers",
     "Import": "feed_assets.entities.transfers",
@@ -226,6 +228,7 @@ __all__ = [
     "FeedAssetsTranslatorData",
     "FeedCluster",
     "FeedFormat",
+    "Instances",
     "FeedIOManager",
     "Fields",
     "Import",

@@ -29,7 +29,6 @@ from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
 from feed_assets.operations.instances.query_fields import PAGE, Lifecycle
-from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -266,6 +265,7 @@ def _cells(row: "InstanceRow") -> tuple[object, ...]:
 
 def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
     from feed_assets.operations.instances.rows import rendered
+    from feed_assets.plan.rendering import counted
 
     frames = (f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in step.frames.items())
     times = (rendered(step.started_at), rendered(step.ended_at))

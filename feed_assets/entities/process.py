@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Self
 
 from pydantic import (
@@ -32,6 +33,7 @@ from feed_assets.entities.fields import (
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.mirror import Mirror
 from feed_assets.entities.triggers import Trigger
+from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
@@ -316,6 +318,7 @@ class Process(Entity):
     """
 
     kind: ClassVar[Kind] = Kind.PROCESS
+    derived_keys: ClassVar[Mapping[str, FieldPath]] = MappingProxyType({"frequency": ("trigger",)})
 
     pipelines: Pipelines = ()
     clusters: Annotated[Map[Name, ProcessCluster], Field(min_length=1)]

@@ -50,7 +50,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(project: Path) -> OperationContext:
-    return open_context(load_settings({}, start=project))
+    settings = load_settings({}, start=project)
+    return open_context(settings, open_database(settings))
 
 
 def tick(project: Path) -> list[str]:
