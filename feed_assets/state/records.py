@@ -318,50 +318,6 @@ class Attempt:
         return describe_cause(self.cause, self.cause_detail)
 
 
-class StepStatus(StrEnum):
-    """The status of a step in an attempt. A KEPT one is not run: an earlier attempt has done it."""
-
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    KILLED = "KILLED"
-    KEPT = "KEPT"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRun:
-    """One step of one attempt; `position` is its place in the order of running.
-
-    `made_in` is the attempt whose frames count: an earlier one if it is KEPT. `basis` identifies what the steps of the
-    attempt work on; "" after somebody has asked for a new beginning. `frames` describes what it has yielded.
-    """
-
-    process: str
-    cluster: str
-    nominal_time: datetime
-    attempt: int
-    step: str
-    position: int
-    status: StepStatus
-    basis: str
-    made_in: int
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    reason: str | None = None
-    frames: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def key(self) -> ProcessKey:
-        """The instance."""
-        return ProcessKey(self.process, self.cluster, self.nominal_time)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether what it yields is there, by the record."""
-        return self.status in (StepStatus.SUCCEEDED, StepStatus.KEPT)
-
-
 class ProcessChanges(TypedDict, total=False):
     """The columns that a transition may change; columns left out stay, and None clears."""
 

@@ -1,5 +1,4 @@
-"""Tables and indexes of the state database; those of retention are in `retention_schema`, of triggers in
-`trigger_schema`.
+"""Tables and indexes of the state database; those of retention, triggers and steps are in `…_schema` modules.
 
 A change here needs a migration; a test compares the two.
 """
@@ -26,7 +25,6 @@ from feed_assets.state.records import (
     FeedEventKind,
     FeedInstanceStatus,
     ProcessInstanceStatus,
-    StepStatus,
     TickStep,
     WatermarkKind,
 )
@@ -263,26 +261,6 @@ attempts = Table(
     Column("inputs", FrozenInputs),
     Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
-    sqlite_with_rowid=False,
-)
-
-steps = Table(
-    "fa_steps",
-    metadata,
-    Column("process", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("nominal_time", UtcDateTime, nullable=False),
-    Column("attempt", BigInteger, nullable=False),
-    Column("step", Text, nullable=False),
-    Column("position", BigInteger, nullable=False),
-    Column("status", Choice(StepStatus), nullable=False),
-    Column("started_at", UtcDateTime),
-    Column("ended_at", UtcDateTime),
-    Column("reason", Prose),
-    Column("basis", Text, nullable=False),
-    Column("made_in", BigInteger, nullable=False),
-    Column("frames", Payload),
-    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "step", name="fa_steps_pk"),
     sqlite_with_rowid=False,
 )
 

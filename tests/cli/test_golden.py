@@ -23,7 +23,8 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, StepRun, StepStatus
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock

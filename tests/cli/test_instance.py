@@ -9,7 +9,7 @@ from click.testing import Result
 
 from feed_assets.clock import FrozenClock
 from feed_assets.state.database import open_database
-from feed_assets.state.records import StepRun, StepStatus
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import below, prepare, rows, run
 from tests.operations.harness import ALL, COUNTING, NOON

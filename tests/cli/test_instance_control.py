@@ -12,8 +12,9 @@ from feed_assets.cli.main import main
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, StepRun, StepStatus
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.schema import process_instances
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import run
 from tests.cli.test_simulate import ENTITIES

@@ -12,7 +12,8 @@ from feed_assets.operations.instances.steps import find_steps
 from feed_assets.operations.outside.code_checks import check_code
 from feed_assets.operations.outside.code_trials import try_code
 from feed_assets.state.attempts import Attempts
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, StepStatus
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.step_records import StepStatus
 from tests.entities.samples import BASE, bundle
 from tests.lifecycle.harness import LifecycleHarness, at
 from tests.lifecycle.stepping import TIME, Jobs, failing, jobs, ready, run, vanish, vanishing

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from feed_assets.state.database import Database
-from feed_assets.state.records import StepRun, StepStatus
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.state.samples import hour
 

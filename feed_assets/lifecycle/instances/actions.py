@@ -20,7 +20,8 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, StepRun
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.step_records import StepRun
 from feed_assets.state.steps import Steps
 
 WAITING, READY, RUNNING = (

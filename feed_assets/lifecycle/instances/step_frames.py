@@ -16,7 +16,8 @@ from feed_assets.lifecycle.instances.attempt_steps import StepPart
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import Plan
-from feed_assets.state.records import ProcessKey, StepRun, StepStatus
+from feed_assets.state.records import ProcessKey
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool

@@ -27,7 +27,8 @@ from feed_assets.lifecycle.instances.step_frames import StepFrames, StepResult
 from feed_assets.plan.rendering import counted
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.errors import FencedOutError
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, StepRun, StepStatus
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, StepStatus
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.step_records import StepStatus
 from feed_assets.timing.dates import render_datetime
 
 _MOMENT = timedelta(microseconds=1)

@@ -12,7 +12,8 @@ from feed_assets.lifecycle.instances.step_frames import StepResult
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.state.attempts import Attempts
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, StepStatus
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.step_records import StepStatus
 from feed_assets.state.steps import Steps
 
 

@@ -112,18 +112,6 @@ class LocalStaging(Staging):
         data = self._data_path
         return StagingPlace(path=self.path, token=self.token, url=f"file://{data}", local_path=Path(data))
 
-    def files(self) -> dict[str, int]:
-        """Return the files of the staging with their sizes; none if it does not exist."""
-        with self._translated():
-            try:
-                data = os.open(self._data_path, _FOLDER)
-            except FileNotFoundError:
-                return {}
-            try:
-                return {path: seen.st_size for path, seen in iter_files(data)}
-            finally:
-                os.close(data)
-
     def open(self) -> int:
         generation, lock = self._open()
         os.close(lock)

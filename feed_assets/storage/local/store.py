@@ -115,7 +115,11 @@ class LocalStore(InstanceStore):
         return self._staging(path, token).create()
 
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
-        return self._staging(path, token).files()
+        folder = Path(self._staging(path, token).folder, "data")
+        with self._translated(path):
+            return {
+                file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.rglob("*") if file.is_file()
+            }
 
     def publish(
         self,

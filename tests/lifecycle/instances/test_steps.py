@@ -17,7 +17,8 @@ from feed_assets.lifecycle.instances.step_frames import StepFrames
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.leases import Leases
-from feed_assets.state.records import ProcessKey, StepRun
+from feed_assets.state.records import ProcessKey
+from feed_assets.state.step_records import StepRun
 from feed_assets.state.steps import Steps
 from tests.lifecycle.harness import LifecycleHarness
 from tests.lifecycle.stepping import (
@@ -165,20 +166,28 @@ def test_steps_begin_anew_after_a_change(lifecycle: LifecycleHarness, jobs: Jobs
     assert staged(lifecycle) == set()
 
 
-def test_bd_31_a_last_step_runs_again_as_its_outputs_go_unless_it_yields_nothing(
-    lifecycle: LifecycleHarness, jobs: Jobs
-) -> None:
-    ready(lifecycle, {**CHAIN, "tell": {"path": "jobs:tell", "after": ["extract"]}})
+def test_bd_30_a_last_step_that_yields_nothing_is_kept(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
+    ready(lifecycle, {"tell": {"path": "jobs:tell", "after": ["extract"]}, **CHAIN})
     jobs.yields = {"tell": []}
     jobs.fails = {"load"}
     failing(lifecycle)
+    jobs.fails = set()
+    run(lifecycle)
+    assert jobs.ran == ["extract", "tell", "clean", "load", "clean", "load"]
+
+
+def test_bd_31_a_last_step_runs_again_because_its_outputs_go_with_the_attempt(
+    lifecycle: LifecycleHarness, jobs: Jobs
+) -> None:
+    ready(lifecycle, {**RECOVERABLE, "tell": {"path": "jobs:tell", "after": ["extract"]}})
+    jobs.yields = {"tell": []}
     jobs.fails = {"tell"}
     failing(lifecycle)
     jobs.fails = set()
     run(lifecycle)
-    assert jobs.ran == [*CHAIN, "clean", "load", "tell", "clean", "load", "tell"]
-    run(lifecycle)
-    assert statuses(lifecycle)[-1] == [(name, "SUCCEEDED") for name in (*CHAIN, "tell")]
+    assert jobs.ran == ["extract", "clean", "load", "tell", "load", "tell"]
+    again = "again, although attempt 1 has finished it: outputs go with their attempt"
+    assert reasons(lifecycle) == [None, None, again, None]
 
 
 @pytest.mark.parametrize(
