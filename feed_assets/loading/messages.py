@@ -57,6 +57,10 @@ _SHAPES: Mapping[str, str] = {
 }
 
 
+_INSTEAD = {"start": "take", "end": "take"}
+"""Keys that may be missing if another is written."""
+
+
 def explain(error: ValidationError, entity_type: type[Entity]) -> Iterable[tuple[FieldPath, str, Finding]]:
     """Yield the path, the code and the message of each mistake of an entity, without what only follows from others."""
     mistakes = error.errors(include_url=False)
@@ -89,6 +93,8 @@ def _without_consequences(mistakes: Sequence[ErrorDetails], entity_type: type[En
         if origin is not None and (origin in wrong or origin in misspelt):
             continue
         if (details["type"] == "too_short" and place in around) or (details["type"] == "missing" and place in misspelt):
+            continue
+        if details["type"] == "missing" and (*place[:-1], _INSTEAD.get(str(place[-1]))) in misspelt:
             continue
         yield details
 

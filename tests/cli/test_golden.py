@@ -28,6 +28,8 @@ from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
+from tests.cli.test_queue import ENTITIES as ORDERS
+from tests.cli.test_queue import tick
 from tests.lifecycle.harness import LifecycleHarness, at
 from tests.lifecycle.replication.test_mirror_runs import run as run_mirror
 from tests.lifecycle.replication.test_mirror_runs import write
@@ -105,6 +107,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "import-falcon": ("import-falcon", str(DOCUMENTS / "clicks.xml"), "--to", "imported"),
     "export-falcon": ("export-falcon", "cluster", "primary"),
     "simulate": ("simulate", "--from", FIRST, "--to", "2013-11-03T02:00Z", "--every", "hours(1)", "--seed", "1"),
+    "queue list": ("queue", "list"),
+    "queue show": ("queue", "show", "load"),
+    "queue hold": ("queue", "hold", "load", "--event", "<first>", "--reason", "numbers"),
+    "queue drop": ("queue", "drop", "load", "--event", "<first>", "--reason", "numbers"),
+    "queue add": ("queue", "add", "load", "--event", "<first>", "--reason", "numbers"),
+    "queue verify": ("queue", "verify"),
+    "batch show": ("batch", "show", "load", NOON),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2"),
@@ -135,11 +144,27 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
             _record_instances(folder)
         if name == "mirror snapshots":
             _run_mirror(folder)
+        if name == "queue list":
+            sweeps |= {"<first>": _bring_orders(folder)}
+        if name == "batch show":
+            assert len(tick(folder, "primary", "approval")) == 1
         result = run(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
             sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}
         yield name, result
+
+
+def _bring_orders(folder: Path) -> str:
+    """Declare a process that takes orders when they are approved, let two orders come, and return the first event."""
+    documents = ORDERS.split("---", 1)[1].replace("here", "primary").replace("2026-01-01T00:00Z", FIRST)
+    (folder / "orders.yaml").write_text(documents)
+    (folder / "load.sql").write_text("select 1 as n")
+    assert run("entity", "submit-and-schedule", "orders.yaml").exit_code == 0
+    tick(folder, "primary")
+    tick(folder, "primary", "orders", "orders")
+    shown = json.loads(run("queue", "show", "load", "--output", "json").stdout)
+    return str(shown["events"][0]["event"])
 
 
 def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.settings import load_settings
+from feed_assets.state.database import open_database
 from feed_assets.state.trigger_schema import batches
 from tests.cli.project import run
 from tests.databases import lay_tables
@@ -51,14 +52,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def context(project: Path) -> OperationContext:
     settings = load_settings({}, start=project)
-    return open_context(settings, open_database(settings))
+    return open_context(settings, open_database(f"sqlite:///{project}/state.db"))
 
 
-def tick(project: Path) -> list[str]:
-    """What a tick does for triggers; returns the names of the batches that were cut."""
+def tick(project: Path, cluster: str = "here", *feeds: str) -> list[str]:
+    """What a tick does for triggers after notices of feeds; returns the names of the batches that were cut."""
+    for feed in feeds:
+        notify(feed)
     opened = context(project)
-    bulkheads = Unconfined("here", opened.clock)
-    done = apply_triggers(opened.database, opened.plan, "here", opened.as_of, TimeBudget(60), bulkheads)
+    bulkheads = Unconfined(cluster, opened.clock)
+    done = apply_triggers(opened.database, opened.plan, cluster, opened.as_of, TimeBudget(60), bulkheads)
     return [f"{batch.nominal_time:%Y-%m-%dT%H:%M:%SZ}" for batch in done.batches]
 
 
