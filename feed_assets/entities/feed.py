@@ -245,6 +245,10 @@ class Feed(Entity):
         locations = self.locations_on(cluster)
         return locations.data if locations else None
 
+    def lies_on(self, cluster: str) -> bool:
+        """Return whether the instances have a place on a cluster, or need none."""
+        return not self.has_data or self.data_on(cluster) is not None or self.table_on(cluster) is not None
+
     def table_on(self, cluster: str) -> str | None:
         """Return the table in force on a cluster; None if the feed has locations."""
         entry = self.clusters[cluster]

@@ -59,11 +59,7 @@ def compile_plan(
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
     """Return whether the process has a supported engine, and all its inputs and outputs have a location."""
     feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
-    return process.workflow.engine.runs_here and all(_lies_on(bundle.get_feed(name), cluster) for name in feeds)
-
-
-def _lies_on(feed: Feed, cluster: str) -> bool:
-    return not feed.has_data or feed.data_on(cluster) is not None or feed.table_on(cluster) is not None
+    return process.workflow.engine.runs_here and all(bundle.get_feed(name).lies_on(cluster) for name in feeds)
 
 
 class _Compiler:
@@ -87,7 +83,7 @@ class _Compiler:
             (feed.name, cluster): self._feed(feed, cluster)
             for feed in self._bundle.feeds
             for cluster in self._clusters_of(feed)
-            if _lies_on(feed, cluster)
+            if feed.lies_on(cluster)
         }
         clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)

@@ -66,7 +66,7 @@ def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F19: on every cluster the feed must have a location for its data, or a table."""
     for name, entry in feed.clusters.items():
-        if not feed.has_data or feed.data_on(name) is not None or feed.table_on(name) is not None:
+        if feed.lies_on(name):
             continue
         own: FieldPath = ("clusters", name, "locations") if entry.locations else ()
         yield Complaint(

@@ -160,7 +160,8 @@ def _bring_orders(folder: Path) -> str:
     documents = ORDERS.split("---", 1)[1].replace("here", "primary").replace("2026-01-01T00:00Z", FIRST)
     (folder / "orders.yaml").write_text(documents)
     (folder / "load.sql").write_text("select 1 as n")
-    assert run("entity", "submit-and-schedule", "orders.yaml").exit_code == 0
+    submitted = run("entity", "submit-and-schedule", "orders.yaml")
+    assert submitted.exit_code == 0, submitted.output
     tick(folder, "primary")
     tick(folder, "primary", "orders", "orders")
     shown = json.loads(run("queue", "show", "load", "--output", "json").stdout)

@@ -82,7 +82,7 @@ def _state_on(
 def works_here(bundle: Bundle, entity: Feed | Process, cluster: str) -> bool:
     """Return whether an entity can be worked on on a cluster: there is an engine, and a location for the data."""
     if isinstance(entity, Feed):
-        return entity.data_on(cluster) is not None or entity.table_on(cluster) is not None
+        return entity.lies_on(cluster)
     return runs_here(bundle, entity, cluster)
 
 

@@ -98,6 +98,8 @@ def rebuild_instances(
     with ThreadPoolExecutor(_THREADS) as threads:
         for record in sorted(context.plan.feeds.values(), key=lambda each: (not each.is_external, each.key)):
             written = found[record.key] = {}
+            if not record.has_data:
+                continue
             try:
                 feeds.append(rebuild_feed(context, record, written, threads, on_progress, dry_run=dry_run))
             except StorageError as exc:
