@@ -32,7 +32,7 @@ def test_every_command_says_so_and_ends_with_2(tmp_path: Path, monkeypatch: pyte
     if "absent" not in url:  # once with every command is enough
         names = ["instance list", "entity update", "hold add"]
     for name in names:
-        result = run(*COMMANDS[name])
+        result = run(*(word.replace("<first>", "1") for word in COMMANDS[name]))
         assert (result.exit_code, result.stdout) == (2, ""), (name, result.output)
         assert result.stderr.startswith("feed-assets: state database"), (name, result.stderr)
         assert len(result.stderr.splitlines()) == 1, (name, result.stderr)

@@ -24,7 +24,7 @@ def test_every_command_refuses_it_in_one_sentence_and_changes_nothing(
     database.close()
     before = contents(tmp_path)
     for name in COMMANDS.keys() - WITHOUT_STATE:
-        result = run(*COMMANDS[name])
+        result = run(*(word.replace("<first>", "1") for word in COMMANDS[name]))
         assert (result.exit_code, result.stdout) == (2, ""), name
         assert result.stderr.count("\n") == 1
         assert "its schema 9999 is newer than" in result.stderr
