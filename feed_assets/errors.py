@@ -75,8 +75,8 @@ FeedAssetsError
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed
-│   ├── QueueChangeError      nothing can be decided about an event of a queue, because of where it is
 │   ├── FeedsUnrestoredError  paths of some feeds of a sweep could not be restored
+│   ├── QueueChangeError      nothing can be decided about an event of a queue, because of where it is
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
