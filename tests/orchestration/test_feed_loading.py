@@ -44,18 +44,18 @@ def feeds(harness: LocationHarness, home: Home) -> dg.Definitions:
 
 
 def run(feeds: dg.Definitions, instance: DagsterInstance, asset: Any, *hours: int, **resources: Any) -> Any:
-    """A run of a user's asset for an hour, or for a range of them, as a worker does it."""
+    """A run of a user's asset for an hour, for a range of them, or without a partition, as a worker does it."""
     given = dg.Definitions(assets=[asset], resources=resources)
     merged = dg.Definitions.merge(feeds, given)
-    first, last = key(hours[0]), key(hours[-1])
+    first, last = (key(hours[0]), key(hours[-1])) if hours else (None, None)
     tags = (
         {}
-        if len(hours) == 1
+        if len(hours) < 2
         else {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     )
     return merged.resolve_implicit_global_asset_job_def().execute_in_process(
         asset_selection=[asset.key],
-        partition_key=first if len(hours) == 1 else None,
+        partition_key=first if len(hours) < 2 else None,
         tags=tags,
         instance=instance,
         raise_on_error=False,
@@ -83,6 +83,20 @@ def test_the_io_manager_loads_what_the_parameter_is(feeds: dg.Definitions, insta
     assert saw(run(feeds, instance, annotated(pd.DataFrame), 0, 2)) == "pandas [0, 10, 1, 11, 2, 12]"
     assert saw(run(feeds, instance, annotated(Path), 1)).endswith("/numbers/2026-01-01/01 path")
     assert saw(run(feeds, instance, annotated(str), 1)).startswith("file://")
+
+
+def test_an_asset_without_partitions_loads_the_instances_that_it_names(
+    feeds: dg.Definitions, instance: DagsterInstance
+) -> None:
+    @dg.asset(deps=[NUMBERS])
+    def report(context: AssetExecutionContext) -> dg.MaterializeResult[None]:
+        read = load_instance(context, "numbers", [key(0), key(2)], as_="pandas")
+        return dg.MaterializeResult(metadata={"saw": show(read)})
+
+    result = run(feeds, instance, report)
+    assert result.success, failure_of(result)
+    (event,) = result.get_asset_materialization_events()
+    assert (event.materialization.metadata["saw"].value, event.partition) == ("pandas [0, 10, 2, 12]", None)
 
 
 def show(value: Any) -> str:
