@@ -94,7 +94,8 @@ def _without_consequences(mistakes: Sequence[ErrorDetails], entity_type: type[En
             continue
         if (details["type"] == "too_short" and place in around) or (details["type"] == "missing" and place in misspelt):
             continue
-        if details["type"] == "missing" and (*place[:-1], _INSTEAD.get(str(place[-1]))) in misspelt:
+        instead = _INSTEAD.get(str(place[-1])) if details["type"] == "missing" else None
+        if instead is not None and (*place[:-1], instead) in misspelt:
             continue
         yield details
 

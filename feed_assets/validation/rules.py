@@ -110,6 +110,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="expression", kind=Kind.PROCESS, check=rules_windows.check_expressions),
     Rule(code="window-range", kind=Kind.PROCESS, check=rules_windows.check_window_range),
     Rule(code="window-as-they-come", kind=Kind.PROCESS, check=rules_windows.check_scheduled_windows),
+    Rule(code="batch-output", kind=Kind.PROCESS, check=rules_windows.check_batch_outputs),
     Rule(code="day-in-another-zone", kind=Kind.PROCESS, check=rules_grids.check_days),
     Rule(code="window-retention", kind=Kind.PROCESS, check=rules_windows.check_window_retention),
     Rule(code="window-outlives-feed", kind=Kind.PROCESS, check=rules_windows.check_window_outlives_feed),

@@ -83,6 +83,19 @@ def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complain
         )
 
 
+def check_batch_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """Two batches within one instance of a regular feed would replace each other."""
+    for name, item in process.outputs.items() if process.makes_batches else ():
+        feed = scope.bundle.find_feed(item.feed)
+        if feed is not None and feed.is_expected:
+            yield Complaint(
+                path=("outputs", name, "feed"),
+                message=f"outputs.{name} writes feed {item.feed!r}, whose instances are on schedule: batches that come "
+                "within one of them would replace each other",
+                remedy="Write a feed with instances: as-they-come.",
+            )
+
+
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P7: the inputs of an instance must not be evicted at its nominal time.
 

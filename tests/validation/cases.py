@@ -260,6 +260,28 @@ CASES = (
         "nobody knows which are due. Write take: new for each instance once, or latest(0) for the newest.",
     ),
     Case(
+        code="batch-output",
+        bad={
+            "feed orders": {"name": "orders", "signal": True, "clusters": ONLY_PRIMARY},
+            "feed sums": {
+                "name": "sums",
+                "frequency": "days(1)",
+                "clusters": ONLY_PRIMARY,
+                "locations": {"data": "/sums/${YEAR}${MONTH}${DAY}"},
+            },
+            "process load": {
+                "name": "load",
+                "clusters": ONLY_PRIMARY,
+                "trigger": {"when": "orders"},
+                "inputs": {"orders": {"feed": "orders", "take": "new"}},
+                "outputs": {"sums": {"feed": "sums", "instance": "now(0,0)"}},
+                "workflow": {"path": "jobs:load"},
+            },
+        },
+        text="process 'load': outputs.sums writes feed 'sums', whose instances are on schedule: batches that come "
+        "within one of them would replace each other. Write a feed with instances: as-they-come.",
+    ),
+    Case(
         code="availability-flag",
         good={"feed clicks/availability_flag": "_SUCCESS"},
         bad={"feed clicks/availability_flag": "../_SUCCESS"},
