@@ -365,7 +365,7 @@ class Plan:
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
         announced: dict[str, list[FeedRecord]] = {}
         for feed in self.feeds.values():
-            if feed.is_external and not feed.is_polled:
+            if feed.is_external and feed.produced_by is not None:
                 announced.setdefault(feed.cluster, []).append(feed)
         object.__setattr__(self, "_announced", {cluster: tuple(found) for cluster, found in announced.items()})
 

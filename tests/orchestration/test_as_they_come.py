@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from dagster import AssetMaterialization, DagsterInstance, SensorResult
+from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
+from feed_assets import build_definitions
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
@@ -201,3 +202,9 @@ def test_what_is_queued_is_kept_by_retention(tmp_path: Path, instance: DagsterIn
     kinds = {time: [each.kind for each in protections] for time, protections in found.items()}
     assert ProtectionKind.QUEUED in kinds[at]
     assert ProtectionKind.QUEUED not in kinds.get(NOON, [])
+
+
+def test_dagster_loads_a_location_with_what_comes_as_it_comes(tmp_path: Path, instance: DagsterInstance) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
+    graph = build_definitions(settings=harness.settings).resolve_asset_graph()
+    assert AssetKey(["here", "orders"]) in graph.get_all_asset_keys()
