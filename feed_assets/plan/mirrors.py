@@ -5,8 +5,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.copying import RemovedFiles
 from feed_assets.entities.mirror import Mirror, MirrorSnapshots
 from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.plan.mirror_records import Directory, MirrorRecord, SnapshotRules
 from feed_assets.plan.places import locate
-from feed_assets.plan.records import Directory, MirrorRecord, SnapshotRules
 
 _HIDDEN = ".*"
 """Excludes hidden files, so that they are neither copied nor removed."""

@@ -13,7 +13,7 @@ from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.pending_events import in_range
 from feed_assets.state.queue_records import EventRange, InputKey, Mark, QueueAction, RangeUse
 from feed_assets.state.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_FAILED, feed_events, process_instances
 from feed_assets.state.trigger_schema import batches, queue_changes, trigger_inputs
 from feed_assets.timing.dates import NEVER
@@ -157,10 +157,6 @@ class Batches:
                 for taken in self.events_of(ProcessKey(*row)):
                     found |= {_key(event): consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
         return found
-
-    def remove(self, consumer: EntityKey) -> None:
-        """Forget the ranges of a consumer; its instances stay."""
-        delete_keys(self._connection, batches, ("process", "cluster"), [consumer])
 
 
 def _key(event: FeedEvent) -> FeedKey:

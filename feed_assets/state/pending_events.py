@@ -25,21 +25,9 @@ from sqlalchemy import (
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.queue_records import InputKey, Mark, QueueAction
-from feed_assets.state.records import EntityKey, FeedEventKind
+from feed_assets.state.records import CONTENT, EntityKey
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import queue_changes, trigger_inputs
-
-COUNTED = frozenset(
-    {
-        FeedEventKind.ARRIVED,
-        FeedEventKind.PRODUCED,
-        FeedEventKind.REPLICATED,
-        FeedEventKind.CHANGED,
-        FeedEventKind.RESTORED,
-        FeedEventKind.SIGNALLED,
-    }
-)
-"""The events that bring an instance, or other content."""
 
 _E = feed_events.c
 _FORMER = feed_events.alias("former")
@@ -57,14 +45,14 @@ class Taking(NamedTuple):
 
 def is_counted(*, counts_unchanged: bool) -> ColumnElement[bool]:
     """Return the condition that an event of the log counts: it brings an instance, and other content than before."""
-    is_arriving = _E.kind.in_(sorted(COUNTED))
+    is_arriving = _E.kind.in_(sorted(CONTENT))
     return is_arriving if counts_unchanged else and_(is_arriving, ~is_unchanged())
 
 
 def is_unchanged() -> ColumnElement[bool]:
     """Return the condition that an event finds the content that its instance had before."""
     of_it = (_FORMER.c.feed == _E.feed, _FORMER.c.cluster == _E.cluster, _FORMER.c.nominal_time == _E.nominal_time)
-    is_former = (*of_it, _FORMER.c.seq < _E.seq, _FORMER.c.kind.in_(sorted(COUNTED)))
+    is_former = (*of_it, _FORMER.c.seq < _E.seq, _FORMER.c.kind.in_(sorted(CONTENT)))
     digest = select(_FORMER.c.manifest_digest).where(*is_former).order_by(_FORMER.c.seq.desc()).limit(1)
     is_same = func.coalesce(_E.manifest_digest == digest.correlate(feed_events).scalar_subquery(), literal(value=False))
     return case((_E.manifest_digest.is_(None), literal(value=False)), else_=is_same)

@@ -9,7 +9,7 @@ from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.pending_events import in_range, is_of
 from feed_assets.state.queue_records import InputKey, Mark, QueueAction, QueueChange
 from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import queue_changes
 from feed_assets.state.upserts import build_upsert
@@ -76,7 +76,3 @@ class QueueChanges:
         if events:
             statement = update(queue_changes).where(is_of(mark), _T.event.in_(sorted(events)))
             self._connection.execute(statement.values(action=action, nominal_time=nominal_time))
-
-    def remove(self, consumer: EntityKey) -> None:
-        """Forget the changes of a consumer."""
-        delete_keys(self._connection, queue_changes, ("process", "cluster"), [consumer])

@@ -22,6 +22,21 @@ class FeedEventKind(StrEnum):
     SIGNALLED = "SIGNALLED"
 
 
+ARRIVING = frozenset(
+    {
+        FeedEventKind.ARRIVED,
+        FeedEventKind.PRODUCED,
+        FeedEventKind.REPLICATED,
+        FeedEventKind.RESTORED,
+        FeedEventKind.SIGNALLED,
+    }
+)
+"""The events after which an instance is there."""
+
+CONTENT = ARRIVING | {FeedEventKind.CHANGED}
+"""The events after which an instance has other content, or content again."""
+
+
 class FeedInstanceStatus(StrEnum):
     """The status of a feed instance on a cluster; an instance without a row is MISSING too."""
 

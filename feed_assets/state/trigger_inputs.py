@@ -22,10 +22,10 @@ from sqlalchemy import (
 )
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
-from feed_assets.state.pending_events import COUNTED, is_unchanged
+from feed_assets.state.pending_events import is_unchanged
 from feed_assets.state.queue_records import InputKey, Mark
-from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.records import CONTENT, EntityKey
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import trigger_inputs
 
@@ -73,7 +73,7 @@ class TriggerInputs:
     def read_log(self, after: int, to: int, feeds: Collection[str]) -> list[LoggedEvent]:
         """Return the events of some feeds in a range of the log that may count, in order."""
         # Concatenated, so that SQLite searches the range, and not all events of the feeds.
-        is_one = (_E.seq > after, _E.seq <= to, _E.feed.concat("").in_(sorted(feeds)), _E.kind.in_(sorted(COUNTED)))
+        is_one = (_E.seq > after, _E.seq <= to, _E.feed.concat("").in_(sorted(feeds)), _E.kind.in_(sorted(CONTENT)))
         columns = (_E.seq, _E.feed, _E.cluster, _E.recorded_at, _E.marking, is_unchanged().label("is_unchanged"))
         found = self._connection.execute(select(*columns).where(*is_one).order_by(_E.seq))
         return [LoggedEvent(*row) for row in found]
@@ -98,11 +98,6 @@ class TriggerInputs:
                 found[mark.key.consumer][mark.key] = mark
         return found
 
-    def of_feed(self, feed: str, feed_cluster: str) -> list[Mark]:
-        """Return the marks of all inputs that take the events of a feed, by consumer."""
-        statement = _ROWS.select.where(_T.feed == feed, _T.feed_cluster == feed_cluster)
-        return _ROWS.find(self._connection, statement.order_by(_T.process, _T.cluster, _T.input))
-
     def add(self, marks: Iterable[Mark]) -> None:
         """Insert the marks of inputs that have none."""
         rows = [_ROWS.values(mark) for mark in marks]
@@ -119,10 +114,6 @@ class TriggerInputs:
         """Write which events count at an input."""
         is_it = [_T[name] == value for name, value in zip(InputKey._fields, mark.key, strict=True)]
         self._connection.execute(update(trigger_inputs).where(*is_it).values(counts_unchanged=mark.counts_unchanged))
-
-    def remove(self, consumer: EntityKey) -> None:
-        """Forget how far a consumer has taken: if it is declared again, it begins anew."""
-        delete_keys(self._connection, trigger_inputs, _CONSUMER, [consumer])
 
 
 @cache  # measured: building it takes longer than executing it

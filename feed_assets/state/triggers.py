@@ -10,7 +10,7 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.queue_records import TriggerState
 from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.trigger_schema import HAS_WAKE_TIME, triggers
 from feed_assets.state.upserts import build_upsert
@@ -33,11 +33,6 @@ class Triggers:
         return {
             state.process: state for state in _ROWS.find(self._connection, _ROWS.select.where(_T.cluster == cluster))
         }
-
-    def get(self, key: EntityKey) -> TriggerState | None:
-        """Return a consumer; None if it was never looked at."""
-        is_it = (_T.process == key.entity, _T.cluster == key.cluster)
-        return _ROWS.find_one(self._connection, _ROWS.select.where(*is_it))
 
     def due(
         self, cluster: str, as_of: datetime, limit: int, after: str = "", *, without_row: ScheduleState
@@ -65,10 +60,6 @@ class Triggers:
         if keys:
             rows = render_rows((*key, at) for key in keys)
             self._connection.execute(_wake(self._dialect), {KEY_ROWS: rows})
-
-    def remove(self, key: EntityKey) -> None:
-        """Forget a consumer."""
-        delete_keys(self._connection, triggers, _KEY, [key])
 
 
 @cache  # measured: building it takes longer than executing it

@@ -12,7 +12,7 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.copying import RemovedFiles
 from feed_assets.entities.existing import Existing
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.records import Directory, MirrorRecord, SnapshotRules
+from feed_assets.plan.mirror_records import Directory, MirrorRecord, SnapshotRules
 from feed_assets.storage.records import Clearing
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.errors import APPROVAL

@@ -3,18 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance, ProcessInstance
-
-CONTENT = frozenset(
-    {
-        FeedEventKind.ARRIVED,
-        FeedEventKind.PRODUCED,
-        FeedEventKind.REPLICATED,
-        FeedEventKind.CHANGED,
-        FeedEventKind.RESTORED,
-    }
-)
-"""The events after which an instance has other content, or content again."""
+from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind, FeedInstance, ProcessInstance
 
 
 def copy_of(events: Sequence[FeedEvent], flow: str) -> FeedEvent | None:

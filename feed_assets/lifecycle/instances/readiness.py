@@ -5,11 +5,10 @@ mentions. The cost of a tick follows the number of events, not of instances.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -17,6 +16,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
+from feed_assets.lifecycle.instances.affected import find_affected
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed, note_changed
@@ -29,9 +29,9 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
+    ARRIVING,
     EntityKey,
     FeedEvent,
-    FeedEventKind,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
@@ -46,18 +46,6 @@ PROCESSES_A_STEP = 500
 INSTANCES_A_STEP = 100
 
 _MOMENT = timedelta(microseconds=1)
-_ARRIVING = frozenset(
-    {
-        FeedEventKind.ARRIVED,
-        FeedEventKind.PRODUCED,
-        FeedEventKind.REPLICATED,
-        FeedEventKind.RESTORED,
-        FeedEventKind.SIGNALLED,
-    }
-)
-
-Span: TypeAlias = tuple[datetime, datetime | None]
-"""First and last nominal time, both inclusive; None means no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +237,7 @@ def _apply_events(
         events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=timeline.plan.read_by(cluster))
     if not events:
         return False, 0
-    spans = _affected_spans(timeline, cluster, events)
+    spans = find_affected(timeline, cluster, events)
     coming = decide_coming(timeline.plan, cluster, events, as_of)
     with database.begin() as connection:
         instances = ProcessInstances(connection)
@@ -260,74 +248,17 @@ def _apply_events(
     return len(events) == EVENTS_A_STEP, ready
 
 
-def _affected_spans(timeline: ReleaseTimeline, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[Span]]:
-    """Return the time spans of instances that may read what the events mention, by any definition in force."""
-    spans: dict[Key, list[Span]] = defaultdict(list)
-    for key, runs in decide_affected(timeline.plan, cluster, events).items():
-        spans[key].extend(_spans_of(timeline.plan.processes[key], runs))
-    for older in timeline.older(cluster):
-        for key, runs in decide_affected(older.plan, cluster, events).items():
-            spans[key].extend(_spans_of(older.record, runs))
-    return spans
-
-
-def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]:
-    sequence = record.sequence
-    if runs is None:
-        return [(sequence.at(0), None)]
-    return [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
-
-
-def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
-    """Return the index ranges of the instances that read what the events mention, by process of the cluster.
-
-    None stands for all waiting instances.
-    """
-    times: dict[Key, set[datetime]] = defaultdict(set)
-    for event in events:
-        if event.kind in _ARRIVING and (event.feed, event.cluster) in plan.feeds:
-            times[event.feed, event.cluster].add(event.nominal_time)
-    affected: dict[Key, list[range] | None] = {}
-    for key, moments in times.items():
-        record = plan.feeds[key]
-        runs = contiguous(sorted(record.sequence.index_at_or_before(moment) for moment in moments))
-        for edge in record.inputs_of:
-            if edge.cluster != cluster:
-                continue
-            process = edge.process_key
-            if edge.window is not None and edge.window.is_data_driven:
-                affected[process] = None
-            elif (known := affected.setdefault(process, [])) is not None:
-                known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
-    return affected
-
-
 def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: datetime) -> list[ProcessInstance]:
     """Return the instances that events bring about: one of each flow that copies what comes as it comes."""
     return [
         _new_instance(process, event.nominal_time, as_of, ON_TIME, has_successor=False)
         for event in events
-        if event.kind in _ARRIVING and (feed := plan.feeds.get((event.feed, event.cluster))) is not None
+        if event.kind in ARRIVING and (feed := plan.feeds.get((event.feed, event.cluster))) is not None
         for edge in feed.inputs_of
         if edge.cluster == cluster
         and (process := plan.processes[edge.process_key]).copy is not None
         and not process.is_enumerated
     ]
-
-
-def contiguous(indices: Iterable[int]) -> list[range]:
-    """Return ascending numbers as ranges without gaps.
-
-    >>> contiguous([1, 2, 3, 7, 8])
-    [range(1, 4), range(7, 9)]
-    """
-    runs: list[range] = []
-    for index in indices:
-        if runs and runs[-1].stop == index:
-            runs[-1] = range(runs[-1].start, index + 1)
-        else:
-            runs.append(range(index, index + 1))
-    return runs
 
 
 def _open_gates(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.instances.readiness import contiguous
+from feed_assets.lifecycle.instances.affected import contiguous
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.records import Key, ProcessRecord

@@ -24,6 +24,7 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.records import (
+    ARRIVING,
     FeedEvent,
     FeedEventKind,
     FeedInstanceStatus,
@@ -37,7 +38,6 @@ from feed_assets.timing.dates import NEVER, render_datetime
 
 _DIGITS = 12
 _WRITTEN = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
-_THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
 
 
 def explain_process_state(
@@ -279,7 +279,7 @@ def explain_feed_state(
 
 
 def _availability(facts: FeedFacts) -> Iterator[Reason]:
-    there = [event for event in facts.events if event.kind in _THERE]
+    there = [event for event in facts.events if event.kind in ARRIVING]
     for event in there[-1:]:
         size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
         what = f"{size}, {_shortened(event.manifest_digest)}"

@@ -15,8 +15,8 @@ from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
 from feed_assets.operations.outside.work_folders import find_folder_fault, find_local_folder, make_folder
+from feed_assets.plan.mirror_records import Directory
 from feed_assets.plan.mirrors import compile_mirror
-from feed_assets.plan.records import Directory
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability

@@ -11,7 +11,7 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from feed_assets.json_form import NominalTime, shown
-from feed_assets.lifecycle.instances.copy_records import CONTENT, copy_of, figures_of, has_changed
+from feed_assets.lifecycle.instances.copy_records import copy_of, figures_of, has_changed
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import (
@@ -28,6 +28,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
+    CONTENT,
     FeedEvent,
     FeedInstance,
     FeedInstanceStatus,

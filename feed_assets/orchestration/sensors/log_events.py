@@ -17,18 +17,12 @@ from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.records import FeedEvent, FeedEventKind
+from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
-_THERE = _PUBLISHED | {
-    FeedEventKind.ARRIVED,
-    FeedEventKind.RESTORED,
-    FeedEventKind.CHANGED,
-    FeedEventKind.SIGNALLED,
-}
 
 
 def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
@@ -51,7 +45,7 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
         return [_eviction(event, asset_key, partition)]
     if record.produced_by is not None and AssetKey(list(record.produced_by)) == asset_key:
         return []
-    if event.kind not in _THERE or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
+    if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
     return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
 

@@ -11,7 +11,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances import readiness
-from feed_assets.lifecycle.instances.readiness import decide_affected, decide_materialization
+from feed_assets.lifecycle.instances.affected import decide_affected
+from feed_assets.lifecycle.instances.readiness import decide_materialization
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
