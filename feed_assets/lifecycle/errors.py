@@ -53,7 +53,7 @@ class StepRefusedError(LifecycleError):
         self.nominal_time = nominal_time
         self.step = step
         super().__init__(
-            f"{describe_process(process)} at {nominal_time:%Y-%m-%dT%H:%MZ}: step {step!r} has begun already in this "
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: step {step!r} has begun already in this "
             "attempt, or does not belong to it. Run the instance again."
         )
 

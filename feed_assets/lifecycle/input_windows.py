@@ -10,7 +10,7 @@ from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedSpan, ProcessKey
-from feed_assets.timing.windows import AvailabilityRecord
+from feed_assets.timing.windows import AvailabilityRecord, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,7 @@ def input_states_many(
     """Return the input states of instances of many processes, in one statement except for data-driven windows."""
     instances, batches = FeedInstances(connection), Batches(connection)
     resolved = {
-        key: {
-            time: [(edge, _resolve(instances, batches, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
-            for time in times
-        }
+        key: {time: _resolve_all(instances, batches, plan, plan.processes[key], time, as_of) for time in times}
         for key, times in wanted.items()
     }
     spans = {
@@ -99,14 +96,29 @@ def input_states_many(
     }
 
 
+def _resolve_all(
+    instances: FeedInstances, batches: Batches, plan: Plan, process: ProcessRecord, time: datetime, as_of: datetime
+) -> list[tuple[InputEdge, tuple[datetime, ...] | None]]:
+    """Return the instances of each input: of its window, or those that the batch has taken."""
+    taken: dict[str, set[datetime]] = {}
+    if any(edge.window is None for edge in process.inputs):
+        for each in batches.events_of(ProcessKey(*process.key, time)):
+            taken.setdefault(each.input, set()).update(event.nominal_time for event in each.events)
+    return [
+        (
+            edge,
+            tuple(sorted(taken.get(edge.name, ())))
+            if edge.window is None
+            else _resolve(instances, plan, edge, edge.window, time, as_of),
+        )
+        for edge in process.inputs
+    ]
+
+
 def _resolve(
-    instances: FeedInstances, batches: Batches, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
+    instances: FeedInstances, plan: Plan, edge: InputEdge, window: Window, time: datetime, as_of: datetime
 ) -> tuple[datetime, ...] | None:
     sequence = plan.feeds[edge.feed_key].sequence
-    window = edge.window
-    if window is None:
-        taken = (each for each in batches.events_of(ProcessKey(*edge.process_key, time)) if each.input == edge.name)
-        return tuple(sorted({event.nominal_time for each in taken for event in each.events}))
     if not window.is_data_driven:
         return tuple(map(sequence.at, window.indices(time, sequence)))
     found = window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)

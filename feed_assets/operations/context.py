@@ -128,6 +128,22 @@ class OperationContext(LifecycleContext):
         record = self.plan.processes.get((name, cluster))
         return record if record is not None else self._not_on(Kind.PROCESS, name, cluster)
 
+    def only_process(self, name: str, cluster: str | None) -> ProcessRecord:
+        """Return a process on a cluster, or on its only one if none is named.
+
+        Raises:
+            EntityNotFoundError: there is no such process.
+            InstanceQueryError: it is not on the cluster, or is on several and none is named.
+        """
+        on = self.clusters_of(Kind.PROCESS, name)
+        if cluster is None and len(on) > 1:
+            raise InstanceQueryError(
+                subject=f"process {name!r}",
+                reason=f"it runs on {', '.join(on)}",
+                next_step="Choose one with --cluster.",
+            )
+        return self.process_on(name, cluster or on[0])
+
     def active_release(self, connection: Connection, name: str, cluster: str, nominal_time: datetime) -> ActiveRelease:
         """Return the definitions that govern an instance of a process.
 

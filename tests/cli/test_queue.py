@@ -96,7 +96,9 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
     assert "would be dropped" in run("queue", "drop", "load", "--event", "2", "--reason", "twice", "--dry-run").stdout
     result = run("queue", "drop", "load", "--event", "2", "--reason", "twice")
     assert result.stdout == "event 2 at input 'orders' of 'load': was pending, dropped\n"
-    assert run("queue", "drop", "load", "--event", "2", "--reason", "again").exit_code == 1
+    for form in ((), ("--dry-run",)):
+        refused = run("queue", "drop", "load", "--event", "2", "--reason", "again", *form)
+        assert (refused.exit_code, "it is dropped" in refused.stderr) == (1, True)
     notify("approval")
     (name,) = tick(project)
     found = shown("batch", "show", "load", name)
@@ -104,7 +106,6 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
     assert found["status"] == "READY"
     assert run("queue", "verify").exit_code == 0
     audited = run("admin", "audit", "--limit", "5").stdout
-    assert "queue drop" in audited
     assert "queue drop" in audited
 
 

@@ -173,7 +173,8 @@ class InstanceRunner:
         reader = stack.enter_context(
             InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
         )
-        data = tuple(reader.read(state) for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data)
+        readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
+        data = tuple(map(reader.read, readable))
         if self.on_step is not None:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
@@ -187,7 +188,7 @@ class InstanceRunner:
         if not all(target.is_adopted for target in targets) or not targets:
             watch = Stopwatch()
             work = replace(work, pinned=pinned.contents)
-            engine = self._engine(leased, process, workflow, inputs, work)
+            engine = self._engine(leased, process, workflow, readable, work)
             report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
             if not workflow.steps:

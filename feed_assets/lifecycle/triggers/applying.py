@@ -16,7 +16,7 @@ from feed_assets.entities.triggers import StartFrom
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.triggers.cuts import Cut, apply_cuts, decide_cut
 from feed_assets.lifecycle.triggers.decisions import Pending, decide_fire, first_times
-from feed_assets.lifecycle.triggers.routing import input_key, route_events, routed_cursor
+from feed_assets.lifecycle.triggers.routing import find_routed, input_key, route_events, routed_cursor
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.state.batches import Batches
@@ -120,7 +120,7 @@ def _follow(
     cluster: str,
     as_of: datetime,
 ) -> None:
-    routed = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+    routed = find_routed(connection, cluster)
     consumers = [EntityKey(*record.key) for record in records]
     marks, events = TriggerInputs(connection).of(consumers), PendingEvents(connection, routed, consumers)
     now = EventLog(connection).last_seq()
@@ -197,7 +197,7 @@ def _decide_due(
         states |= {
             state.key: state for state in Triggers(connection).of_cluster(cluster).values() if state.key in states
         }
-    routed = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+    routed = find_routed(connection, cluster)
     marks = TriggerInputs(connection).of(states)
     busy = Batches(connection).under_way(states)
     events = PendingEvents(connection, routed, states)

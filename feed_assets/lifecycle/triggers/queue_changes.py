@@ -7,11 +7,10 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import QueueChangeError
-from feed_assets.lifecycle.triggers.routing import input_key, routed_cursor
+from feed_assets.lifecycle.triggers.routing import find_routed, input_key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput
 from feed_assets.state.batches import Batches
-from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_queues
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.queue_changes import QueueChanges
@@ -80,6 +79,24 @@ def find_place(connection: Connection, mark: Mark, event: int, routed: int) -> E
     return EventPlace(place=place, nominal_time=found.nominal_time)
 
 
+def require_changeable(
+    connection: Connection, record: ProcessRecord, each: TriggerInput, event: int, action: QueueAction
+) -> EventPlace:
+    """Return where an event is in the queue of an input, if this may be decided about it there.
+
+    Raises:
+        QueueChangeError: it may not: a batch has it, or it is so already.
+    """
+    consumer = EntityKey(*record.key)
+    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
+    place = EventPlace(place=Place.AHEAD)
+    if mark is not None:
+        place = find_place(connection, mark, event, find_routed(connection, record.cluster))
+    if mark is None or place.place not in _CHANGEABLE[action]:
+        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
+    return place
+
+
 def change_queue(
     connection: Connection,
     record: ProcessRecord,
@@ -96,14 +113,9 @@ def change_queue(
         QueueChangeError: it is where this cannot be decided: a batch has it, or it is so already.
     """
     lock_queues(connection)
-    consumer = EntityKey(*record.key)
-    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
-    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
-    if mark is None:
-        raise QueueChangeError(process=record.process, event=event, place="not routed yet", action=action.value.lower())
-    place, changes = find_place(connection, mark, event, routed), QueueChanges(connection)
-    if place.place not in _CHANGEABLE[action]:
-        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
+    place = require_changeable(connection, record, each, event, action)
+    consumer, changes = EntityKey(*record.key), QueueChanges(connection)
+    mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
     if place.place is Place.PASSED and changes.find(mark.key, event) is None:
         Batches(connection).shrink(mark.key, event)
     change = QueueChange(
@@ -117,7 +129,7 @@ def change_queue(
         at=as_of,
     )
     changes.put([change])
-    events = PendingEvents(connection, routed, [consumer])
+    events = PendingEvents(connection, find_routed(connection, record.cluster), [consumer])
     TriggerInputs(connection).put([events.measure(mark, each.until)])
     Triggers(connection).wake([consumer], as_of)
     return place

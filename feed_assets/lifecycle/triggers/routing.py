@@ -31,6 +31,11 @@ def routed_cursor(cluster: str) -> str:
     return f"triggers/{cluster}"
 
 
+def find_routed(connection: Connection, cluster: str) -> int:
+    """Return the last event that was routed to the consumers of a cluster; 0 if none was."""
+    return int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+
+
 def input_key(record: ProcessRecord, each: TriggerInput) -> InputKey:
     """Return the key of an input of a trigger."""
     return InputKey(record.process, record.cluster, each.name, each.feed, each.feed_cluster)
@@ -38,7 +43,7 @@ def input_key(record: ProcessRecord, each: TriggerInput) -> InputKey:
 
 def route_events(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, bool]:
     """Route the next events of the log; return how many there were, and whether there are more."""
-    after = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+    after = find_routed(connection, cluster)
     last = EventLog(connection).last_seq()
     to = min(after + EVENTS_A_STEP, last)
     if to <= after:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.triggers.routing import input_key, routed_cursor
+from feed_assets.lifecycle.triggers.routing import find_routed, input_key
 from feed_assets.plan.records import Plan
 from feed_assets.state.batches import Batches
-from feed_assets.state.cursors import Cursors
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_changes import QueueChanges
@@ -31,7 +30,7 @@ def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[Queu
     """Return the faults of all queues of a cluster, by consumer; it counts the whole log of their feeds."""
     consumers = [EntityKey(*record.key) for record in plan.triggered_on(cluster)]
     marks = TriggerInputs(connection).of(consumers)
-    routed = int(Cursors(connection).get(routed_cursor(cluster)) or 0)
+    routed = find_routed(connection, cluster)
     events = PendingEvents(connection, routed, consumers)
     faults: list[QueueFault] = []
     for record in plan.triggered_on(cluster):

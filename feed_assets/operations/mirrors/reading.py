@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.operations.context import OperationContext
@@ -110,14 +109,7 @@ def list_snapshots(context: OperationContext, process: str, cluster: str | None 
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, MirrorRecord]:
-    on = context.clusters_of(Kind.PROCESS, process)
-    if cluster is None and len(on) > 1:
-        raise InstanceQueryError(
-            subject=f"process {process!r}",
-            reason=f"it runs on {', '.join(on)}",
-            next_step="Choose one with --cluster.",
-        )
-    record = context.process_on(process, cluster or on[0])
+    record = context.only_process(process, cluster)
     if record.mirror is None:
         raise InstanceQueryError(
             subject=f"process {process!r}",

@@ -5,12 +5,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.triggers.applying import pending_of
 from feed_assets.lifecycle.triggers.decisions import find_lacking
-from feed_assets.lifecycle.triggers.queue_changes import EventPlace, change_queue, find_place
-from feed_assets.lifecycle.triggers.routing import input_key, routed_cursor
+from feed_assets.lifecycle.triggers.queue_changes import change_queue, require_changeable
+from feed_assets.lifecycle.triggers.routing import find_routed, input_key
 from feed_assets.lifecycle.triggers.verification import verify_queues
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
@@ -18,7 +17,6 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.state.batches import Batches
-from feed_assets.state.cursors import Cursors
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.process_instances import ProcessInstances
@@ -172,7 +170,7 @@ def change_event(
     with context.database.begin() as connection:
         inputs = _inputs_of(connection, record, trigger, event)
         places = [
-            _place(connection, record, each, event)
+            require_changeable(connection, record, each, event, action)
             if dry_run
             else change_queue(connection, record, each, event, action, author, reason, context.as_of)
             for each in inputs
@@ -209,14 +207,7 @@ def find_faults(context: OperationContext) -> list[FaultyQueue]:
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, TriggerRecord]:
-    clusters = context.clusters_of(Kind.PROCESS, process)
-    if cluster is None and len(clusters) > 1:
-        raise InstanceQueryError(
-            subject=f"process {process!r}",
-            reason=f"it is on {', '.join(clusters)}",
-            next_step="Choose one with --cluster.",
-        )
-    record = context.process_on(process, cluster or clusters[0])
+    record = context.only_process(process, cluster)
     if record.trigger is None:
         raise InstanceQueryError(
             subject=f"process {process!r}",
@@ -231,7 +222,7 @@ def _queue(
 ) -> tuple[Queue, dict[str, Mark], int]:
     consumer, trigger = EntityKey(*record.key), record.trigger
     assert trigger is not None
-    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
+    routed = find_routed(connection, record.cluster)
     marks = TriggerInputs(connection).of([consumer]).get(consumer, {})
     events = PendingEvents(connection, routed, [consumer])
     pending = pending_of(record, trigger, marks, events, context.as_of)
@@ -256,13 +247,6 @@ def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRe
         reason=f"it takes no event {event}",
         next_step="Choose an event of a feed that its trigger names.",
     )
-
-
-def _place(connection: Connection, record: ProcessRecord, each: TriggerInput, event: int) -> EventPlace:
-    consumer = EntityKey(*record.key)
-    routed = int(Cursors(connection).get(routed_cursor(record.cluster)) or 0)
-    mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
-    return find_place(connection, mark, event, routed)
 
 
 def _queued(name: str, event: FeedEvent) -> QueuedEvent:

@@ -60,10 +60,10 @@ class Grid:
     @property
     def dynamic_name(self) -> str:
         """The name under which Dagster keeps the keys of a dynamic grid."""
-        sequence = self.sequence
-        facts = f"{sequence.frequency} {render_datetime(sequence.start)} {sequence.timezone.key}"
         if self.owner:
             return f"feed_assets/{self.owner}"
+        sequence = self.sequence
+        facts = f"{sequence.frequency} {render_datetime(sequence.start)} {sequence.timezone.key}"
         return f"feed_assets/{sequence.frequency.render()}/{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
     def key(self, nominal_time: datetime) -> str:
