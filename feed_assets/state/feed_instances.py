@@ -42,10 +42,20 @@ class FeedInstances:
         found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
         return {instance.key: instance for instance in found}
 
-    def find_between(self, feed: str, cluster: str, first: datetime, last: datetime) -> list[FeedInstance]:
-        """Return the instances with a row from `first` to `last`, both inclusive, oldest first."""
+    def find_between(
+        self,
+        feed: str,
+        cluster: str,
+        first: datetime,
+        last: datetime,
+        *,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[FeedInstance]:
+        """Return the instances with a row from `first` to `last`, both inclusive, oldest first; the first `limit`."""
         is_between = (_T.feed == feed, _T.cluster == cluster, _T.nominal_time.between(first, last))
-        return _ROWS.find(self._connection, _ROWS.select.where(*is_between).order_by(_T.nominal_time))
+        order = _T.nominal_time.desc() if newest_first else _T.nominal_time
+        return _ROWS.find(self._connection, _ROWS.select.where(*is_between).order_by(order).limit(limit))
 
     def available_times(self, feed: str, cluster: str, first: datetime, last: datetime) -> list[datetime]:
         """Return the nominal times of AVAILABLE instances from `first` to `last`, both inclusive, oldest first."""

@@ -1,6 +1,7 @@
 """Rules about the policies of feeds: validity, SLA, flag, partitions and groups."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from feed_assets.entities.columns import find_unknown_type, parse_columns, suggest_type
 from feed_assets.entities.errors import ColumnsError
@@ -11,6 +12,14 @@ from feed_assets.timing.frequency import Unit
 from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Fields of a feed, and of its entries for clusters."""
+
+    feed: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
 
 
 def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -42,83 +51,53 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             )
 
 
+_SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
+_DATA = _Parts(
+    feed=(
+        *("columns", "availability_flag", "locations", "table"),
+        *("lifecycle", "replication", "partitions", "watch"),
+    ),
+    cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
+)
+
+
 def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Instances on schedule are at whole minutes; those that come as they come have nothing that asks for punctuality,
     and without data nothing that concerns data.
     """
-    if feed.is_expected:
-        if feed.frequency.unit is Unit.SECONDS:
-            yield Complaint(
-                path=("frequency",),
-                message=f"{feed.frequency} is too fine for instances on schedule",
-                remedy="Write at least minutes(1), or instances: as-they-come.",
-            )
-        refused: tuple[tuple[str, ...], ...] = (("watch",),)
-        reason, remedy = "its instances are on schedule", "Remove it; they are looked for."
-    else:
-        refused, reason = _OF_SCHEDULES, "its instances come as they come"
+    if not feed.is_expected:
         remedy = "Remove it, or write instances: on-schedule."
-    yield from (
-        Complaint(path=path, message=f"{_key(path)} has no meaning: {reason}", remedy=remedy)
-        for path in _written(feed, refused)
-    )
+        yield from _refused(feed, _SCHEDULED, "its instances come as they come", remedy)
+    elif feed.frequency.unit is Unit.SECONDS:
+        yield Complaint(
+            path=("frequency",),
+            message=f"{feed.frequency} is too fine for instances on schedule",
+            remedy="Write at least minutes(1), or instances: as-they-come.",
+        )
+    if feed.is_expected:
+        remedy = "Remove it; they are looked for."
+        yield from _refused(feed, _Parts(feed=("watch",)), "its instances are on schedule", remedy)
     if feed.has_data:
         return
     if feed.signal and feed.asset is not None:
         yield Complaint(path=("asset",), message="both signal and asset are written", remedy="Remove one of them.")
     what = "a signal" if feed.signal else "the asset of somebody else"
-    remedy = "Remove it, or remove signal and asset."
-    yield from (
-        Complaint(
-            path=path,
-            message=f"{_key(path)} has no meaning: the feed is {what}, without data of its own",
-            remedy=remedy,
-        )
-        for path in _written(feed, _OF_DATA)
-    )
+    reason = f"the feed is {what}, without data of its own"
+    yield from _refused(feed, _DATA, reason, "Remove it, or remove signal and asset.")
     if feed.is_expected:
-        yield Complaint(
-            path=("instances",), message=f"the instances of {what} come as they come", remedy="Remove instances."
-        )
+        message = f"the instances of {what} come as they come"
+        yield Complaint(path=("instances",), message=message, remedy="Remove instances.")
 
 
-_OF_SCHEDULES: tuple[tuple[str, ...], ...] = (
-    ("sla",),
-    ("late_arrival",),
-    ("clusters", "*", "sla"),
-    ("clusters", "*", "produced_by"),
-    ("clusters", "*", "delay"),
-)
-_OF_DATA: tuple[tuple[str, ...], ...] = (
-    *(
-        (key,)
-        for key in (
-            "columns",
-            "availability_flag",
-            "locations",
-            "table",
-            "lifecycle",
-            "replication",
-            "partitions",
-            "watch",
-        )
-    ),
-    *(("clusters", "*", key) for key in ("type", "retention", "locations", "table", "lifecycle", "import_", "export")),
-)
-
-
-def _written(feed: Feed, fields: Iterable[tuple[str, ...]]) -> Iterator[FieldPath]:
-    """Yield the paths of the fields that have a value, `*` being each cluster."""
-    for field in fields:
-        if len(field) == 1:
-            parts: list[tuple[FieldPath, object]] = [((), feed)]
-        else:
-            parts = [(("clusters", name), entry) for name, entry in feed.clusters.items()]
-        yield from ((*place, field[-1]) for place, part in parts if getattr(part, field[-1]))
-
-
-def _key(path: FieldPath) -> str:
-    return ".".join(map(str, path)).replace("columns", "schema").removesuffix("_")
+def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Complaint]:
+    """Yield a complaint about each of the parts that has a value."""
+    places: list[tuple[FieldPath, object, tuple[str, ...]]] = [((), feed, parts.feed)]
+    places += [(("clusters", name), entry, parts.cluster) for name, entry in feed.clusters.items()]
+    for place, holder, names in places:
+        for name in names:
+            if getattr(holder, name):
+                key = ".".join(map(str, (*place, name))).replace("columns", "schema").removesuffix("_")
+                yield Complaint(path=(*place, name), message=f"{key} has no meaning: {reason}", remedy=remedy)
 
 
 def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:

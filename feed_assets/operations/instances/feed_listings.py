@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime, shown
@@ -99,7 +100,9 @@ def list_feed(
                 )
             )
             due = due_between(record, first, beyond, context.as_of)
-            rows = list(iter_feed_instances(connection, record, due, descending=False))
+            is_page = start is None and not record.is_expected
+            found = iter_feed_instances(connection, record, due, descending=is_page)
+            rows = list(islice(found, results))[::-1] if is_page else list(found)
             return _looked(context, record, [time for time, _ in rows]) if look else _recorded(context, record, rows)
 
         parts = consolidate(subjects.clusters, read)

@@ -229,11 +229,16 @@ def clip_range(
     results: int | None,
     now: datetime,
 ) -> tuple[datetime, datetime]:
-    """Return the range of `decide_range`, or an empty range if the query is invalid."""
+    """Return the range of `decide_range`, or an empty range if the query is invalid.
+
+    Where instances come as they come, nothing tells how long a page of them is: it begins with the validity.
+    """
     first = min(sequence.start for sequence in sequences)
     stop = max(first, min(end or now, max(sequence.end or _FOREVER for sequence in sequences)))
     if start is None:
-        start = first if results is None else stop - results * _page_step(sequences[0].frequency)
+        frequency = sequences[0].frequency
+        is_whole = results is None or frequency.unit is Unit.SECONDS
+        start = first if is_whole else stop - (results or 0) * _page_step(frequency)
     start = max(start, first)
     return start, max(start, stop)
 

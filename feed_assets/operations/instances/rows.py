@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -27,6 +27,7 @@ from feed_assets.state.records import (
 from feed_assets.timing.dates import NEVER
 
 CHUNK = 500
+_MOMENT = timedelta(microseconds=1)
 UNRESOLVED = "{name}: its instances are not yet known ({feed} has too few)"
 
 
@@ -214,8 +215,13 @@ def iter_feed_instances(
     """
     sequence, found = record.sequence, FeedInstances(connection)
     if not record.is_expected:
-        come = found.find_between(*record.key, sequence.at(indices.start), sequence.at(indices.stop - 1))
-        yield from ((row.nominal_time, row) for row in (reversed(come) if descending else come))
+        oldest, newest = sequence.at(indices.start), sequence.at(indices.stop - 1)
+        while come := found.find_between(*record.key, oldest, newest, limit=CHUNK, newest_first=descending):
+            yield from ((row.nominal_time, row) for row in come)
+            if descending:
+                newest = come[-1].nominal_time - _MOMENT
+            else:
+                oldest = come[-1].nominal_time + _MOMENT
         return
     starts = range(indices.start, indices.stop, CHUNK)
     for first in reversed(starts) if descending else starts:
