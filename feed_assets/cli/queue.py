@@ -16,6 +16,7 @@ from feed_assets.timing.dates import render_datetime
 if TYPE_CHECKING:
     from feed_assets.operations.queues.queues import QueuedEvent
 
+_CLUSTER_OF_FEED = "Only this cluster; by default all."
 _CLUSTER = "The cluster; not needed if the process is on one only."
 
 
@@ -39,7 +40,7 @@ def list_(output: str) -> None:
     if output == "json":
         print_list_json("queues", found, len(found))
         return
-    rows = [(each.process, each.cluster, str(each.pending), each.lacks) for each in found]
+    rows = [(each.process, each.cluster, str(each.pending), each.sentence) for each in found]
     print_table(("process", "cluster", "pending", "condition"), rows, output)
 
 
@@ -56,7 +57,33 @@ def show(process: str, cluster: str | None, output: str) -> None:
         print_json(found)
         return
     _print_events(found.events, output)
-    say(f"{found.queue.pending} pending; {found.queue.lacks}", err=True)
+    say(f"{found.queue.pending} pending; {found.queue.sentence}", err=True)
+
+
+@queue.command(epilog="Example: feed-assets queue consumers orders")
+@name_argument("feed", names_of(Kind.FEED))
+@cluster_option(_CLUSTER_OF_FEED)
+@output_option
+def consumers(feed: str, cluster: str | None, output: str) -> None:
+    """Show which processes take the events of FEED, and how far each has come."""
+    from feed_assets.operations.queues.queues import list_consumers
+
+    found = list_consumers(open_context_for(), feed, cluster)
+    if output == "json":
+        print_list_json("consumers", found, len(found))
+        return
+    rows = [
+        (
+            each.process,
+            each.cluster,
+            each.input,
+            *map(str, (each.taken, each.pending)),
+            "" if each.since is None else render_datetime(each.since),
+            *map(str, (each.held, each.dropped)),
+        )
+        for each in found
+    ]
+    print_table(("process", "cluster", "input", "taken to", "pending", "since", "held", "dropped"), rows, output)
 
 
 def _change(action: str, meaning: str) -> None:

@@ -1,17 +1,22 @@
 """`why`: explains the state of an instance."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
 from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import say
+from feed_assets.cli.render import print_list_json, say
 from feed_assets.entities.common import Kind
+
+if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
 
 
 @click.command(epilog="Example: feed-assets why daily-delays 2013-11-03")
 @name_argument("name", names_of(*SCHEDULABLE))
-@name_argument("instance", find_times)
+@name_argument("instance", find_times, required=False)
 @click.option(
     "--cluster",
     "clusters",
@@ -31,7 +36,7 @@ from feed_assets.entities.common import Kind
 def why(
     ctx: click.Context,
     name: str,
-    instance: str,
+    instance: str | None,
     clusters: tuple[str, ...],
     kind: Kind | None,
     show_all: bool,
@@ -42,7 +47,8 @@ def why(
 
     For a waiting instance: the missing data and their locations, the next poll, the process that should have produced
     them and why it has not; full slots, leases and suspensions. For an instance that has run: its cause and its inputs.
-    For missing data: whether they were evicted.
+    For missing data: whether they were evicted. Without INSTANCE, of a process that takes what comes: what its next
+    batch waits for.
     """
     from feed_assets.operations.explaining.explanations import explain
     from feed_assets.operations.explaining.summaries import render_summary
@@ -52,6 +58,11 @@ def why(
 
     context = open_context_for()
     of_kind = kind or context.kind_of(name)
+    if instance is None:
+        if of_kind is Kind.FEED:
+            raise click.UsageError("Missing argument 'INSTANCE': name an instance of the feed.")
+        _explain_queues(context, name, clusters, output)
+        return
     nominal_time = instance_of(context, of_kind, name, instance)
     found = explain(context, of_kind, name, nominal_time, clusters)
     if look:
@@ -67,3 +78,15 @@ def why(
         for explanation in found.items:
             say(explanation.render() if show_all else render_summary(explanation, context.find_sequence))
     end_with(ctx, found.result, found.message)
+
+
+def _explain_queues(context: "OperationContext", name: str, clusters: tuple[str, ...], output: str) -> None:
+    """Print what the next batch of a process waits for, on each of its clusters."""
+    from feed_assets.operations.queues.queues import find_queues
+
+    found = find_queues(context, name, clusters)
+    if output == "json":
+        print_list_json("queues", found, len(found))
+        return
+    for queue in found:
+        say("\n".join((queue.headline, *(f"  - {reason}" for reason in (queue.lacks, *queue.waits)))))

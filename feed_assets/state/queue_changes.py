@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, literal, select, update
+from sqlalchemy import Connection, func, insert, literal, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.pending_events import in_range, is_of
@@ -44,6 +44,20 @@ class QueueChanges:
         rows = self._connection.execute(between, {KEY_ROWS: render_rows(key[:3] for key in keys)})
         found = {tuple(row) for row in rows}
         return {key for key in keys if key[:3] in found}
+
+    def count(self, keys: Collection[InputKey]) -> dict[InputKey, dict[QueueAction, int]]:
+        """Return how many events of inputs were decided about in each way, but for those that are in a batch."""
+        if not keys:
+            return {}
+        names = ("process", "cluster", "input")
+        columns = (_T.process, _T.cluster, _T.input, _T.action, func.count())
+        statement = select_keyed(self._connection.dialect.name, queue_changes, names, columns)
+        grouped = statement.where(_T.nominal_time.is_(None)).group_by(*columns[:-1])
+        found: dict[InputKey, dict[QueueAction, int]] = {key: {} for key in keys}
+        named = {key[:3]: key for key in keys}
+        for *name, action, count in self._connection.execute(grouped, {KEY_ROWS: render_rows(key[:3] for key in keys)}):
+            found[named[tuple(name)]][action] = count
+        return found
 
     def put(self, changes: Iterable[QueueChange]) -> None:
         """Insert or replace changes."""

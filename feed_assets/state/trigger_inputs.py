@@ -27,7 +27,7 @@ from feed_assets.state.queue_records import InputKey, Mark
 from feed_assets.state.records import CONTENT, EntityKey
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import feed_events
-from feed_assets.state.trigger_schema import trigger_inputs
+from feed_assets.state.trigger_schema import HAS_PENDING, trigger_inputs
 
 _E = feed_events.c
 _T = trigger_inputs.c
@@ -97,6 +97,18 @@ class TriggerInputs:
             for mark in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)}):
                 found[mark.key.consumer][mark.key] = mark
         return found
+
+    def longest_pending(self, cluster: str) -> EntityKey | None:
+        """Return the consumer of a cluster with the oldest pending event; None if nothing is pending."""
+        is_pending = (_T.cluster == cluster, HAS_PENDING)
+        statement = select(_T.process, _T.cluster).where(*is_pending).order_by(_T.first_at).limit(1)
+        row = self._connection.execute(statement).first()
+        return None if row is None else EntityKey(*row)
+
+    def of_feed(self, feed: str, feed_cluster: str) -> list[Mark]:
+        """Return the marks of all inputs that take a feed's events, by process."""
+        is_its = (_T.feed == feed, _T.feed_cluster == feed_cluster)
+        return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_T.process, _T.cluster, _T.input))
 
     def add(self, marks: Iterable[Mark]) -> None:
         """Insert the marks of inputs that have none."""

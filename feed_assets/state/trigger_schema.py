@@ -11,6 +11,7 @@ from feed_assets.state.schema import metadata
 
 # Queries repeat these conditions literally, as for the other tables.
 HAS_WAKE_TIME = text("wake_at IS NOT NULL")
+HAS_PENDING = text("pending > 0")
 HAS_BATCH = text("nominal_time IS NOT NULL")
 
 trigger_inputs = Table(
@@ -32,6 +33,13 @@ trigger_inputs = Table(
     PrimaryKeyConstraint("process", "cluster", "input", "feed", "feed_cluster", name="fa_trigger_inputs_pk"),
     Index("fa_trigger_inputs_by_feed", "feed", "feed_cluster"),
     sqlite_with_rowid=False,
+)
+Index(
+    "fa_trigger_inputs_pending",
+    trigger_inputs.c.cluster,
+    trigger_inputs.c.first_at,
+    sqlite_where=HAS_PENDING,
+    postgresql_where=HAS_PENDING,
 )
 
 triggers = Table(

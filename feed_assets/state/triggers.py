@@ -7,7 +7,7 @@ from functools import cache
 from sqlalchemy import Connection, Update, and_, case, or_, update
 
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.queue_records import TriggerState
 from feed_assets.state.records import EntityKey
 from feed_assets.state.rows import RowMapper
@@ -33,6 +33,12 @@ class Triggers:
         return {
             state.process: state for state in _ROWS.find(self._connection, _ROWS.select.where(_T.cluster == cluster))
         }
+
+    def of(self, keys: Collection[EntityKey]) -> dict[EntityKey, TriggerState]:
+        """Return some consumers."""
+        statement = select_keyed(self._dialect, triggers, _KEY, _ROWS.columns)
+        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}) if keys else []
+        return {state.key: state for state in found}
 
     def due(
         self, cluster: str, as_of: datetime, limit: int, after: str = "", *, without_row: ScheduleState

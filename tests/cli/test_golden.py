@@ -109,6 +109,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate", "--from", FIRST, "--to", "2013-11-03T02:00Z", "--every", "hours(1)", "--seed", "1"),
     "queue list": ("queue", "list"),
     "queue show": ("queue", "show", "load"),
+    "queue consumers": ("queue", "consumers", "orders"),
     "queue hold": ("queue", "hold", "load", "--event", "<first>", "--reason", "numbers"),
     "queue drop": ("queue", "drop", "load", "--event", "<first>", "--reason", "numbers"),
     "queue add": ("queue", "add", "load", "--event", "<first>", "--reason", "numbers"),

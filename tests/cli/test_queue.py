@@ -143,3 +143,44 @@ def test_what_is_not_there_is_refused_with_a_sentence(project: Path, arguments: 
     result = run(*arguments)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_why_without_an_instance_says_what_the_next_batch_waits_for(project: Path) -> None:
+    notify("orders")
+    tick(project)
+    assert run("why", "load").stdout.splitlines() == [
+        "process load on here has 1 pending event",
+        "  - 1 of 2; approval lacks an event",
+    ]
+    tick(project, "here", "approval")
+    notify("approval")
+    tick(project)
+    waits = "1 of 1 batches under way: none is cut before one ends"
+    assert shown("why", "load")["queues"] == [
+        {"process": "load", "cluster": "here", "pending": 1, "lacks": "1 of 2; orders lacks an event", "waits": [waits]}
+    ]
+    suspended = run("entity", "suspend", "process", "load")
+    assert suspended.exit_code == 0, suspended.output
+    assert "it is suspended: no batch is cut, and what comes is queued" in run("why", "load").stdout
+    refused = run("why", "orders")
+    assert (refused.exit_code, "name an instance of the feed" in refused.stderr) == (2, True)
+
+
+def test_the_consumers_of_a_feed_say_how_far_they_have_come(project: Path) -> None:
+    for _ in range(3):
+        notify("orders")
+    tick(project)
+    run("queue", "hold", "load", "--event", "1", "--reason", "ask")
+    (found,) = shown("queue", "consumers", "orders")["consumers"]  # type: ignore[misc]
+    assert {name: found[name] for name in ("process", "input", "taken", "pending", "first", "held", "dropped")} == {
+        "process": "load",
+        "input": "orders",
+        "taken": 0,
+        "pending": 2,
+        "first": 2,
+        "held": 1,
+        "dropped": 0,
+    }
+    assert run("queue", "consumers", "approval").stdout.splitlines()[1].split("\t")[:5] == [
+        *("load", "here", "approval", "0", "0")
+    ]

@@ -208,3 +208,14 @@ def test_dagster_loads_a_location_with_what_comes_as_it_comes(tmp_path: Path, in
     harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
     graph = build_definitions(settings=harness.settings).resolve_asset_graph()
     assert AssetKey(["here", "orders"]) in graph.get_all_asset_keys()
+
+
+def test_a_quiet_tick_says_what_the_longest_queue_lacks(tmp_path: Path, instance: DagsterInstance) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
+    harness.tick()
+    notify(harness, "approval")
+    harness.tick()
+    said = harness.tick().skip_reason
+    assert said is not None
+    assert said.skip_message is not None
+    assert "process load on here has 1 pending event: 1 of 2; orders lacks an event" in said.skip_message

@@ -36,12 +36,16 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether and why a batch runs now; and if it does not, or once it has been cut, the times of the consumer."""
+    """Whether and why a batch runs now; and if it does not, or once it has been cut, the times of the consumer.
+
+    `quiet_at` is the end of the silence that a condition which holds still waits for.
+    """
 
     fire: Fire | None
     next_at: datetime | None
     by_at: datetime | None
     wake_at: datetime | None
+    quiet_at: datetime | None = None
 
 
 def has_come(each: TriggerInput, pending: Pending | None) -> bool:
@@ -99,9 +103,11 @@ def decide_fire(
     )
     by_at = _following(by, as_of) if is_by else state.by_at
     waiting = [each for each in (next_at, by_at) if each is not None and each > as_of]
-    if fire is None and condition and quiet_at is not None and quiet_at > as_of:
+    is_unquiet = fire is None and condition and quiet_at is not None and quiet_at > as_of
+    if is_unquiet and quiet_at is not None:
         waiting.append(quiet_at)
-    return Decision(fire=fire, next_at=next_at, by_at=by_at, wake_at=min(waiting, default=None))
+    wake_at = min(waiting, default=None)
+    return Decision(fire=fire, next_at=next_at, by_at=by_at, wake_at=wake_at, quiet_at=quiet_at if is_unquiet else None)
 
 
 def first_times(

@@ -1,41 +1,32 @@
 """`queue` and `batch`: what waits for a process that takes what comes, what each batch has taken, and proof of both."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.triggers.applying import pending_of
-from feed_assets.lifecycle.triggers.decisions import find_lacking
 from feed_assets.lifecycle.triggers.queue_changes import change_queue, require_changeable
 from feed_assets.lifecycle.triggers.routing import find_routed, input_key
 from feed_assets.lifecycle.triggers.verification import verify_queues
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.queues.waiting import Queue, describe_queues
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.queue_changes import QueueChanges
 from feed_assets.state.queue_records import Mark, QueueAction
-from feed_assets.state.records import EntityKey, FeedEvent, ProcessKey
+from feed_assets.state.records import FeedEvent, ProcessKey
 from feed_assets.state.trigger_inputs import TriggerInputs
 
 LISTED_AT_MOST = 1_000
 """Pending events of an input that a list shows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """The queue of a process on a cluster: how many events are pending, and what its condition lacks."""
-
-    process: str
-    cluster: str
-    pending: int
-    lacks: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +77,23 @@ class ChangedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConsumer:
+    """An input that takes a feed's events: up to which event it has taken them, how many are pending since when, and
+    how many were held or dropped.
+    """
+
+    process: str
+    cluster: str
+    input: str
+    taken: int
+    pending: int
+    first: int | None
+    since: datetime | None
+    held: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyQueue:
     """A fault of a queue."""
 
@@ -99,7 +107,21 @@ def list_queues(context: OperationContext) -> list[Queue]:
     """Return the queues of all processes that take what comes, by name."""
     records = [record for cluster in context.plan.clusters for record in context.plan.triggered_on(cluster)]
     with context.read() as connection:
-        return [_queue(context, connection, record)[0] for record in sorted(records, key=lambda each: each.key)]
+        described = describe_queues(context, connection, sorted(records, key=lambda each: each.key))
+    return [queue for queue, _ in described]
+
+
+def find_queues(context: OperationContext, process: str, clusters: Collection[str] = ()) -> list[Queue]:
+    """Return the queues of a process on some of its clusters; without any, on all.
+
+    Raises:
+        EntityNotFoundError: there is no such process.
+        InstanceQueryError: it takes nothing that comes, or is not on the cluster.
+    """
+    known = context.clusters_of(Kind.PROCESS, process)
+    records = [_find(context, process, cluster)[0] for cluster in clusters or known]
+    with context.read() as connection:
+        return [queue for queue, _ in describe_queues(context, connection, records)]
 
 
 def show_queue(context: OperationContext, process: str, cluster: str | None = None) -> QueueContent:
@@ -111,11 +133,12 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
     """
     record, trigger = _find(context, process, cluster)
     with context.read() as connection:
-        queue, marks, routed = _queue(context, connection, record)
+        ((queue, marks),) = describe_queues(context, connection, [record])
+        routed = find_routed(connection, record.cluster)
         events = [
             _queued(each.name, event)
             for each in trigger.inputs
-            if (mark := marks.get(each.name)) is not None
+            if (mark := marks.get(input_key(record, each))) is not None
             for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
         ]
     return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.event)))
@@ -145,6 +168,38 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
         nominal_time=nominal_time,
         status=row.status.value,
         events=tuple(sorted(events, key=lambda each: each.event)),
+    )
+
+
+def list_consumers(context: OperationContext, feed: str, cluster: str | None = None) -> list[QueueConsumer]:
+    """Return who takes the events of a feed, and how far each has come, by process.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+    """
+    clusters = context.clusters_of(Kind.FEED, feed) if cluster is None else (context.feed_on(feed, cluster).cluster,)
+    with context.read() as connection:
+        changes = QueueChanges(connection)
+        found = []
+        for where in clusters:
+            takers = {input_key(record, each) for record, each in context.plan.triggers_of((feed, where))}
+            marks = [mark for mark in TriggerInputs(connection).of_feed(feed, where) if mark.key in takers]
+            decided = changes.count([mark.key for mark in marks])
+            found += [_consumer(mark, decided.get(mark.key, {})) for mark in marks]
+    return found
+
+
+def _consumer(mark: Mark, decided: Mapping[QueueAction, int]) -> QueueConsumer:
+    return QueueConsumer(
+        process=mark.process,
+        cluster=mark.cluster,
+        input=mark.input,
+        taken=mark.taken_seq,
+        pending=mark.pending,
+        first=mark.first_seq,
+        since=mark.first_at,
+        held=decided.get(QueueAction.HOLD, 0),
+        dropped=decided.get(QueueAction.DROP, 0),
     )
 
 
@@ -212,28 +267,9 @@ def _find(context: OperationContext, process: str, cluster: str | None) -> tuple
         raise InstanceQueryError(
             subject=f"process {process!r}",
             reason="it has a frequency, and takes nothing as it comes",
-            next_step="Choose a process with a trigger.",
+            next_step="Name one of its instances, or choose a process with a trigger.",
         )
     return record, record.trigger
-
-
-def _queue(
-    context: OperationContext, connection: Connection, record: ProcessRecord
-) -> tuple[Queue, dict[str, Mark], int]:
-    consumer, trigger = EntityKey(*record.key), record.trigger
-    assert trigger is not None
-    routed = find_routed(connection, record.cluster)
-    marks = TriggerInputs(connection).of([consumer]).get(consumer, {})
-    events = PendingEvents(connection, routed, [consumer])
-    pending = pending_of(record, trigger, marks, events, context.as_of)
-    queue = Queue(
-        process=record.process,
-        cluster=record.cluster,
-        pending=sum(each.count for each in pending.values()),
-        lacks=find_lacking(trigger, pending).render(),
-    )
-    keys = {each.name: input_key(record, each) for each in trigger.inputs}
-    return queue, {name: marks[key] for name, key in keys.items() if key in marks}, routed
 
 
 def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRecord, event: int) -> list[TriggerInput]:

@@ -17,6 +17,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_process_instances
 from feed_assets.operations.explaining.records import Explanation
+from feed_assets.operations.queues.waiting import describe_longest
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
@@ -122,15 +123,18 @@ def render_most(explanation: Explanation) -> str:
 
 
 def describe_oldest(context: OperationContext, cluster: str) -> str:
-    """Return a phrase about the longest-waiting instance with its first root cause; empty if none waits.
+    """Return a phrase about the longest-waiting instance with its first root cause, and one about the queue with the
+    oldest pending event; empty if none waits.
 
-    Only one instance is explained, however many wait.
+    Only one instance and one queue are explained, however many wait.
     """
     try:
         with context.database.read() as connection:
             row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
             found = find_explanations(context, connection, [row] if row else [])
+            queue = describe_longest(context, connection, cluster) if context.plan.triggered_on(cluster) else None
     except Exception:
         _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
         return ""
-    return "".join(f"; oldest waiting instance: {mask(each.root_sentence)}" for each in found.values())
+    said = "".join(f"; oldest waiting instance: {mask(each.root_sentence)}" for each in found.values())
+    return said if queue is None else f"{said}; {queue.headline}: {queue.sentence}"

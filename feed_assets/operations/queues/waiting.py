@@ -1,0 +1,155 @@
+"""What a process that takes what comes waits for, in sentences: for lists, for `why`, and for the sensor's tick."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.triggers import OnPause
+from feed_assets.lifecycle.triggers.applying import pending_of
+from feed_assets.lifecycle.triggers.decisions import Fire, Pending, decide_fire, find_lacking
+from feed_assets.lifecycle.triggers.routing import find_routed
+from feed_assets.operations.context import OperationContext
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.plan.trigger_records import TriggerRecord
+from feed_assets.state.batches import Batches
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.queue_records import InputKey, Mark, TriggerState
+from feed_assets.state.records import EntityKey
+from feed_assets.state.schedules import Schedules
+from feed_assets.state.trigger_inputs import TriggerInputs
+from feed_assets.state.triggers import Triggers
+from feed_assets.timing.dates import render_datetime
+
+_ON_PAUSE = {
+    OnPause.QUEUE: "what comes is queued",
+    OnPause.DROP: "what comes is passed over",
+    OnPause.LATEST: "of what comes, the newest instance is queued",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The queue of a process on a cluster: how many events are pending, what its condition lacks, and what else keeps
+    it from running or lets it run.
+    """
+
+    process: str
+    cluster: str
+    pending: int
+    lacks: str
+    waits: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The condition and everything else in one sentence."""
+        return "; ".join((self.lacks, *self.waits))
+
+    @property
+    def headline(self) -> str:
+        """The process and the number of its pending events."""
+        return f"process {self.process} on {self.cluster} has {counted(self.pending, 'pending event')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What decides about the next batch of a process."""
+
+    record: ProcessRecord
+    trigger: TriggerRecord
+    pending: Mapping[str, Pending]
+    state: TriggerState | None
+    under_way: int
+    schedule: ScheduleState
+    as_of: datetime
+
+
+def describe_queues(
+    context: OperationContext, connection: Connection, records: Collection[ProcessRecord]
+) -> list[tuple[Queue, Mapping[InputKey, Mark]]]:
+    """Return the queues of processes that take what comes, in the given order, each with the marks of its inputs."""
+    consumers = [EntityKey(*record.key) for record in records]
+    marks = TriggerInputs(connection).of(consumers)
+    states = Triggers(connection).of(consumers)
+    busy = Batches(connection).under_way(consumers)
+    schedules = Schedules(connection).of_many(Kind.PROCESS.value, {record.process for record in records})
+    routed = {cluster: find_routed(connection, cluster) for cluster in {record.cluster for record in records}}
+    found: list[tuple[Queue, Mapping[InputKey, Mark]]] = []
+    for record, consumer in zip(records, consumers, strict=True):
+        assert record.trigger is not None
+        mine = marks.get(consumer, {})
+        events = PendingEvents(connection, routed[record.cluster], [consumer])
+        schedule = schedules.get((Kind.PROCESS.value, *record.key))
+        facts = _Facts(
+            record=record,
+            trigger=record.trigger,
+            pending=pending_of(record, record.trigger, mine, events, context.as_of),
+            state=states.get(consumer),
+            under_way=busy.get(consumer, 0),
+            schedule=schedule.state if schedule else context.without_row,
+            as_of=context.as_of,
+        )
+        found.append((_describe(facts), mine))
+    return found
+
+
+def describe_longest(context: OperationContext, connection: Connection, cluster: str) -> Queue | None:
+    """Return the queue of a cluster with the oldest pending event; None if nothing is pending.
+
+    Only one queue is described, however many there are.
+    """
+    consumer = TriggerInputs(connection).longest_pending(cluster)
+    record = None if consumer is None else context.plan.processes.get(consumer)
+    if record is None or record.trigger is None:
+        return None
+    ((queue, _),) = describe_queues(context, connection, [record])
+    return queue
+
+
+def _describe(facts: _Facts) -> Queue:
+    return Queue(
+        process=facts.record.process,
+        cluster=facts.record.cluster,
+        pending=sum(each.count for each in facts.pending.values()),
+        lacks=find_lacking(facts.trigger, facts.pending).render(),
+        waits=tuple(_iter_waits(facts)),
+    )
+
+
+def _iter_waits(facts: _Facts) -> Iterator[str]:
+    record, trigger, state = facts.record, facts.trigger, facts.state
+    if facts.schedule is not ScheduleState.SCHEDULED:
+        yield f"it is {facts.schedule.value.lower()}: no batch is cut, and {_ON_PAUSE[trigger.on_pause]}"
+    if state is None or state.sign != trigger.sign:
+        yield "the next tick begins to follow its trigger"
+        return
+    if record.sequence.start > facts.as_of:
+        yield f"its validity begins at {render_datetime(record.sequence.start)}"
+        return
+    if record.sequence.end is not None and record.sequence.end <= facts.as_of:
+        yield f"its validity ended at {render_datetime(record.sequence.end)}"
+        return
+    decision = decide_fire(record, trigger, facts.pending, state, facts.as_of)
+    if facts.under_way >= record.parallel:
+        yield f"{facts.under_way} of {record.parallel} batches under way: none is cut before one ends"
+    elif decision.fire is not None and facts.schedule is ScheduleState.SCHEDULED:
+        yield f"the next tick cuts a batch{_BECAUSE[decision.fire]}"
+    if decision.quiet_at is not None:
+        yield f"it waits for silence until {render_datetime(decision.quiet_at)}"
+    if trigger.or_every is not None and state.next_at is not None:
+        yield f"a batch is cut at {render_datetime(state.next_at)} in any case"
+    if trigger.and_every is not None and state.next_at is not None and decision.fire is None:
+        yield f"no batch is cut before {render_datetime(state.next_at)}"
+    if state.by_at is not None:
+        yield f"what is pending at {render_datetime(state.by_at)} is taken in any case"
+
+
+_BECAUSE = {
+    Fire.CONDITION: "",
+    Fire.EVERY: ", since its time has come",
+    Fire.BY: " of what is pending, since its time has come",
+}
