@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
+    from feed_assets.orchestration.definitions import build_io_manager as build_io_manager
     from feed_assets.orchestration.graph.keys import get_asset_key as get_asset_key
     from feed_assets.orchestration.graph.translator import FeedAssetsTranslator as FeedAssetsTranslator
     from feed_assets.orchestration.graph.translator import FeedAssetsTranslatorData as FeedAssetsTranslatorData
@@ -193,6 +194,7 @@ _HOMES = {
     "WorkflowEngine": "feed_assets.entities.process",
     "build_assets": "feed_assets.orchestration.definitions",
     "build_definitions": "feed_assets.orchestration.definitions",
+    "build_io_manager": "feed_assets.orchestration.definitions",
     "get_asset_key": "feed_assets.orchestration.graph.keys",
     "load_instance": "feed_assets.orchestration.user_assets.loading",
     "locate_instance": "feed_assets.orchestration.user_assets.loading",
@@ -290,6 +292,7 @@ __all__ = [
     "__version__",
     "build_assets",
     "build_definitions",
+    "build_io_manager",
     "get_asset_key",
     "load_instance",
     "locate_instance",

@@ -110,6 +110,22 @@ def build_assets(
         )
 
 
+def build_io_manager(
+    entities: Sequence[Declared] | None = None,
+    *,
+    folder: Path | None = None,
+    settings: Settings | None = None,
+    translator: FeedAssetsTranslator | None = None,
+) -> FeedIOManager:
+    """Build the IO manager by which other assets read feeds, for a location with `build_assets`.
+
+    `build_definitions` has it already, as the resource `feed_io_manager`. The arguments and errors are those of
+    `build_definitions`.
+    """
+    with _quiet():
+        return FeedIOManager(*_open(entities, folder, settings, translator))
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():

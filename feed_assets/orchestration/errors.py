@@ -141,6 +141,6 @@ class FeedOutputError(FeedAssetsError):
         self.asset = asset
         super().__init__(
             f"asset {asset} returns a value, but the IO manager of feeds only reads. Write the data to the path of "
-            "feed_assets.locate_instance(context, feed), and return nothing; or declare a process that returns the "
-            "DataFrame."
+            "feed_assets.locate_instance(context, feed), return nothing, and name the asset at the feed: "
+            f"produced_by: {{asset: [{', '.join(asset.split('/'))}]}}. Or declare a process that returns the DataFrame."
         )

@@ -15,7 +15,7 @@ from upath import UPath
 import feed_assets
 from feed_assets import InstanceNotThereError, load_instance, locate_instance
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.orchestration.definitions import build_definitions
+from feed_assets.orchestration.definitions import build_assets, build_definitions, build_io_manager
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
@@ -189,6 +189,29 @@ def test_an_asset_that_returns_a_feed_is_told_what_to_do(feeds: dg.Definitions, 
 
     result = run(feeds, instance, made, 1)
     assert "the IO manager of feeds only reads. Write the data to the path of" in failure_of(result)
+    assert "name the asset at the feed: produced_by: {asset: [made]}" in failure_of(result)
+
+
+def test_an_asset_beside_assets_alone_reads_a_feed_by_an_io_manager_of_its_own(
+    harness: LocationHarness, home: Home, instance: DagsterInstance
+) -> None:
+    @dg.asset(
+        partitions_def=HOURLY,
+        ins={"numbers": dg.AssetIn(NUMBERS, input_manager_key="feed_io_manager")},
+    )
+    def report(numbers: pd.DataFrame) -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"saw": show(numbers)})
+
+    manager = build_io_manager(settings=harness.settings)
+    beside = dg.Definitions(
+        assets=build_assets(settings=harness.settings),
+        resources={"feed_io_manager": manager},
+        executor=dg.in_process_executor,
+    )
+    result = run(beside, instance, report, 1)
+    assert result.success, failure_of(result)
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["saw"].value == "pandas [1, 11]"
 
 
 @pytest.mark.spark
