@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feed_assets.engines.port import Context as Context
+    from feed_assets.engines.port import InputEvent as InputEvent
     from feed_assets.entities.cluster import Cluster as Cluster
     from feed_assets.entities.cluster import ClusterInterface as ClusterInterface
     from feed_assets.entities.cluster import ClusterLocations as ClusterLocations
@@ -139,6 +140,7 @@ _HOMES = {
     "Import": "feed_assets.entities.transfers",
     "ImportSource": "feed_assets.entities.transfers",
     "Input": "feed_assets.entities.process",
+    "InputEvent": "feed_assets.engines.port",
     "InstanceNotThereError": "feed_assets.operations.errors",
     "Interface": "feed_assets.entities.datasource",
     "InterfaceType": "feed_assets.entities.cluster",
@@ -236,6 +238,7 @@ __all__ = [
     "Import",
     "ImportSource",
     "Input",
+    "InputEvent",
     "InstanceNotThereError",
     "Interface",
     "InterfaceType",

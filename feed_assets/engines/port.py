@@ -48,6 +48,23 @@ class InputInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputEvent:
+    """An event of a feed that a batch has taken: it is the same one in each attempt.
+
+    `number` is its place in the event log. `digest` is of the content that the instance had then; None for a signal.
+    `marking` and `payload` are what the notice said.
+    """
+
+    number: int
+    feed: str
+    nominal_time: datetime
+    recorded_at: datetime
+    digest: str | None = None
+    marking: str | None = None
+    payload: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputData:
     """One input of a process instance: the instances of a feed, in the caller's order, and how to read them.
 
@@ -138,6 +155,8 @@ class Context:
 
     `nominal_time` is UTC; `timezone` is the process's. `attempt` counts from 1. `input_instances` maps the name of each
     input to its instances in reading order. `output_urls` maps the name of each output to its staging directory.
+    `events` maps each name of a trigger to the events that the batch has taken, in the order of the log; names without
+    events are left out.
     """
 
     process: str
@@ -149,6 +168,7 @@ class Context:
     properties: Mapping[str, str] = field(default_factory=dict)
     input_instances: Mapping[str, tuple[InputInstance, ...]] = field(default_factory=dict)
     output_urls: Mapping[str, str] = field(default_factory=dict)
+    events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
 
     @property
     def local_time(self) -> datetime:
@@ -183,6 +203,7 @@ class Work:
     catalog: str | None = None
     pinned: Mapping[str, bytes] = field(default_factory=dict)
     step: StepPlace | None = None
+    events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
@@ -199,6 +220,7 @@ class Work:
             properties=MappingProxyType(dict(self.properties)),
             input_instances=MappingProxyType({data.name: data.instances for data in self.inputs}),
             output_urls=MappingProxyType({target.name: target.url for target in self.outputs}),
+            events=MappingProxyType(dict(self.events)),
         )
 
 

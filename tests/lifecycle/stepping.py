@@ -57,6 +57,7 @@ class Jobs:
     ran: list[str] = field(default_factory=list)
     read: dict[str, dict[str, str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    events: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
 
     def __call__(self, _: str) -> Engine:
         jobs = self
@@ -74,6 +75,8 @@ class Jobs:
         if work.engine == "sql":
             self.files[name] = work.read_file(work.path).decode()
         self.read[name] = {data.name: _text(data.paths) for data in work.inputs}
+        taken = work.context().events
+        self.events[name] = [(source, event.number) for source, events in taken.items() for event in events]
         default = [target.name for target in work.outputs] if work.step.frames_url is None else [name]
         targets = frame_targets(work, work.step, self.yields.get(name, default))
         for target in targets:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from sqlalchemy import Connection
 
-from feed_assets.engines.port import InputData, InputInstance
+from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
 from feed_assets.lifecycle.input_windows import InputState
@@ -18,10 +18,11 @@ from feed_assets.lifecycle.late.checks import decide_process_check
 from feed_assets.lifecycle.late.contents import record_contents, scan_contents
 from feed_assets.lifecycle.late.lateness import UNSETTLED
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.batches import Batches
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
-from feed_assets.state.records import FeedKey, FrozenInput
+from feed_assets.state.records import FeedEvent, FeedKey, FrozenInput, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 
@@ -96,6 +97,31 @@ def frozen_inputs(
             )
         )
     return tuple(frozen)
+
+
+def find_batch_events(
+    connection: Connection, process: ProcessRecord, nominal_time: datetime
+) -> dict[str, tuple[InputEvent, ...]]:
+    """Return the events that a batch has taken, by the names of its trigger; nothing for other instances.
+
+    They are rows of the event log, so each attempt at the batch has the same ones.
+    """
+    if process.trigger is None:
+        return {}
+    taken = Batches(connection).events_of(ProcessKey(*process.key, nominal_time))
+    return {each.input: tuple(map(_input_event, each.events)) for each in taken}
+
+
+def _input_event(event: FeedEvent) -> InputEvent:
+    return InputEvent(
+        number=event.seq,
+        feed=event.feed,
+        nominal_time=event.nominal_time,
+        recorded_at=event.recorded_at,
+        digest=event.manifest_digest,
+        marking=event.marking,
+        payload=cast("Mapping[str, object]", event.payload.get("message") or {}),
+    )
 
 
 class InstanceAddresses:

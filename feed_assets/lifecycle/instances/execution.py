@@ -19,7 +19,7 @@ from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.process import Workflow
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
-from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
+from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_batch_events, find_late_inputs
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
 from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
@@ -167,6 +167,7 @@ class InstanceRunner:
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
+            events = find_batch_events(connection, process, nominal_time)
         workflow = choose_workflow(process, late)
         inputs = open_gate(self.context, leased, process, nominal_time)
         values = text_context(self.context.plan, process, nominal_time)
@@ -187,7 +188,7 @@ class InstanceRunner:
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
             watch = Stopwatch()
-            work = replace(work, pinned=pinned.contents)
+            work = replace(work, pinned=pinned.contents, events=events)
             engine = self._engine(leased, process, workflow, readable, work)
             report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)

@@ -3,24 +3,29 @@
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from feed_assets.engines.errors import OutputMismatchError
+from feed_assets.clock import TimeBudget
+from feed_assets.engines.errors import OutputMismatchError, WorkflowFailedError
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.lifecycle.instances.step_frames import StepFrames
+from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessKey
 from feed_assets.state.step_records import StepRun
 from feed_assets.state.steps import Steps
-from tests.lifecycle.harness import LifecycleHarness
+from tests.lifecycle.harness import LifecycleHarness, feed
 from tests.lifecycle.stepping import (
     CHAIN,
     RECOVERABLE,
@@ -101,6 +106,59 @@ def test_bd_16_a_rerun_goes_on_behind_the_newest_finished_step_that_is_recoverab
     again = "again, although attempt 2 has finished it: it is not recoverable"
     assert reasons(lifecycle) == [None, again, None]
     assert staged(lifecycle) == set()
+
+
+def test_bd_15_a_rerun_of_a_batch_has_the_same_events_whatever_has_come_since(
+    lifecycle: LifecycleHarness, jobs: Jobs
+) -> None:
+    lifecycle.declare(
+        feed("orders"),
+        Feed.model_validate(
+            {
+                "name": "loaded",
+                "instances": "as-they-come",
+                "format": "csv",
+                "locations": {"data": "/loaded/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"},
+                "clusters": {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}},
+            }
+        ),
+        Process.model_validate(
+            {
+                "name": "load",
+                "clusters": {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}},
+                "trigger": {"when": "orders"},
+                "inputs": {"orders": {"feed": "orders", "take": "new"}},
+                "outputs": {"loaded": {"feed": "loaded", "instance": "now(0,0)"}},
+                "workflow": {"steps": CHAIN},
+            }
+        ),
+    )
+
+    def cut(as_of: datetime) -> list[ProcessKey]:
+        bulkheads = lifecycle.bulkheads("primary", as_of)
+        done = apply_triggers(lifecycle.database, lifecycle.plan, "primary", as_of, TimeBudget(60), bulkheads)
+        return list(done.batches)
+
+    def come(name: str, as_of: datetime) -> None:
+        lifecycle.land("orders", as_of, text=name)
+        lifecycle.tick(as_of)
+
+    cut(TIME - timedelta(hours=1))
+    come("ann", TIME)
+    (batch,) = cut(TIME)
+    jobs.fails = {"load"}
+    runner = replace(lifecycle.runner(TIME, "run"), engines=None)
+    with pytest.raises(WorkflowFailedError):
+        runner.run(lifecycle.process("load"), batch.nominal_time, lambda _: None)
+    first = dict(jobs.events)
+    come("bob", TIME + timedelta(hours=1))
+    jobs.fails, jobs.ran = set(), []
+    runner.run(lifecycle.process("load"), batch.nominal_time, lambda _: None)
+    assert jobs.ran == ["clean", "load"]
+    assert jobs.read["clean"]["orders"] == "ann"
+    assert jobs.events == first
+    assert {tuple(events) for events in first.values()} == {(("orders", 1),)}
+    assert len(cut(TIME + timedelta(hours=2))) == 1
 
 
 def test_bd_30_a_finished_branch_is_kept_while_the_other_runs_again(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
