@@ -178,6 +178,7 @@ def test_a_batch_runs_for_what_has_come_when_its_condition_holds(tmp_path: Path,
     result = harness.tick()
     (request,) = result.run_requests or []
     assert request.partition_key == "2026-01-01-12:05:00"
+    assert request.tags["feed_assets/batch"] == "2026-01-01T12:05Z"
     assert "2026-01-01-12:05:00" in added(result)
     with harness.runtime.database(harness.instance).read() as connection:
         plan = harness.location.plan

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from dagster import MetadataValue, TableRecord
+from dagster import MetadataValue, TableMetadataValue, TableRecord
 
 from feed_assets import Cluster
+from feed_assets.engines.port import InputEvent
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import remember
 from feed_assets.orchestration.runs.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
-from feed_assets.orchestration.runs.published_metadata import published_metadata
+from feed_assets.orchestration.runs.published_metadata import SHOWN_EVENTS, published_metadata
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.manifests import Publication
@@ -81,3 +82,27 @@ def test_what_people_look_for_stands_first_in_the_metadata() -> None:
         *("uri", "nominal_time", "rows", "bytes", "files", "seconds", "attempt", "preview", "inputs"),
         *("code", "partition_row_count", "column_schema"),
     ]
+
+
+def test_the_newest_events_of_a_batch_are_a_table_and_all_are_counted() -> None:
+    events = [
+        InputEvent(number=number, feed="orders", nominal_time=DAY, recorded_at=DAY, marking=f"m{number}")
+        for number in range(1, SHOWN_EVENTS + 6)
+    ]
+    approval = InputEvent(number=3, feed="approval", nominal_time=DAY, recorded_at=DAY)
+    done = replace(
+        published(record_of("memory://shop"), "n"), events={"orders": tuple(events), "approval": (approval,)}
+    )
+    metadata = published_metadata(done)
+    table = metadata["feed_assets/events"]
+    assert isinstance(table, TableMetadataValue)
+    assert metadata["feed_assets/event_count"] == SHOWN_EVENTS + 6
+    assert (len(table.records), table.records[0].data["event"]) == (SHOWN_EVENTS, 6)
+    assert table.records[-1].data == {
+        "input": "orders",
+        "event": SHOWN_EVENTS + 5,
+        "feed": "orders",
+        "instance": "2026-01-01T00:00Z",
+        "content": "",
+        "marking": f"m{SHOWN_EVENTS + 5}",
+    }

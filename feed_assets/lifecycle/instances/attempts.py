@@ -1,13 +1,14 @@
 """Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
+from feed_assets.engines.port import InputEvent
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
@@ -44,7 +45,7 @@ class Published:
     """One published output of an attempt: its feed instance, its content, and what it was made from.
 
     `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
-    None if they are not known.
+    None if they are not known. `events` are those of a batch, by the names of its trigger.
     """
 
     record: FeedRecord
@@ -60,6 +61,7 @@ class Published:
     attempt: int
     seconds: float
     columns: tuple[tuple[str, str], ...] | None = None
+    events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
 
 
 OnPublished = Callable[[Published], None]

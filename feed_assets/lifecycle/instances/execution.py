@@ -218,6 +218,7 @@ class InstanceRunner:
                 },
                 attempt=attempt,
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
+                events=events,
             )
             payload = {"process": process.process, "rows": done.rows, **target.place.details}
             record_published(

@@ -2,13 +2,22 @@
 them over time. What people look for comes first.
 """
 
-from dagster import MetadataValue, TableMetadataValue, TableSchema
+from collections.abc import Mapping
 
+from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+
+from feed_assets.engines.port import InputEvent
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.timing.dates import render_datetime
+
+SHOWN_EVENTS = 100
+_EVENT_COLUMNS = (
+    *(TableColumn("input", "string"), TableColumn("event", "int"), TableColumn("feed", "string")),
+    *(TableColumn("instance", "string"), TableColumn("content", "string"), TableColumn("marking", "string")),
+)
 
 
 def published_metadata(
@@ -32,6 +41,9 @@ def published_metadata(
         metadata[names.META_MISSING] = MetadataValue.json(missing)
     if preview is not None:
         metadata[names.META_PREVIEW] = preview
+    if done.events:
+        metadata[names.META_EVENT_COUNT] = sum(map(len, done.events.values()))
+        metadata[names.META_EVENTS] = build_events(done.events)
     metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
     for name, value in done.details.items():
         metadata[names.META_DETAIL + name] = mask_values(value)
@@ -40,3 +52,24 @@ def published_metadata(
     if done.columns is not None:
         metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
     return metadata
+
+
+def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataValue:
+    """Return the newest `SHOWN_EVENTS` events of a batch as a table, in the order of the log."""
+    found = sorted(
+        ((event.number, name, event) for name, its in events.items() for event in its), key=lambda row: row[:2]
+    )
+    records = [
+        TableRecord(
+            {
+                "input": name,
+                "event": number,
+                "feed": event.feed,
+                "instance": render_datetime(event.nominal_time),
+                "content": event.digest or "",
+                "marking": mask(event.marking or ""),
+            }
+        )
+        for number, name, event in sorted(found, key=lambda row: row[:2])[-SHOWN_EVENTS:]
+    ]
+    return MetadataValue.table(records, TableSchema(list(_EVENT_COLUMNS)))

@@ -376,6 +376,7 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
         names.TAG_REQUEST: request.key,
         **({names.PRIORITY: str(request.priority)} if request.priority else {}),
         **({names.TAG_QUEUE: process.queue} if process.queue else {}),
+        **({names.TAG_BATCH: render_datetime(request.first)} if process.trigger is not None else {}),
         **names.late_tags(request.late),
     }
     selection = [key for key, _ in layout.run_assets(process)]
