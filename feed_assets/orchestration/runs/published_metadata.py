@@ -56,9 +56,7 @@ def published_metadata(
 
 def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataValue:
     """Return the newest `SHOWN_EVENTS` events of a batch as a table, in the order of the log."""
-    found = sorted(
-        ((event.number, name, event) for name, its in events.items() for event in its), key=lambda row: row[:2]
-    )
+    found = [(event.number, name, event) for name, its in events.items() for event in its]
     records = [
         TableRecord(
             {
