@@ -65,7 +65,8 @@ class TriggerRecord:
     """The trigger of a process on one cluster.
 
     A batch takes what is pending at all `inputs`. `or_every`, `and_every` and `by` are grids of times, `max_events` the
-    most that a batch takes of an input. `sign` changes when other events count, or other times.
+    most that a batch takes of an input. `sign` changes when other events or times count, or another condition: then the
+    process is looked at again.
     """
 
     condition: Condition
@@ -86,6 +87,7 @@ class TriggerRecord:
         facts = (
             sorted((each.name, each.feed, each.feed_cluster, each.until) for each in self.inputs),
             self.counts_unchanged,
+            (self.condition, [each.at_least for each in self.inputs], self.max_age, self.quiet),
             *(None if grid is None else (grid.frequency, grid.start, grid.timezone.key) for grid in self.grids),
         )
         object.__setattr__(self, "sign", hashlib.sha256(repr(facts).encode()).hexdigest()[:16])

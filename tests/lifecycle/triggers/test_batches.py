@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from feed_assets.state.database import Database
@@ -257,6 +259,19 @@ def test_a_batch_in_safe_mode_waits(database: Database) -> None:
     assert queues.tick(may_cut=False) == []
     assert queues.pending("joined") == {"d1": [1]}
     assert queues.tick() == [[1]]
+
+
+@pytest.mark.parametrize("trigger", [{"when": {"any": ["d1", "d2"]}}, {"when": ["d1"], "batch": {"min": 2}}])
+def test_a_condition_that_is_changed_so_that_it_holds_cuts_a_batch_without_another_event(
+    database: Database, trigger: dict[str, Any]
+) -> None:
+    before = {"when": ["d1", "d2"]} if "batch" not in trigger else {"when": ["d1"], "batch": {"min": 3}}
+    queues = Queues(database=database, plan=build_plan(["d1", "d2"], {"joined": before}))
+    queues.tick()
+    taken = queues.come("d1", "d1")
+    assert queues.tick() == []
+    queues.follow(build_plan(["d1", "d2"], {"joined": trigger}))
+    assert queues.tick() == [taken]
 
 
 def test_a_changed_trigger_keeps_the_place_of_names_that_stay(database: Database) -> None:

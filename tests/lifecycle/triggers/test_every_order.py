@@ -47,6 +47,7 @@ class Model:
         self.places: dict[int, str | int] = {}
         self.known: set[str] = set()
         self.unrouted: set[int] = set()
+        self.added: set[int] = set()
 
     def pending(self, feed: str) -> list[int]:
         return [seq for seq, (of, _, _) in self.events.items() if of == feed and self.places[seq] == PENDING]
@@ -65,7 +66,7 @@ class Model:
             for name in names:
                 found = self.pending(name)
                 if trigger.get("on_pause") == "drop":
-                    self.place([seq for seq in found if seq in self.unrouted], PASSED)
+                    self.place([seq for seq in found if seq in self.unrouted - self.added], PASSED)
                 elif trigger.get("on_pause") == "latest" and found:
                     self.place([seq for seq in found if seq != self.newest(found)], PASSED)
         self.unrouted.clear()
@@ -180,6 +181,8 @@ def machine(database: Database) -> type[RuleBasedStateMachine]:
                     return
                 change_queue(*change)
             self.model.places[event] = TO[action]
+            if action is QueueAction.ADD:
+                self.model.added.add(event)  # a person's word outlives a pause
 
         def check(self) -> None:
             """Every event is where the model has it, and the record proves it."""
