@@ -63,7 +63,9 @@ class OperationContext(LifecycleContext):
         return f"{self.webserver.rstrip('/')}/runs/{run_id}"
 
     def feed_url(self, record: FeedRecord, nominal_time: datetime) -> str:
-        """Return the URL of a feed's instance."""
+        """Return the URL of a feed's instance; an empty one if the feed has no data of its own."""
+        if not record.has_data:
+            return ""
         return self.stores.get(record.store).url(record.path(nominal_time))
 
     def records(self, kind: Kind) -> Mapping[Key, FeedRecord | ProcessRecord]:

@@ -8,9 +8,14 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets import build_definitions
+from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
+from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.operations.instances.feed_listings import list_feed
+from feed_assets.operations.instances.queries import list_instances
+from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
@@ -220,3 +225,17 @@ def test_a_quiet_tick_says_what_the_longest_queue_lacks(tmp_path: Path, instance
     assert said is not None
     assert said.skip_message is not None
     assert "process load on here has 1 pending event: 1 of 2; orders lacks an event" in said.skip_message
+
+
+def test_a_list_of_what_comes_as_it_comes_begins_with_the_newest_however_old(harness: LocationHarness) -> None:
+    for hours in (3, 2, 1):
+        notify(harness, "approval", NOON - timedelta(hours=hours))
+    database = harness.runtime.database(harness.instance)
+    context = build_context(harness.runtime, harness.runtime.timeline(harness.location), database, NOON)
+    times = [each.nominal_time for each in list_feed(context, "approval", results=2).instances]
+    assert times == [NOON - timedelta(hours=2), NOON - timedelta(hours=1)]
+    assert list_feed(context, "approval", results=2, look=True).instances
+    (why,) = explain(context, Kind.FEED, "approval", NOON - timedelta(minutes=1)).items
+    assert "nobody has given notice of it" in why.render()
+    query = InstanceQuery(kind=Kind.FEED, name="approval", results=2)
+    assert [row.nominal_time for row in list_instances(context, query).instances] == times[::-1]

@@ -264,6 +264,8 @@ def explain_feed_state(
         )
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(record, key))
+    elif record.is_external and facts.row is None and not record.is_expected:
+        reasons.append(Reason(code=ReasonCode.NOT_THERE, text="nobody has given notice of it", blocks=True))
     elif record.is_external and facts.row is None and facts.poll is None:
         reasons.append(_not_polled(context, record, key))
     elif record.is_external:

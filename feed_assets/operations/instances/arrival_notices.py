@@ -356,7 +356,7 @@ def _result(
         cluster=record.cluster,
         nominal_time=time,
         outcome=outcome,
-        url=context.feed_url(record, time) if record.has_data else "",
+        url=context.feed_url(record, time),
         bytes=size,
         files=files,
         dry_run=dry_run,

@@ -72,8 +72,8 @@ def list_feed(
 ) -> FeedListing:
     """Return the recorded instances of a feed with `start <= nominal time < end`; without an end, up to now.
 
-    With `look`, storage is checked instead, and nothing is recorded. A cluster with unreachable storage fails without
-    the others. Ranges default to those of `decide_range`, with `results` instances.
+    With `look`, storage is checked instead, if the feed has data, and nothing is recorded. A cluster with unreachable
+    storage fails without the others. Ranges default to those of `decide_range`, with `results` instances.
 
     Differs from Falcon: the end is not in the range; an evicted instance is EVICTED, not MISSING, unless storage is
     checked; a missing instance has no size, where Falcon says -1; sizes count no replicas; and instances follow the
@@ -103,7 +103,9 @@ def list_feed(
             is_page = start is None and not record.is_expected
             found = iter_feed_instances(connection, record, due, descending=is_page)
             rows = list(islice(found, results))[::-1] if is_page else list(found)
-            return _looked(context, record, [time for time, _ in rows]) if look else _recorded(context, record, rows)
+            if not look or not record.has_data:
+                return _recorded(context, record, rows)
+            return _looked(context, record, [time for time, _ in rows])
 
         parts = consolidate(subjects.clusters, read)
     found = [each for each in parts.items if statuses is None or each.status in statuses]
