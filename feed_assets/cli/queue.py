@@ -16,7 +16,6 @@ from feed_assets.timing.dates import render_datetime
 if TYPE_CHECKING:
     from feed_assets.operations.queues.queues import QueuedEvent
 
-_CLUSTER_OF_FEED = "Only this cluster; by default all."
 _CLUSTER = "The cluster; not needed if the process is on one only."
 
 
@@ -62,7 +61,7 @@ def show(process: str, cluster: str | None, output: str) -> None:
 
 @queue.command(epilog="Example: feed-assets queue consumers orders")
 @name_argument("feed", names_of(Kind.FEED))
-@cluster_option(_CLUSTER_OF_FEED)
+@cluster_option("Only this cluster; by default all.")
 @output_option
 def consumers(feed: str, cluster: str | None, output: str) -> None:
     """Show which processes take the events of FEED, and how far each has come."""

@@ -98,7 +98,7 @@ class TriggerInputs:
                 found[mark.key.consumer][mark.key] = mark
         return found
 
-    def longest_pending(self, cluster: str) -> EntityKey | None:
+    def oldest_pending(self, cluster: str) -> EntityKey | None:
         """Return the consumer of a cluster with the oldest pending event; None if nothing is pending."""
         is_pending = (_T.cluster == cluster, HAS_PENDING)
         statement = select(_T.process, _T.cluster).where(*is_pending).order_by(_T.first_at).limit(1)

@@ -52,10 +52,17 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 _SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
+_UNSCHEDULED = _Parts(feed=("watch",))
 _DATA = _Parts(
     feed=(
-        *("columns", "availability_flag", "locations", "table"),
-        *("lifecycle", "replication", "partitions", "watch"),
+        "columns",
+        "availability_flag",
+        "locations",
+        "table",
+        "lifecycle",
+        "replication",
+        "partitions",
+        "watch",
     ),
     cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
 )
@@ -65,18 +72,18 @@ def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """Instances on schedule are at whole minutes; those that come as they come have nothing that asks for punctuality,
     and without data nothing that concerns data.
     """
-    if not feed.is_expected:
+    if feed.is_expected:
+        if feed.frequency.unit is Unit.SECONDS:
+            yield Complaint(
+                path=("frequency",),
+                message=f"{feed.frequency} is too fine for instances on schedule",
+                remedy="Write at least minutes(1), or instances: as-they-come.",
+            )
+        remedy = "Remove it; they are looked for."
+        yield from _refused(feed, _UNSCHEDULED, "its instances are on schedule", remedy)
+    else:
         remedy = "Remove it, or write instances: on-schedule."
         yield from _refused(feed, _SCHEDULED, "its instances come as they come", remedy)
-    elif feed.frequency.unit is Unit.SECONDS:
-        yield Complaint(
-            path=("frequency",),
-            message=f"{feed.frequency} is too fine for instances on schedule",
-            remedy="Write at least minutes(1), or instances: as-they-come.",
-        )
-    if feed.is_expected:
-        remedy = "Remove it; they are looked for."
-        yield from _refused(feed, _Parts(feed=("watch",)), "its instances are on schedule", remedy)
     if feed.has_data:
         return
     if feed.signal and feed.asset is not None:

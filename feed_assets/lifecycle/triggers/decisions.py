@@ -102,12 +102,11 @@ def decide_fire(
         _following(grid, as_of) if is_every and (fire is not None or trigger.or_every is not None) else state.next_at
     )
     by_at = _following(by, as_of) if is_by else state.by_at
-    waiting = [each for each in (next_at, by_at) if each is not None and each > as_of]
-    is_unquiet = fire is None and condition and quiet_at is not None and quiet_at > as_of
-    if is_unquiet and quiet_at is not None:
-        waiting.append(quiet_at)
+    if fire is not None or not condition or (quiet_at is not None and quiet_at <= as_of):
+        quiet_at = None
+    waiting = [each for each in (next_at, by_at, quiet_at) if each is not None and each > as_of]
     wake_at = min(waiting, default=None)
-    return Decision(fire=fire, next_at=next_at, by_at=by_at, wake_at=wake_at, quiet_at=quiet_at if is_unquiet else None)
+    return Decision(fire=fire, next_at=next_at, by_at=by_at, wake_at=wake_at, quiet_at=quiet_at)
 
 
 def first_times(

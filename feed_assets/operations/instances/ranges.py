@@ -237,8 +237,10 @@ def clip_range(
     stop = max(first, min(end or now, max(sequence.end or _FOREVER for sequence in sequences)))
     if start is None:
         frequency = sequences[0].frequency
-        is_whole = results is None or frequency.unit is Unit.SECONDS
-        start = first if is_whole else stop - (results or 0) * _page_step(frequency)
+        if results is None or frequency.unit is Unit.SECONDS:
+            start = first
+        else:
+            start = stop - results * _page_step(frequency)
     start = max(start, first)
     return start, max(start, stop)
 

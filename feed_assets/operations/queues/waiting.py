@@ -77,17 +77,21 @@ def describe_queues(
     states = Triggers(connection).of(consumers)
     busy = Batches(connection).under_way(consumers)
     schedules = Schedules(connection).of_many(Kind.PROCESS.value, {record.process for record in records})
-    routed = {cluster: find_routed(connection, cluster) for cluster in {record.cluster for record in records}}
+    events = {
+        cluster: PendingEvents(
+            connection, find_routed(connection, cluster), [each for each in consumers if each.cluster == cluster]
+        )
+        for cluster in {record.cluster for record in records}
+    }
     found: list[tuple[Queue, Mapping[InputKey, Mark]]] = []
     for record, consumer in zip(records, consumers, strict=True):
         assert record.trigger is not None
         mine = marks.get(consumer, {})
-        events = PendingEvents(connection, routed[record.cluster], [consumer])
         schedule = schedules.get((Kind.PROCESS.value, *record.key))
         facts = _Facts(
             record=record,
             trigger=record.trigger,
-            pending=pending_of(record, record.trigger, mine, events, context.as_of),
+            pending=pending_of(record, record.trigger, mine, events[record.cluster], context.as_of),
             state=states.get(consumer),
             under_way=busy.get(consumer, 0),
             schedule=schedule.state if schedule else context.without_row,
@@ -97,12 +101,12 @@ def describe_queues(
     return found
 
 
-def describe_longest(context: OperationContext, connection: Connection, cluster: str) -> Queue | None:
+def describe_oldest_queue(context: OperationContext, connection: Connection, cluster: str) -> Queue | None:
     """Return the queue of a cluster with the oldest pending event; None if nothing is pending.
 
     Only one queue is described, however many there are.
     """
-    consumer = TriggerInputs(connection).longest_pending(cluster)
+    consumer = TriggerInputs(connection).oldest_pending(cluster)
     record = None if consumer is None else context.plan.processes.get(consumer)
     if record is None or record.trigger is None:
         return None

@@ -14,10 +14,14 @@ from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schem
 from feed_assets.timing.dates import render_datetime
 
 SHOWN_EVENTS = 100
-_EVENT_COLUMNS = (
-    *(TableColumn("input", "string"), TableColumn("event", "int"), TableColumn("feed", "string")),
-    *(TableColumn("instance", "string"), TableColumn("content", "string"), TableColumn("marking", "string")),
-)
+_EVENT_COLUMNS = {
+    "input": "string",
+    "event": "int",
+    "feed": "string",
+    "instance": "string",
+    "content": "string",
+    "marking": "string",
+}
 
 
 def published_metadata(
@@ -70,4 +74,5 @@ def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataV
         )
         for number, name, event in sorted(found, key=lambda row: row[:2])[-SHOWN_EVENTS:]
     ]
-    return MetadataValue.table(records, TableSchema(list(_EVENT_COLUMNS)))
+    schema = TableSchema([TableColumn(name, kind) for name, kind in _EVENT_COLUMNS.items()])
+    return MetadataValue.table(records, schema)

@@ -17,7 +17,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_process_instances
 from feed_assets.operations.explaining.records import Explanation
-from feed_assets.operations.queues.waiting import describe_longest
+from feed_assets.operations.queues.waiting import describe_oldest_queue
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
@@ -132,7 +132,7 @@ def describe_oldest(context: OperationContext, cluster: str) -> str:
         with context.database.read() as connection:
             row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
             found = find_explanations(context, connection, [row] if row else [])
-            queue = describe_longest(context, connection, cluster) if context.plan.triggered_on(cluster) else None
+            queue = describe_oldest_queue(context, connection, cluster) if context.plan.triggered_on(cluster) else None
     except Exception:
         _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
         return ""
