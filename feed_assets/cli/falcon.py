@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def _parse_replacements(
     _ctx: click.Context, _parameter: click.Parameter, values: Iterable[str]
 ) -> "dict[str, Workflow]":
+    from feed_assets.engines.registry import ENGINE_NAMES
     from feed_assets.entities.process import Workflow, WorkflowEngine
 
-    engines = [engine.value for engine in WorkflowEngine if engine.runs_here]
     replacements: dict[str, Workflow] = {}
     for text in values:
         name, has_name, work = text.partition("=")
         engine, has_path, path = work.partition(":")
-        if not (has_name and has_path and name and path.strip()) or engine not in engines:
-            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(engines)}.")
+        if not (has_name and has_path and name and path.strip()) or engine not in ENGINE_NAMES:
+            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(ENGINE_NAMES)}.")
         replacements[name] = Workflow(engine=WorkflowEngine(engine), path=path)
     return replacements
 

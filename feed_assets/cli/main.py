@@ -26,7 +26,7 @@ _logger = get_logger(__name__)
 _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
-    "batch": "feed_assets.cli.queue",
+    "batch": "feed_assets.cli.batch",
     "completion": "feed_assets.cli.completion",
     "entity": "feed_assets.cli.entity",
     "export-falcon": "feed_assets.cli.falcon",

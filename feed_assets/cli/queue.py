@@ -1,4 +1,4 @@
-"""`queue` and `batch`: what waits for processes that take what comes, and what each batch has taken."""
+"""`queue`: what waits for processes that take what comes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import instance_of, open_context_for
+from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, change_options, cluster_option, name_argument, output_option
-from feed_assets.cli.proposals import find_times, names_of
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, print_list_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
@@ -22,11 +22,6 @@ _CLUSTER = "The cluster; not needed if the process is on one only."
 @click.group(cls=Verbs)
 def queue() -> None:
     """Inspect and change what waits for processes that take what comes."""
-
-
-@click.group(cls=Verbs)
-def batch() -> None:
-    """Inspect batches of processes that take what comes."""
 
 
 @queue.command("list")
@@ -55,7 +50,7 @@ def show(process: str, cluster: str | None, output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    _print_events(found.events, output)
+    print_events(found.events, output)
     say(f"{found.queue.pending} pending; {found.queue.sentence}", err=True)
 
 
@@ -145,25 +140,8 @@ def verify(ctx: click.Context, output: str) -> None:
     ctx.exit(1 if faults else 0)
 
 
-@batch.command("show", epilog="Example: feed-assets batch show load-orders 2026-03-01T06:00:04Z")
-@name_argument("process", names_of(Kind.PROCESS))
-@name_argument("instance", find_times)
-@cluster_option(_CLUSTER)
-@output_option
-def show_batch_(process: str, instance: str, cluster: str | None, output: str) -> None:
-    """Show the events that a batch of PROCESS has taken; its name is its time."""
-    from feed_assets.operations.queues.queues import show_batch
-
-    context = open_context_for()
-    found = show_batch(context, process, instance_of(context, Kind.PROCESS, process, instance), cluster)
-    if output == "json":
-        print_json(found)
-        return
-    _print_events(found.events, output)
-    say(f"{found.status}, {len(found.events)} events", err=True)
-
-
-def _print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
+def print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
+    """Print events of a queue or a batch."""
     rows = [
         (
             str(each.event),

@@ -115,6 +115,16 @@ class QueueChangeError(LifecycleError):
         )
 
 
+class BatchRefusedError(LifecycleError):
+    """A call about a batch of work elsewhere comes out of turn; nothing was moved."""
+
+    def __init__(self, *, process: str, cluster: str, reason: str, next_step: str) -> None:
+        self.process = process
+        self.cluster = cluster
+        self.reason = reason
+        super().__init__(f"{describe_process(process)} on {cluster}: {reason}. {next_step}")
+
+
 class FeedsUnrestoredError(LifecycleError):
     """Paths of some feeds of a sweep could not be restored; the others are, `restored` in number."""
 

@@ -37,6 +37,7 @@ class Operation(StrEnum):
     INSTANCE_SUSPEND = "suspend of instances"
     INSTANCE_RESUME = "resume of instances"
     INSTANCE_RERUN = "rerun of instances"
+    BATCH_INIT = "init of batches"
     REPLICATION_REPAIR = "repair of replicas"
     RETENTION_RUN = "run of sweeps"
     RETENTION_APPROVE = "approve of sweeps"

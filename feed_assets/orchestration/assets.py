@@ -31,6 +31,8 @@ def build_feed_assets(
 ) -> list[AssetSpec | AssetsDefinition]:
     """Build every asset of the location: external feeds, and processes with the feeds they write.
 
+    Work elsewhere has specs only: Dagster shows it, and materializes nothing.
+
     `resources` are attached to the assets that need them.
     """
     plan = layout.plan
@@ -44,7 +46,10 @@ def build_feed_assets(
         built.append(_with_deps(layout.feed_specs[record.key], deps))
     op_names = names.op_names(plan)
     for key, process in plan.processes.items():
-        built.append(_build_process(runtime, layout, process, op_names[key], resources))
+        if process.is_elsewhere:
+            built += _process_specs(layout, process)
+        else:
+            built.append(_build_process(runtime, layout, process, op_names[key], resources))
     return built
 
 
@@ -67,14 +72,12 @@ def _build_process(
 ) -> AssetsDefinition:
     spark = names.spark_resource(process.cluster)
     run_grid = layout.process_grid(process)
-    deps = _input_deps(layout, process, run_grid.sequence)
     own = layout.process_specs.get(process.key)
     own_key = own.key if own is not None else None
-    specs = [own] if own is not None else [layout.feed_specs[edge.feed_key] for edge in process.outputs]
 
     @multi_asset(
         name=op_name,
-        specs=[_with_deps(spec, deps) for spec in specs],
+        specs=_process_specs(layout, process),
         check_specs=_column_checks(layout, process) if own is None else None,
         pool=names.pool_name(process),
         backfill_policy=BackfillPolicy.single_run(),
@@ -89,6 +92,16 @@ def _build_process(
             yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
 
     return process_asset
+
+
+def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpec]:
+    """Return the assets that the work of a process materializes. Those of work elsewhere stay specs, which nothing in
+    Dagster materializes.
+    """
+    own = layout.process_specs.get(process.key)
+    specs = [own] if own is not None else [layout.feed_specs[edge.feed_key] for edge in process.outputs]
+    deps = _input_deps(layout, process, layout.process_grid(process).sequence)
+    return [_with_deps(spec, deps) for spec in specs]
 
 
 def _column_checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:

@@ -59,7 +59,7 @@ def compile_plan(
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
     """Return whether the process has a supported engine, and all its inputs and outputs have a location."""
     feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
-    return process.workflow.engine.runs_here and all(bundle.get_feed(name).lies_on(cluster) for name in feeds)
+    return process.workflow.engine.is_supported and all(bundle.get_feed(name).lies_on(cluster) for name in feeds)
 
 
 class _Compiler:
@@ -183,6 +183,7 @@ class _Compiler:
             cluster=cluster,
             window=window,
             shift=relative_shift(window, window.start, feed, sequence),
+            optional=item.optional,
         )
 
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
@@ -254,7 +255,7 @@ def _late(late: LateProcess | None) -> LateRecord | None:
     if late is None:
         return None
     own = ((name, workflow) for name, workflow in late.inputs.items() if workflow is not None)
-    workflows = tuple((name, workflow) for name, workflow in own if workflow.engine.runs_here)
+    workflows = tuple((name, workflow) for name, workflow in own if workflow.engine.is_supported)
     return LateRecord(policy=late.policy, delay=late.delay, workflows=workflows)
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
-from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
+from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow, WorkflowEngine
 from feed_assets.entities.steps import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
@@ -116,7 +116,8 @@ class InputEdge:
 class OutputEdge:
     """An instance of a feed that a process writes, both on one cluster: `window` is from one expression to itself.
 
-    `shift` is the number of instances after that of the process's own nominal time; None if that varies.
+    `shift` is the number of instances after that of the process's own nominal time; None if that varies. An `optional`
+    one may be left out.
     """
 
     name: str
@@ -125,6 +126,7 @@ class OutputEdge:
     cluster: str
     window: Window
     shift: int | None
+    optional: bool = False
 
     @property
     def feed_key(self) -> Key:
@@ -292,6 +294,11 @@ class ProcessRecord:
         return any(workflow.steps for workflow in self.workflows)
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether its work runs elsewhere: somebody's program takes the batches, and no run is requested."""
+        return self.workflow is not None and self.workflow.engine is WorkflowEngine.EXTERNAL
+
+    @property
     def engine(self) -> str:
         """The name of the engine, in a word."""
         return self.workflow.engine.value if self.workflow is not None else "replication"
@@ -301,7 +308,8 @@ class ProcessRecord:
         """The work: `python package.module:function`, `steps extract, load`, `replication from east`."""
         if self.workflow is not None:
             steps = ", ".join(order_steps(self.workflow.steps))
-            return f"{self.engine} {self.mirror.work if self.mirror is not None else steps or self.workflow.path}"
+            work = self.mirror.work if self.mirror is not None else steps or self.workflow.path
+            return f"{self.engine} {work}".rstrip()
         return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
 
 

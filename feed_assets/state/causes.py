@@ -12,6 +12,7 @@ class Cause(StrEnum):
     INPUTS = "INPUTS"
     BY_HAND = "BY_HAND"
     REPAIR = "REPAIR"
+    ELSEWHERE = "ELSEWHERE"
     COMMAND = "COMMAND"
     RETRY = "RETRY"
     LATE_DATA = "LATE_DATA"

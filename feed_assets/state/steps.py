@@ -36,6 +36,11 @@ class Steps:
         """Record that a step begins; return False if it is not PENDING in this attempt."""
         return self._change(key, attempt, step, StepStatus.PENDING, status=StepStatus.RUNNING, started_at=now)
 
+    def begin_again(self, key: ProcessKey, attempt: int, step: str, now: datetime) -> bool:
+        """Record that a step begins once more in its attempt; return False if it has not FAILED in it."""
+        changes = {"status": StepStatus.RUNNING, "started_at": now, "ended_at": None, "reason": None}
+        return self._change(key, attempt, step, StepStatus.FAILED, **changes)
+
     def end(self, run: StepRun, status: StepStatus, now: datetime, **changes: Any) -> bool:
         """Record how a running step ended, with its `frames` or a `reason`; return False if it was not RUNNING."""
         changes |= {"status": status, "ended_at": now}

@@ -145,6 +145,10 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
+    def staging_url(self, path: str, token: str) -> str:
+        """Return the URL, with the root's own scheme, below which programs put files of a staging of `stage`."""
+
+    @abstractmethod
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         """Return the sizes of the files in a staging of `stage`; none if there is no such staging."""
 

@@ -132,6 +132,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="copy-ring", kind=Kind.PROCESS, check=rules_copies.check_rings),
     Rule(code="mirror-patterns", kind=Kind.PROCESS, check=rules_mirrors.check_patterns),
     Rule(code="workflow-steps", kind=Kind.PROCESS, check=rules_steps.check_steps),
+    Rule(code="work-elsewhere", kind=Kind.PROCESS, check=rules_workflow.check_work_elsewhere),
     Rule(code="workflow-path", kind=Kind.PROCESS, check=rules_workflow.check_workflow),
     Rule(code="engine-not-here", kind=Kind.PROCESS, check=rules_tables.check_engines),
     Rule(code="workflow-master", kind=Kind.PROCESS, check=rules_workflow.check_application),

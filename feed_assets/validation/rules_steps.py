@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, StepEngine
 from feed_assets.entities.steps import find_ring
 from feed_assets.validation.rules_process import TAKEN
 from feed_assets.validation.rules_workflow import iter_whole_workflows
@@ -18,7 +18,7 @@ def check_steps(_: Scope, process: Process) -> Iterator[Complaint]:
         for name, step in steps.items():
             path = (*where, "steps", name)
             taken = parameters.get(_parameter(name))
-            if taken is not None or name in TAKEN:
+            if step.engine is not StepEngine.EXTERNAL and (taken is not None or name in TAKEN):
                 reason = "functions have another argument of this name" if taken is None else f"{taken!r} is an input"
                 message = f"the frame of step {name!r} cannot be passed to the steps behind it: {reason}"
                 yield Complaint(path=path, message=message, remedy="Rename the step.")

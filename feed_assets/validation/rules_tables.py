@@ -87,7 +87,7 @@ def check_optional_tables(scope: Scope, process: Process) -> Iterator[Complaint]
 def check_engines(_: Scope, process: Process) -> Iterator[Complaint]:
     """A process with an unsupported engine cannot be scheduled."""
     for path, workflow in iter_workflows(process):
-        if not workflow.engine.runs_here:
+        if not workflow.engine.is_supported:
             yield Complaint(
                 path=(*path, "engine"),
                 message=f"{'.'.join(map(str, path))}: {workflow.engine.value} does not run here: "

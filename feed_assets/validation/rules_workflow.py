@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
-from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.entities.process import Order, Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
 from feed_assets.validation.scope import Complaint, Scope
@@ -85,6 +85,37 @@ def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
                 )
 
 
+def check_work_elsewhere(_: Scope, process: Process) -> Iterator[Complaint]:
+    """Somebody's program must be able to take the work: it takes batches, and tries them again itself."""
+    for path, workflow in iter_whole_workflows(process):
+        if workflow.engine is WorkflowEngine.EXTERNAL and path != ("workflow",):
+            yield Complaint(
+                path=(*path, "engine"),
+                message=f"{'.'.join(map(str, path))}: late data are processed here, not elsewhere",
+                remedy="Write another engine.",
+            )
+    if process.workflow.engine is not WorkflowEngine.EXTERNAL:
+        return
+    if not process.makes_batches:
+        yield Complaint(
+            path=("workflow", "engine"),
+            message="work elsewhere takes batches of what has come, but this process has a frequency",
+            remedy="Write a trigger instead of the frequency, for example trigger: {or_every: hours(1)}.",
+        )
+    if process.order is not Order.FIFO:
+        message = f"order {process.order.value} has no effect: whoever works elsewhere takes the oldest batch first"
+        yield Complaint(path=("order",), message=message, remedy="Remove order.")
+    for name, reason in _NOT_ELSEWHERE.items():
+        if getattr(process, name) is not None:
+            yield Complaint(path=(name,), message=f"{name} has no effect: {reason}", remedy=f"Remove {name}.")
+
+
+_NOT_ELSEWHERE = {
+    "retry": "a batch that failed elsewhere is the next one that is taken there",
+    "late_process": "the events of a batch are frozen",
+}
+
+
 def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P4: files and libraries of workflows must exist below the project's folder; only live checks look at URLs."""
     if scope.root is None:
@@ -112,7 +143,7 @@ def _similar_file(root: Path, name: str) -> str | None:
 
 def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
     """Yield the files and URLs of a workflow, with their paths; the files of an unsupported engine are elsewhere."""
-    if not workflow.engine.runs_here or workflow.mirror is not None:
+    if not workflow.engine.is_supported or not workflow.path:
         return
     for position, library in enumerate(workflow.lib):
         yield ("lib", position), library

@@ -45,6 +45,16 @@ RANGE = ("--start", FIRST, "--end", "2013-11-03T04:00Z")
 ONE = ("--start", FIRST, "--end", "2013-11-03T01:00Z")
 S = ProcessInstanceStatus
 
+ELSEWHERE = """
+---
+kind: process
+name: fetch
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {from: earliest}
+inputs: {orders: {feed: orders, take: new}}
+workflow: {engine: external, steps: {get: {}}}
+"""
+"""A process whose batches are taken by programs."""
 COMMANDS: dict[str, tuple[str, ...]] = {
     "validate": ("validate", "wrong.yaml"),
     "entity validate": ("entity", "validate", "all.yaml"),
@@ -114,7 +124,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "queue drop": ("queue", "drop", "load", "--event", "<first>", "--reason", "numbers"),
     "queue add": ("queue", "add", "load", "--event", "<first>", "--reason", "numbers"),
     "queue verify": ("queue", "verify"),
+    "batch list": ("batch", "list", "load"),
     "batch show": ("batch", "show", "load", NOON),
+    "batch init": ("batch", "init", "fetch"),
+    "batch step-start": ("batch", "step-start", "fetch", "get"),
+    "batch step-fail": ("batch", "step-fail", "fetch", "get"),
+    "batch fail": ("batch", "fail", "fetch"),
+    "batch step-end": ("batch", "step-end", "fetch", "get"),
+    "batch end": ("batch", "end", "fetch", "--marking", "DAILY_END"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2"),
@@ -147,8 +164,11 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
             _run_mirror(folder)
         if name == "queue list":
             sweeps |= {"<first>": _bring_orders(folder)}
-        if name == "batch show":
+        if name == "batch list":
             assert len(tick(folder, "primary", "approval")) == 1
+        if name == "batch step-end":
+            for words in (("init", "fetch"), ("step-start", "fetch", "get")):
+                assert run("batch", *words).exit_code == 0
         result = run(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
@@ -158,7 +178,7 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
 
 def _bring_orders(folder: Path) -> str:
     """Declare a process that takes orders when they are approved, let two orders come, and return the first event."""
-    documents = ORDERS.split("---", 1)[1].replace("here", "primary").replace("2026-01-01T00:00Z", FIRST)
+    documents = (ORDERS + ELSEWHERE).split("---", 1)[1].replace("here", "primary").replace("2026-01-01T00:00Z", FIRST)
     (folder / "orders.yaml").write_text(documents)
     (folder / "load.sql").write_text("select 1 as n")
     submitted = run("entity", "submit-and-schedule", "orders.yaml")

@@ -11,7 +11,7 @@ from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundErro
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import describe
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, Workflow
 from feed_assets.timing.frequency import Frequency, Unit
 from tests.entities.samples import BASE, build, bundle
 
@@ -231,3 +231,26 @@ def test_the_permission_of_an_acl_is_kept_as_it_is_written() -> None:
 def test_values_are_quoted_for_people() -> None:
     values: list[object] = [{}, [], None, "x", 5, True]
     assert [describe(value) for value in values] == ["a map", "a list", "nothing", "'x'", "5", "true"]
+
+
+def test_work_elsewhere_has_steps_without_code_and_survives_a_round_trip() -> None:
+    written = {"engine": "external", "steps": {"extract": None, "load": {"after": ["extract"], "recoverable": False}}}
+    workflow = Workflow.model_validate(written)
+    assert [step.engine.value for step in workflow.steps.values()] == ["external", "external"]
+    assert Workflow.model_validate(workflow.model_dump(mode="json", exclude_defaults=True)) == workflow
+    assert Workflow.model_validate({"engine": "external"}).steps == {}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "message"),
+    [
+        ({"engine": "external", "path": "jobs:load"}, "'path' has no meaning for engine external"),
+        ({"engine": "external", "steps": {"a": {"path": "jobs:a"}}}, "'path' has no meaning for a step that runs else"),
+        ({"engine": "external", "steps": {"a": {"engine": "sql", "path": "a.sql"}}}, "step 'a' has engine sql"),
+        ({"steps": {"a": {"engine": "external"}}}, "step 'a' has engine external, but the workflow steps"),
+        ({"steps": {"a": {}}}, "Field required"),
+    ],
+)
+def test_a_workflow_runs_here_or_elsewhere_as_a_whole(workflow: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Workflow.model_validate(workflow)

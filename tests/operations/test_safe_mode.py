@@ -40,6 +40,7 @@ TABLE = {
     Operation.INSTANCE_SUSPEND: True,
     Operation.INSTANCE_RESUME: False,
     Operation.INSTANCE_RERUN: False,
+    Operation.BATCH_INIT: False,
     Operation.REPLICATION_REPAIR: False,
     Operation.RETENTION_RUN: False,
     Operation.RETENTION_APPROVE: False,

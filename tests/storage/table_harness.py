@@ -69,6 +69,9 @@ class PathTable(InstanceStore):
     def stage(self, path: str, token: str) -> StagingPlace:
         return replace(self.store.stage(self.named(path), token), path=path)
 
+    def staging_url(self, path: str, token: str) -> str:
+        return self.store.staging_url(self.named(path), token)
+
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         return self.store.staged_files(self.named(path), token)
 

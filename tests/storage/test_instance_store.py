@@ -410,6 +410,15 @@ def test_the_files_of_a_staging_are_known_until_it_is_discarded(harness: StoreHa
     assert harness.store.staged_files(HOUR, "run-2") == {}
 
 
+def test_the_url_of_a_staging_is_below_the_root_whether_or_not_it_is_made(harness: StoreHarness) -> None:
+    url = harness.store.staging_url(HOUR, "run-2")
+    assert "/.feed-assets/" in url
+    assert url.split("://")[0] == harness.store.url(HOUR).split("://")[0]
+    place = harness.store.stage(HOUR, "run-2")
+    assert place.url.split("://")[1] == url.split("://")[1] or place.url == f"file://{place.local_path}"
+    assert harness.store.staging_url(HOUR, "run-2") == url
+
+
 def test_only_stagings_without_a_recent_change_are_swept(harness: StoreHarness) -> None:
     publish(harness.store, HOUR, DATA)
     staging = stage(harness.store, HOUR, {"x": b"1"}, "run-2")

@@ -266,7 +266,7 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
         "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "place",
-        "published_manifest", "scan", "spark_url", "staged_files", "standing_files", "traces", "trash", "url", "walk",
-        "walk_folders",
+        "published_manifest", "scan", "spark_url", "staged_files", "staging_url", "standing_files", "traces", "trash",
+        "url", "walk", "walk_folders",
     }  # fmt: skip
     assert methods == takes | reads

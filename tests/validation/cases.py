@@ -45,6 +45,16 @@ STEPS: dict[str, Any] = {
     }
 }
 
+ORDERS = {"name": "orders", "signal": True, "clusters": ONLY_PRIMARY}
+ELSEWHERE: dict[str, Any] = {
+    "name": "load",
+    "clusters": ONLY_PRIMARY,
+    "inputs": {"orders": {"feed": "orders", "take": "new"}},
+    "trigger": {},
+    "workflow": {"engine": "external", "steps": {"extract": {}, "load": {"after": ["extract"]}}},
+}
+"""A process whose batches somebody's program takes."""
+
 CASES = (
     Case(
         code="day-in-another-zone",
@@ -638,6 +648,44 @@ CASES = (
         bad={f"{DAILY}/workflow": {"steps": {"context": {"path": "jobs:a"}}}},
         text="process 'daily': the frame of step 'context' cannot be passed to the steps behind it: functions have "
         "another argument of this name. Rename the step.",
+    ),
+    Case(
+        code="work-elsewhere",
+        good={"feed orders": ORDERS, "process load": ELSEWHERE},
+        bad={f"{DAILY}/workflow": {"engine": "external"}},
+        text="process 'daily': work elsewhere takes batches of what has come, but this process has a frequency. "
+        "Write a trigger instead of the frequency, for example trigger: {or_every: hours(1)}.",
+    ),
+    Case(
+        code="work-elsewhere",
+        name="retry",
+        bad={
+            "feed orders": ORDERS,
+            "process load": {**ELSEWHERE, "retry": {"policy": "periodic", "delay": "minutes(1)", "attempts": 3}},
+        },
+        text="process 'load': retry has no effect: a batch that failed elsewhere is the next one that is taken there. "
+        "Remove retry.",
+    ),
+    Case(
+        code="work-elsewhere",
+        name="order",
+        bad={"feed orders": ORDERS, "process load": {**ELSEWHERE, "order": "LIFO"}},
+        text="process 'load': order LIFO has no effect: whoever works elsewhere takes the oldest batch first. "
+        "Remove order.",
+    ),
+    Case(
+        code="work-elsewhere",
+        name="late",
+        bad={
+            f"{DAILY}/late_process": {
+                "policy": "final",
+                "delay": "hours(1)",
+                "inputs": {"clicks": {"engine": "external"}},
+            },
+            "feed clicks/late_arrival": {"cut_off": "hours(6)"},
+        },
+        text="process 'daily': late_process.inputs.clicks: late data are processed here, not elsewhere. "
+        "Write another engine.",
     ),
     Case(
         code="workflow-file",

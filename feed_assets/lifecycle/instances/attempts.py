@@ -16,7 +16,7 @@ from feed_assets.lifecycle.input_windows import InputState, input_states
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
-from feed_assets.lifecycle.instances.run_names import describe_run, is_command, origin_of
+from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -167,6 +167,8 @@ def record_published(
     kind: FeedEventKind,
     status: FeedInstanceStatus,
     payload: Mapping[str, Any],
+    *,
+    marking: str | None = None,
 ) -> None:
     """Record a publication: the event, and the new row of the feed instance."""
     record, content, now = done.record, done.content, context.clock.now()
@@ -190,6 +192,7 @@ def record_published(
                         **({"late": list(done.late)} if done.late else {}),
                     },
                     recorded_at=now,
+                    marking=marking,
                 )
             ]
         )
@@ -290,7 +293,7 @@ def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | N
     Returns the cause and its detail, if any.
     """
     if is_command(run_id):
-        return Cause.REPAIR, describe_run(run_id)
+        return Cause.ELSEWHERE if is_elsewhere(run_id) else Cause.REPAIR, describe_run(run_id)
     if before.status is not ProcessInstanceStatus.READY or before.request_key is None:
         return Cause.BY_HAND, None
     return before.cause or Cause.INPUTS, before.cause_detail

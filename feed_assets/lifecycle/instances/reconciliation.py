@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command
+from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command, is_elsewhere
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.database import Database
@@ -54,6 +54,7 @@ def find_commands(database: Database, launched: Launched, real_now: datetime) ->
     """Return the states of the commands that work on instances.
 
     A command is alive while it holds a lease on one of them, unless it was a process of this machine that has ended.
+    Of a program elsewhere nobody knows it: it counts as alive until it says how it ended, or somebody kills the batch.
     """
     names = {(row.process, row.cluster, row.nominal_time): row.run_id or "" for row in launched.running}
     commands = {key: name for key, name in names.items() if is_command(name)}
@@ -62,7 +63,9 @@ def find_commands(database: Database, launched: Launched, real_now: datetime) ->
     with database.read() as connection:
         keys = [(f"process/{process}", cluster, time) for process, cluster, time in commands]
         alive = {lease.holder for lease in find_held(connection, keys, real_now) if not is_dead_command(lease.holder)}
-    return {name: RunState.ALIVE if name in alive else RunState.ENDED for name in commands.values()}
+    return {
+        name: RunState.ALIVE if name in alive or is_elsewhere(name) else RunState.ENDED for name in commands.values()
+    }
 
 
 def release_dead(database: Database, keys: Collection[tuple[str, str, datetime]], real_now: datetime) -> None:

@@ -153,7 +153,7 @@ def apply_requests(
     without_row: ScheduleState = ScheduleState.SCHEDULED,
     not_yet: frozenset[Key] = frozenset(),
 ) -> list[LaunchRequest]:
-    """Decide what to launch and mark it as requested, in one transaction.
+    """Decide what to launch and mark it as requested, in one transaction. Work elsewhere is never requested.
 
     Args:
         database: holds the ready instances.
@@ -183,9 +183,9 @@ def apply_requests(
             return decide_requests(process, groups, in_flight.get(EntityKey(*key), 0), mode, real_now, again)
 
         for key, times in ready.items():
-            if key in not_yet:
-                continue
             process = timeline.plan.processes[key]
+            if key in not_yet or process.is_elsewhere:
+                continue
             nothing = RequestDecision(requests=(), skip=())
             decided = bulkheads.run_unit(TickStep.REQUESTS, process.process, nothing, decide, key, times)
             _skip(instances, process, decided.skip, as_of)

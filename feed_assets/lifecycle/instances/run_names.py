@@ -1,9 +1,15 @@
-"""Name what works on instances: Dagster runs by their ids, and commands, which are no runs, by names of their own."""
+"""Name what works on instances: Dagster runs by their ids, and by names of their own what is no run: commands, and
+programs elsewhere.
+"""
+
+import secrets
 
 from feed_assets.lifecycle.instances.worker_names import is_dead, name_holder
 
 COMMAND = "repair:"
 """The prefix of the names of commands that work on instances; no run id has it."""
+ELSEWHERE = "batch:"
+"""The prefix of the names of programs elsewhere that have taken a batch; no run id has it."""
 
 _RUN = "run:"
 
@@ -17,13 +23,31 @@ def name_repair(author: str) -> str:
     return f"{COMMAND}{author}:{name_holder()}"
 
 
+def name_elsewhere(author: str) -> str:
+    """Return a name for one attempt of somebody's program elsewhere.
+
+    >>> name_elsewhere("ann").startswith("batch:ann:")
+    True
+    """
+    return f"{ELSEWHERE}{author}:{secrets.token_hex(4)}"
+
+
+def is_elsewhere(run_id: str) -> bool:
+    """Return whether this is the name of a program elsewhere.
+
+    >>> is_elsewhere(name_elsewhere("ann")), is_elsewhere(name_repair("ann"))
+    (True, False)
+    """
+    return run_id.startswith(ELSEWHERE)
+
+
 def is_command(run_id: str) -> bool:
-    """Return whether this is the name of a command, which Dagster does not know.
+    """Return whether this is the name of a command or of a program elsewhere, which Dagster does not know.
 
     >>> is_command(name_repair("ann")), is_command("4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
     (True, False)
     """
-    return run_id.startswith(COMMAND)
+    return run_id.startswith((COMMAND, ELSEWHERE))
 
 
 def is_dead_command(run_id: str) -> bool:
@@ -56,9 +80,11 @@ def find_run(origin: str) -> str | None:
 def describe_run(run_id: str | None) -> str:
     """Describe the worker in a phrase.
 
-    >>> describe_run("repair:ann:1f"), describe_run("4a1c")
-    ('a repair by ann', 'run 4a1c')
+    >>> describe_run("repair:ann:1f"), describe_run("batch:ann:1f"), describe_run("4a1c")
+    ('a repair by ann', 'work elsewhere by ann', 'run 4a1c')
     """
     if run_id is None or not is_command(run_id):
         return f"run {run_id}"
+    if is_elsewhere(run_id):
+        return f"work elsewhere by {run_id.removeprefix(ELSEWHERE).rpartition(':')[0]}"
     return f"a repair by {run_id.removeprefix(COMMAND).rpartition(':')[0]}"

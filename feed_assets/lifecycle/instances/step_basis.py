@@ -11,7 +11,7 @@ from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessKey
+from feed_assets.state.records import FrozenInput, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
 ASKED = "a new beginning was asked for"
@@ -47,23 +47,28 @@ def find_basis(
 ) -> Basis:
     """Return the basis of an attempt whose inputs have just been frozen.
 
-    The definition is that of the release, with the files that it pins, and the properties of the attempt. Content of
-    which the record has no fresh digest, that of external feeds, is told by names, sizes and times of files.
+    Content of which the record has no fresh digest, that of external feeds, is told by names, sizes and times of files.
     """
     with context.database.read() as connection:
         row = ProcessInstances(connection).get(*key)
-    frozen = (
-        []
-        if row is None
-        else [
-            [each.name, [render_datetime(time) for time in each.nominal_times], list(each.digests)]
-            for each in row.inputs
-        ]
-    )
+    frozen = () if row is None else row.inputs
+    return build_basis(process, workflow, frozen, list(_iter_fingerprints(context, states)))
+
+
+def build_basis(
+    process: ProcessRecord, workflow: Workflow, frozen: Sequence[FrozenInput], fingerprints: Sequence[list[str]] = ()
+) -> Basis:
+    """Return the basis of an attempt with frozen inputs, and the fingerprints of those without a digest.
+
+    The definition is that of the release, with the files that it pins, and the properties of the attempt.
+    """
+    inputs = [
+        [each.name, [render_datetime(time) for time in each.nominal_times], list(each.digests)] for each in frozen
+    ]
     work = workflow.model_dump(mode="json", exclude_defaults=True)
     return Basis(
         definition=_digest([process.fingerprint, work, sorted(process.properties)]),
-        inputs=_digest([frozen, list(_iter_fingerprints(context, states))]),
+        inputs=_digest([inputs, list(fingerprints)]),
     )
 
 

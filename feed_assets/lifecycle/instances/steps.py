@@ -16,7 +16,7 @@ from feed_assets.engines.registry import open_engine
 from feed_assets.engines.step_frames import frame_input
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.process import Workflow
-from feed_assets.entities.steps import decide_repeated, last_steps, order_steps
+from feed_assets.entities.steps import last_steps
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import StepRefusedError
 from feed_assets.lifecycle.instances.attempt_steps import StepPart
@@ -24,10 +24,10 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.step_basis import Basis
 from feed_assets.lifecycle.instances.step_frames import StepFrames, StepResult
+from feed_assets.lifecycle.instances.step_plans import FormerSteps, plan_steps
 from feed_assets.plan.rendering import counted
-from feed_assets.state.attempts import Attempts
 from feed_assets.state.errors import FencedOutError
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessKey
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 
@@ -68,38 +68,15 @@ class StepsEngine(Engine):
 
     def _begin_attempt(self, work: Work) -> list[StepRun]:
         """Record the steps of the attempt: those that are kept, and those to run; return them in order."""
-        key, steps, basis = ProcessKey(work.process, work.cluster, work.nominal_time), self.workflow.steps, self.basis
-        frames = StepFrames.of(self.context)
+        key, frames = ProcessKey(work.process, work.cluster, work.nominal_time), StepFrames.of(self.context)
         with self.context.database.read() as connection:
-            former = [run for run in Steps(connection).of(key) if run.attempt < work.attempt]
-            former = [run for run in former if run.attempt == former[-1].attempt]
-            ended = {each.attempt: each.status for each in Attempts(connection).of(key)}
-        has_succeeded = bool(former) and ended.get(former[-1].attempt) is ProcessInstanceStatus.SUCCEEDED
-        finished = {run.step: run for run in former if run.is_done and not has_succeeded}
-        faults = {name: basis.find_difference(run.basis) or frames.find_loss(run) for name, run in finished.items()}
-        repeated = decide_repeated(steps, {name for name, fault in faults.items() if fault is None})
-        runs = []
-        for position, name in enumerate(order_steps(steps)):
-            run = StepRun(
-                **key._asdict(),
-                attempt=work.attempt,
-                step=name,
-                position=position,
-                status=StepStatus.PENDING,
-                basis=basis.render(),
-                made_in=work.attempt,
-            )
-            before = finished.get(name)
-            if before is not None and name in repeated:
-                reason = faults[name] or _why_repeated(self.workflow, name)
-                run = replace(run, reason=f"again, although attempt {before.made_in} has finished it: {reason}")
-            elif before is not None:
-                run = replace(before, attempt=work.attempt, position=position, status=StepStatus.KEPT, reason=None)
-            runs.append(run)
+            former = FormerSteps.load(connection, key, work.attempt)
+        runs = plan_steps(self.workflow.steps, key, work.attempt, self.basis, former, frames.find_loss)
         with self.context.database.begin() as connection:
             self.leased.check_in(connection)
             Steps(connection).add(runs)
-        frames.discard(run for run in former if run.step not in finished or run.step in repeated)
+        kept = {run.step for run in runs if run.status is StepStatus.KEPT}
+        frames.discard(run for run in former.runs if run.step not in kept)
         return runs
 
     def _work_of(self, run: StepRun, work: Work, done: Mapping[str, StepResult]) -> Work:
@@ -188,10 +165,6 @@ def _mismatch(run: StepRun, reason: str) -> OutputMismatchError:
 
 def _is_last(part: Work) -> bool:
     return part.step is not None and part.step.frames_url is None
-
-
-def _why_repeated(workflow: Workflow, name: str) -> str:
-    return "a step before it runs again" if workflow.steps[name].recoverable else "it is not recoverable"
 
 
 def _seconds(run: StepRun) -> float:

@@ -56,8 +56,8 @@ def apply_triggers(
     """Route new events of the log to the consumers of a cluster, and cut the batches that may run.
 
     A process that is not scheduled gets no batches; `without_row` is the state of processes that have no schedule. With
-    `may_cut` false, events are routed, and batches wait. A consumer that cannot be decided keeps its queue, and is
-    tried again later.
+    `may_cut` false, events are routed, and batches wait. Nor are any cut of work elsewhere: whoever does it takes them.
+    A consumer that cannot be decided keeps its queue, and is tried again later.
     """
     if not plan.triggered_on(cluster):
         return TriggerResult()
@@ -230,6 +230,8 @@ def _decide(
         return _Outcome(replace(state, wake_at=None), None)
     pending = pending_of(record, trigger, marks, events, as_of)
     decision = decide_fire(record, trigger, pending, state, as_of)
+    if decision.fire is not None and record.is_elsewhere:
+        return _Outcome(replace(state, wake_at=None), None)
     if decision.fire is not None and under_way >= record.parallel:
         return _Outcome(replace(state, wake_at=min(state.wake_at or as_of, as_of)), None)
     times = replace(state, next_at=decision.next_at, by_at=decision.by_at, wake_at=decision.wake_at)

@@ -159,7 +159,7 @@ def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[
     for cluster in clusters:
         if works_here(bundle, entity, cluster):
             continue
-        if isinstance(entity, Process) and not entity.workflow.engine.runs_here:
+        if isinstance(entity, Process) and not entity.workflow.engine.is_supported:
             raise NotSchedulableError(
                 subject=entity.label,
                 reason=f"the engine {entity.workflow.engine.value!r} does not run here",

@@ -44,6 +44,7 @@ class ReasonCode(StrEnum):
     RETRY = "retry"
     REQUESTED = "requested"
     NEXT_TICK = "next-tick"
+    NEXT_BATCH = "next-batch"
     RUNNING = "running"
     TIMES_OUT = "times-out"
     OPTIONAL_INPUT = "optional-input"

@@ -9,6 +9,7 @@ from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.lifecycle.elsewhere.taking import init_command
 from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
@@ -55,7 +56,7 @@ def explain_process_state(
     row = facts.row
     reasons: list[Reason] = []
     if row is not None:
-        reasons.extend(_progress(context, row, is_blocked=is_blocked))
+        reasons.extend(_progress(context, row, is_blocked=is_blocked, take=_find_take(context, row)))
     if is_root:
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
@@ -63,7 +64,15 @@ def explain_process_state(
     return tuple(reasons)
 
 
-def _progress(context: OperationContext, row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
+def _find_take(context: OperationContext, row: ProcessInstance) -> str | None:
+    """Return the call by which a program takes a batch of work elsewhere; None for work that runs here."""
+    record = context.plan.processes.get((row.process, row.cluster))
+    return init_command(record) if record is not None and record.is_elsewhere else None
+
+
+def _progress(
+    context: OperationContext, row: ProcessInstance, *, is_blocked: bool, take: str | None
+) -> Iterator[Reason]:
     facts: dict[str, object]
     match row.status:
         case ProcessInstanceStatus.WAITING:
@@ -76,6 +85,8 @@ def _progress(context: OperationContext, row: ProcessInstance, *, is_blocked: bo
             text = f"a run was requested at {rendered(row.requested_at)}, but has not begun"
             facts = {"request": row.request_key, "at": rendered(row.requested_at)}
             yield Reason(code=ReasonCode.REQUESTED, text=text, facts=facts)
+        case ProcessInstanceStatus.READY if take is not None:
+            yield Reason(code=ReasonCode.NEXT_BATCH, text="the next program takes it", command=take)
         case ProcessInstanceStatus.READY if not is_blocked:
             yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick requests its run")
         case ProcessInstanceStatus.RUNNING:
@@ -87,10 +98,14 @@ def _progress(context: OperationContext, row: ProcessInstance, *, is_blocked: bo
         case _:
             pass
     if row.status is ProcessInstanceStatus.SUCCEEDED or row.status in _FAILURES:
-        yield _ended(context, row)
+        yield _ended(context, row, take)
     elif row.reason is not None:
         yield Reason(code=ReasonCode.LAST_CHANGE, text=f"last change: {row.reason}", facts={"reason": row.reason})
-    yield from _retry(row)
+    if take is not None and row.status is ProcessInstanceStatus.FAILED:
+        text = "the next program that takes a batch takes it again, with the same events"
+        yield Reason(code=ReasonCode.NEXT_BATCH, text=text)
+    else:
+        yield from _retry(row)
 
 
 _FAILURES = frozenset(
@@ -103,14 +118,16 @@ _FAILURES = frozenset(
 )
 
 
-def _ended(context: OperationContext, row: ProcessInstance) -> Reason:
+def _ended(context: OperationContext, row: ProcessInstance, take: str | None) -> Reason:
     log = context.run_url(row.run_id)
     facts = {"at": rendered(row.ended_at), "reason": row.reason, "run": row.run_id, "log": log}
     where = f" in {log or describe_run(row.run_id)}" if row.run_id else ""
     text = f"it ended at {rendered(row.ended_at)}{where}" + (f": {row.reason}" if row.reason else "")
     has_failed = row.status in _FAILURES
-    rerun = instance_command("rerun", row.process, row.nominal_time, row.cluster) if has_failed else None
-    return Reason(code=ReasonCode.ENDED, text=text, blocks=has_failed, facts=facts, command=rerun)
+    again = instance_command("rerun", row.process, row.nominal_time, row.cluster) if has_failed else None
+    if take is not None and row.status is ProcessInstanceStatus.FAILED:
+        again = take
+    return Reason(code=ReasonCode.ENDED, text=text, blocks=has_failed, facts=facts, command=again)
 
 
 def _retry(row: ProcessInstance) -> Iterator[Reason]:

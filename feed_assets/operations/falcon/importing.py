@@ -271,7 +271,7 @@ def _line_of(document: PlainDocument, path: tuple[str | int, ...]) -> int | None
 
 def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
     """Yield the parts of an entity that cannot work here as they are."""
-    if isinstance(entity, Process) and not entity.workflow.engine.runs_here:
+    if isinstance(entity, Process) and not entity.workflow.engine.is_supported:
         line = read.sources.locate(("workflow",)).line
         message = (
             f"engine {entity.workflow.engine.value}: the process is declared and validated, but cannot be scheduled. "

@@ -32,6 +32,7 @@ PAYLOAD_AT_MOST = 65_536
 """The bytes of a payload's JSON."""
 
 LONGEST_MARKING = 200
+MARKING_REMEDY = "Write a short word such as 2026-01-01_DAILY_END."
 
 
 class NoticeOutcome(StrEnum):
@@ -166,10 +167,16 @@ def _check_message(notice: Notice) -> None:
     if size > PAYLOAD_AT_MOST:
         reason = f"its payload has {size:,} bytes, more than {PAYLOAD_AT_MOST:,}"
         _refuse(notice, None, notice.nominal_time, reason, "Write the content into the data, and a hint here.")
-    marking = notice.marking
-    if marking is not None and not (0 < len(marking) <= LONGEST_MARKING and marking.isprintable()):
-        reason = f"its marking {marking[:20]!r} is empty, longer than {LONGEST_MARKING} characters or not printable"
-        _refuse(notice, None, notice.nominal_time, reason, "Write a short word such as 2026-01-01_DAILY_END.")
+    fault = find_marking_fault(notice.marking)
+    if fault is not None:
+        _refuse(notice, None, notice.nominal_time, fault, MARKING_REMEDY)
+
+
+def find_marking_fault(marking: str | None) -> str | None:
+    """Return why a marking cannot be kept, as a clause; None if it can."""
+    if marking is None or (0 < len(marking) <= LONGEST_MARKING and marking.isprintable()):
+        return None
+    return f"its marking {marking[:20]!r} is empty, longer than {LONGEST_MARKING} characters or not printable"
 
 
 def _find_time(record: FeedRecord, notice: Notice) -> datetime:

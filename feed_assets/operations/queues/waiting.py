@@ -141,7 +141,8 @@ def _iter_waits(facts: _Facts) -> Iterator[str]:
     if facts.under_way >= record.parallel:
         yield f"{facts.under_way} of {record.parallel} batches under way: none is cut before one ends"
     elif decision.fire is not None and facts.schedule is ScheduleState.SCHEDULED:
-        yield f"the next tick cuts a batch{_BECAUSE[decision.fire]}"
+        whoever = "whoever works elsewhere may take" if record.is_elsewhere else "the next tick cuts"
+        yield f"{whoever} a batch{_BECAUSE[decision.fire]}"
     if decision.quiet_at is not None:
         yield f"it waits for silence until {render_datetime(decision.quiet_at)}"
     if trigger.or_every is not None and state.next_at is not None:

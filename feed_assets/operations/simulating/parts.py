@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
+from feed_assets.entities.process import Workflow
 from feed_assets.errors import FeedAssetsError
 from feed_assets.operations.errors import ArrivalsFileError
 from feed_assets.plan.records import FeedRecord, Plan
@@ -80,6 +81,13 @@ def iter_arrivals(
 def with_polls(plan: Plan) -> Plan:
     """Return a plan whose feeds are all polled: in a simulation no asset says that it has made an instance."""
     return replace(plan, feeds={key: replace(record, produced_by=None) for key, record in plan.feeds.items()})
+
+
+def with_work_here(plan: Plan) -> Plan:
+    """Return a plan without work elsewhere: in a simulation, whoever does it takes each batch as soon as it may."""
+    here = Workflow(path="elsewhere:work")
+    moved = {key: replace(each, workflow=here) for key, each in plan.processes.items() if each.is_elsewhere}
+    return replace(plan, processes={**plan.processes, **moved})
 
 
 def load_arrivals(file: Path, plan: Plan) -> list[Arrival]:

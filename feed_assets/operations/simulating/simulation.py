@@ -31,7 +31,14 @@ from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.lifecycle.triggers.applying import apply_triggers
-from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session, with_polls
+from feed_assets.operations.simulating.parts import (
+    Arrival,
+    DigestEngine,
+    SimulatedStores,
+    no_session,
+    with_polls,
+    with_work_here,
+)
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.causes import Cause
@@ -143,7 +150,7 @@ class Simulation:
         self.database.migrate()
         self.record(self.database)
         self.stores = SimulatedStores()
-        self.plan = with_polls(self.plan)
+        self.plan = with_work_here(with_polls(self.plan))
         self._timeline = ReleaseTimeline(self.plan)
         self._source = random.Random(self.settings.seed)
         self._clock = WrongClock(self.settings.faults.clock, random.Random(f"clock {self.settings.seed}"))

@@ -203,7 +203,8 @@ def _steps(process: ProcessRecord) -> Iterator[str]:
     rows = []
     for number, name in enumerate(order_steps(steps), 1):
         step = steps[name]
-        work = f"{step.engine.value} `{step.path}`{'' if step.recoverable else ', not recoverable'}"
+        code = f" `{step.path}`" if step.path else ""
+        work = f"{step.engine.value}{code}{'' if step.recoverable else ', not recoverable'}"
         rows.append(f"| {number} | {name} | {work} | {', '.join(step.after) or '–'} |")
     yield "\n".join(["| | step | work | after |", "|---|---|---|---|", *rows])
 

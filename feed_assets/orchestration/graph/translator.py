@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 from dagster import AssetKey, AssetSpec, PartitionsDefinition
 
 from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.process import WorkflowEngine
 from feed_assets.errors import describe_error
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
@@ -44,8 +45,8 @@ class FeedAssetsTranslatorData:
         url: the URL of a feed's data, such as `s3://lake/clicks/${YEAR}/${MONTH}`; None for a process.
         format: the format of a feed's data, such as `parquet`; None for a process.
         made_by: the process whose runs materialize the feed, as `feed@source` for a replica; None for other feeds.
-        engine: the engine of the process: `python`, `sql`, `spark-submit`, `replication`; None for a feed that no
-            process materializes.
+        engine: the engine of the process: `python`, `sql`, `spark-submit`, `external`, `replication`; None for a
+            feed that no process materializes.
         asset_key: the asset key by default.
         asset_description: the description of the asset in Markdown, which begins with that of the entity.
         asset_owners: the owners in Dagster's form, also those of the process that makes a feed.
@@ -94,6 +95,9 @@ class FeedAssetsTranslator:
         keys.
         """
         kinds = {data.format} if data.format is not None else {"process"}
+        kinds |= {"feed"} if data.engine is None else {data.engine}
+        if data.engine not in (None, WorkflowEngine.EXTERNAL):
+            kinds.add("spark")
         return AssetSpec(
             data.asset_key,
             partitions_def=data.partitions_def,
@@ -102,7 +106,7 @@ class FeedAssetsTranslator:
             metadata=data.metadata,
             owners=list(data.asset_owners),
             tags=data.asset_tags,
-            kinds=kinds | ({"spark", data.engine} if data.engine is not None else {"feed"}),
+            kinds=kinds,
         )
 
 

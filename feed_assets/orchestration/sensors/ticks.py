@@ -394,5 +394,7 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance
     known = {pool.name: pool.limit for pool in storage.get_pool_limits() if not pool.from_default}
     for process in layout.plan.processes.values():
         pool = names.pool_name(process)
+        if process.is_elsewhere:
+            continue
         if process.cluster == cluster and known.get(pool, default) != process.parallel:
             storage.set_concurrency_slots(pool, process.parallel)

@@ -114,6 +114,9 @@ class LocalStore(InstanceStore):
         self.recover(path)
         return self._staging(path, token).create()
 
+    def staging_url(self, path: str, token: str) -> str:
+        return f"file://{self._staging(path, token).folder}/data"
+
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         folder = Path(self._staging(path, token).folder, "data")
         with self._translated(path):

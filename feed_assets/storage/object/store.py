@@ -130,6 +130,9 @@ class ObjectStore(InstanceStore):
     def stage(self, path: str, token: str) -> StagingPlace:
         return self._staging(path, token).create()
 
+    def staging_url(self, path: str, token: str) -> str:
+        return f"{self.root_url}/{self._staging(path, token).objects.data(1)}"
+
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         objects = self._staging(path, token).objects
         local = self._scratch.folder(objects.token, objects.path)

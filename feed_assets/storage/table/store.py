@@ -128,6 +128,10 @@ class TableStore(InstanceStore):
         staging = self._partitions.root(table).stage(version_path(spec, token), token)
         return replace(staging, path=parse_path(self.root_url, path))
 
+    def staging_url(self, path: str, token: str) -> str:
+        table, spec = self._partitions.parse_one(path)
+        return self._partitions.root(table).staging_url(version_path(spec, token), token)
+
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         table, spec = self._partitions.parse_one(path)
         return self._partitions.root(table).staged_files(version_path(spec, token), token)

@@ -301,3 +301,12 @@ def test_a_process_that_comes_back_goes_on_where_it_was(database: Database) -> N
     queues.tick()
     queues.follow(both)
     assert queues.tick() == [[1, 2]]
+
+
+def test_no_tick_cuts_a_batch_of_work_elsewhere_and_its_queue_grows(database: Database) -> None:
+    plan = build_plan(["d1"], {"joined": {"when": ["d1"]}}, workflow={"engine": "external"})
+    queues = Queues(database=database, plan=plan)
+    queues.tick()
+    queues.come("d1", "d1")
+    assert queues.tick() == queues.tick() == []
+    assert queues.pending("joined") == {"d1": [1, 2]}

@@ -1,0 +1,138 @@
+"""`batch list`: the batches of processes that take what comes, a page at a time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from feed_assets.entities.common import Kind
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.query_fields import PAGE
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.state.batch_pages import BatchFilter, BatchPages
+from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchQuery:
+    """Which batches are listed: of a process, of a cluster, that have taken events of one of some feeds, in one of some
+    states, and cut in `start <= time < end`; None and empty for all.
+    """
+
+    process: str | None = None
+    cluster: str | None = None
+    feeds: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+    start: datetime | None = None
+    end: datetime | None = None
+    offset: int = 0
+    results: int = PAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShare:
+    """How many events a batch has taken at an input."""
+
+    input: str
+    feed: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedBatch:
+    """A batch: how far it is, and what it has taken."""
+
+    process: str
+    cluster: str
+    batch: NominalTime
+    status: ProcessInstanceStatus
+    attempt: int
+    run_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+    inputs: tuple[BatchShare, ...]
+
+    @shown
+    def events(self) -> int:
+        """How many events it has taken in all."""
+        return sum(each.events for each in self.inputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPage:
+    """A page of batches, newest first, of `total` ones; it begins at `offset`."""
+
+    batches: tuple[ListedBatch, ...]
+    total: int
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + len(self.batches)
+
+
+def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
+    """Return a page of batches.
+
+    Raises:
+        EntityNotFoundError: there is no such process.
+        InstanceQueryError: a state is unknown, or the process makes no batches or is not on the cluster.
+    """
+    chosen = BatchFilter(
+        consumers=[EntityKey(*record.key) for record in _records(context, query)],
+        start=query.start,
+        end=query.end,
+        statuses=[_status(state) for state in query.states],
+        feeds=query.feeds,
+    )
+    with context.read() as connection:
+        pages = BatchPages(connection)
+        rows = pages.find(chosen, query.results, query.offset)
+        total = pages.count(chosen)
+        taken = pages.taken([row.key for row in rows])
+    listed = (
+        _listed(
+            row, tuple(BatchShare(input=name, feed=feed, events=count) for name, feed, count in taken.get(row.key, ()))
+        )
+        for row in rows
+    )
+    return BatchPage(batches=tuple(listed), total=total, offset=query.offset)
+
+
+def _records(context: OperationContext, query: BatchQuery) -> list[ProcessRecord]:
+    if query.process is None:
+        clusters = context.plan.clusters if query.cluster is None else [query.cluster]
+        return [record for cluster in clusters for record in context.plan.triggered_on(cluster)]
+    on = context.clusters_of(Kind.PROCESS, query.process) if query.cluster is None else (query.cluster,)
+    records = [context.process_on(query.process, cluster) for cluster in on]
+    if all(record.trigger is None for record in records):
+        raise InstanceQueryError(
+            subject=f"process {query.process!r}",
+            reason="it has a frequency, and makes no batches",
+            next_step="List its instances, or choose a process with a trigger.",
+        )
+    return records
+
+
+def _status(state: str) -> ProcessInstanceStatus:
+    if state in list(ProcessInstanceStatus):
+        return ProcessInstanceStatus(state)
+    known = ", ".join(ProcessInstanceStatus)
+    raise InstanceQueryError(subject=f"state {state!r}", reason="no batch has it", next_step=f"States are {known}.")
+
+
+def _listed(row: ProcessInstance, inputs: tuple[BatchShare, ...]) -> ListedBatch:
+    return ListedBatch(
+        process=row.process,
+        cluster=row.cluster,
+        batch=row.nominal_time,
+        status=row.status,
+        attempt=row.attempt,
+        run_id=row.run_id,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        reason=row.reason,
+        inputs=inputs,
+    )

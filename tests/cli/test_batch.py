@@ -1,0 +1,498 @@
+"""The calls of programs that work elsewhere: their orders, right and wrong, from a shell script and one by one."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import Result
+from sqlalchemy import select
+
+from feed_assets.lifecycle.elsewhere import ending
+from feed_assets.operations.context import OperationContext, open_context
+from feed_assets.settings import load_settings
+from feed_assets.state import schema, step_schema, trigger_schema
+from feed_assets.state.database import open_database
+from feed_assets.storage.errors import StorageError
+from tests.cli.pasting import Pasting, of, paste
+from tests.cli.project import run
+from tests.cli.scripts import run_script
+from tests.databases import database_url, open_migrated
+
+__all__ = ["database_url", "paste"]
+
+ENTITIES = """
+kind: cluster
+name: here
+storage: file://${PROJECT_ROOT}/data
+---
+kind: feed
+name: orders
+instances: as-they-come
+format: csv
+locations: {data: "/orders/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}, retention: {limit: days(1), action: delete}}}
+---
+{kind: feed, name: rates, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+---
+kind: feed
+name: loaded
+instances: as-they-come
+format: csv
+locations: {data: "/loaded/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: feed
+name: rejected
+instances: as-they-come
+format: csv
+locations: {data: "/rejected/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: process
+name: load
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {when: {all: [orders, rates]}, from: earliest}
+inputs: {orders: {feed: orders, take: new}}
+outputs:
+  loaded: {feed: loaded, instance: "now(0,0)"}
+  rejected: {feed: rejected, instance: "now(0,0)", optional: true}
+workflow:
+  engine: external
+  steps: {extract: {}, clean: {after: [extract], recoverable: false}, store: {after: [clean]}}
+---
+kind: process
+name: report
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {from: earliest, batch: {until: "*_DAILY_END"}}
+inputs: {loaded: {feed: loaded, take: new}}
+workflow: {engine: external}
+---
+kind: process
+name: copy
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {from: earliest}
+parallel: 2
+inputs: {loaded: {feed: loaded, take: new}}
+workflow: {engine: external}
+---
+kind: feed
+name: prices
+frequency: days(1)
+format: csv
+locations: {data: "/prices/${YEAR}${MONTH}${DAY}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: process
+name: price
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {from: earliest}
+inputs: {orders: {feed: orders, take: new}, prices: {feed: prices, start: "today(0,0)", end: "today(0,0)"}}
+workflow: {engine: external}
+---
+kind: process
+name: count
+frequency: hours(1)
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+workflow: {engine: sql, path: count.sql}
+"""
+KEPT_STILL = (
+    schema.process_instances,
+    schema.attempts,
+    schema.feed_events,
+    schema.feed_instances,
+    trigger_schema.batches,
+    trigger_schema.queue_changes,
+    step_schema.steps,
+)
+"""The tables in which nothing moves when a call is refused."""
+
+
+@pytest.fixture
+def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
+    (tmp_path / "count.sql").write_text("select 1 as n")
+    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: {database_url}\n")
+    open_migrated(database_url).close()
+    return tmp_path
+
+
+def context(project: Path) -> OperationContext:
+    settings = load_settings({}, start=project)
+    return open_context(settings, open_database(settings.state or ""))
+
+
+def put(project: Path, *seconds: int) -> None:
+    """Put orders in their place, each a file of its second."""
+    for second in seconds:
+        folder = project / f"data/orders/20260301/0600{second:02}"
+        folder.mkdir(parents=True)
+        (folder / "part-0.csv").write_text(f"{second}\n")
+
+
+def come(project: Path, *seconds: int) -> None:
+    """Let orders come."""
+    put(project, *seconds)
+    for second in seconds:
+        ok("feed", "notify", "orders", f"2026-03-01T06:00:{second:02}Z", "--marking", f"o{second}")
+
+
+def ok(*arguments: str) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def shown(*arguments: str) -> dict[str, object]:
+    document: dict[str, object] = json.loads(ok(*arguments, "--output", "json").stdout)
+    return document
+
+
+def taken(found: Mapping[str, object]) -> list[tuple[object, ...]]:
+    """What a batch has taken: input, number of events, the first and last of them, and their markings."""
+    keys = ("input", "events", "min_event", "max_event", "min_marking", "max_marking")
+    return [tuple(each[key] for key in keys) for each in found["inputs"]]  # type: ignore[attr-defined]
+
+
+def staging(found: Mapping[str, object], output: str = "loaded") -> Path:
+    """Where the program puts the files of an output."""
+    urls = {each["output"]: each["url"] for each in found["outputs"]}  # type: ignore[attr-defined]
+    return Path(urlsplit(urls[output]).path)
+
+
+def refused(sentence: str, *arguments: str) -> str:
+    result = run(*arguments)
+    assert (result.exit_code, sentence in result.stderr) == (1, True), result.output
+    return result.stderr
+
+
+def work(*steps: str) -> None:
+    for step in steps:
+        ok("batch", "step-start", "load", step)
+        ok("batch", "step-end", "load", step)
+
+
+def loaded(project: Path, *seconds: int, marking: str = "x") -> str:
+    """Load orders, and return the batch."""
+    come(project, *seconds)
+    ok("feed", "notify", "rates")
+    found = shown("batch", "init", "load")
+    work("extract", "clean", "store")
+    (staging(found) / "part-0.csv").write_text("a\n")
+    ok("batch", "end", "load", "--marking", marking)
+    return str(found["batch"])
+
+
+WRONG_ORDERS = """
+refused() {  # the sentence, then the call
+  sentence=$1; shift
+  feed-assets batch "$@" > /dev/null 2> said; code=$?
+  if [ $code != 1 ]; then echo "exit code $code: $*"; exit 9; fi
+  grep -qF "$sentence" said || { echo "$*: not '$sentence', but"; cat said; exit 9; }
+}
+call() { feed-assets batch "$@" > called || { echo "refused: $*"; exit 9; }; }
+notify() { feed-assets feed notify "$@" > /dev/null || exit 9; }
+
+refused "there is no process 'lode'" init lode
+refused "its work runs here, with engine sql" init count
+refused "it has no step 'extrat'. Its steps are extract, clean, store" step-start load extrat
+for verb in end fail; do refused "no batch is under way" $verb load; done
+refused "no batch is under way" step-start load extract
+refused "0 of 2; orders lacks an event; rates lacks an event" init load            # BD-11
+notify orders 2026-03-01T06:00:01Z; notify orders 2026-03-01T06:00:02Z
+refused "1 of 2; rates lacks an event" init load                                   # BD-26
+notify rates
+call init load --max 1                                                             # BD-12
+refused "is already under way: work elsewhere by ann, attempt 1" init load         # BD-10
+for verb in step-end step-fail; do refused "step 'extract' is not under way, it is PENDING" $verb load extract; done
+refused "step 'clean' comes after 'extract', which is PENDING" step-start load clean
+refused "step 'extract' has not been done" end load
+call step-start load extract
+refused "step 'extract' is already under way" step-start load extract              # BD-20
+for verb in end fail; do refused "step 'extract' is still under way" $verb load; done
+call step-end load extract
+refused "step 'extract' has ended already" step-start load extract
+refused "step 'extract' is not under way, it is SUCCEEDED" step-end load extract
+call step-start load clean; call step-fail load clean --reason "no luck"
+refused "step 'clean' has failed" end load                                         # BD-29
+call step-start load clean; call step-end load clean
+call step-start load store; call step-end load store
+refused "output 'loaded' has no files" end load
+refused "its marking '' is empty" end load --marking ""
+call fail load                                                                     # BD-27
+refused "no batch is under way" fail load
+refused "no batch is under way" end load
+"""
+
+
+def test_wrong_orders_of_calls_are_refused_by_a_sentence_and_move_nothing(project: Path) -> None:
+    put(project, 1, 2)
+    calls: list[int] = []
+
+    def give(*words: str) -> Result:
+        before = rows(project)
+        result = run(*words)
+        if result.exit_code:
+            assert rows(project) == before, words
+        calls.append(result.exit_code)
+        return result
+
+    done = run_script(WRONG_ORDERS, project / "shell", give)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert (len(calls), sum(calls)) == (36, 23)
+    assert [batch["status"] for batch in shown("batch", "list")["batches"]] == ["FAILED"]  # type: ignore[attr-defined]
+
+
+def rows(project: Path) -> list[list[object]]:
+    """What the tables have in which nothing may move."""
+    opened = context(project)
+    with opened.database.read() as connection:
+        found = [sorted(map(repr, connection.execute(select(table)))) for table in KEPT_STILL]
+    opened.database.close()
+    return [list(each) for each in found]
+
+
+def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next_step(project: Path) -> None:
+    come(project, 1, 2, 3)
+    ok("feed", "notify", "rates", "--marking", "eur")
+    first = shown("batch", "init", "load", "--max", "2")
+    assert taken(first) == [("orders", 2, 1, 2, "o1", "o2"), ("rates", 1, 4, 4, "eur", "eur")]
+    files = [file for each in first["inputs"] for instance in each["instances"] for file in instance["files"]]  # type: ignore[attr-defined]
+    assert [Path(urlsplit(file).path).read_text() for file in files] == ["1\n", "2\n"]
+    assert (first["attempt"], first["next_step"]) == (1, "extract")
+    work("extract", "clean")
+    (staging(first) / "part-0.csv").write_text("of clean\n")
+    ok("batch", "step-start", "load", "store")
+    ok("batch", "step-fail", "load", "store", "--reason", "no luck")
+    ok("batch", "fail", "load", "--reason", "the warehouse is away")
+    come(project, 4)
+    ok("feed", "notify", "rates")
+    again = shown("batch", "init", "load", "--max", "1")
+    assert (again["batch"], again["attempt"], again["inputs"]) == (first["batch"], 2, first["inputs"])
+    statuses = [(step["step"], step["status"], step["made_in"]) for step in again["steps"]]  # type: ignore[attr-defined]
+    assert statuses == [("extract", "KEPT", 1), ("clean", "PENDING", 2), ("store", "PENDING", 2)]
+    assert again["next_step"] == "clean"
+    assert (staging(again) / "part-0.csv").read_text() == "of clean\n"
+    refused("has ended already, kept from attempt 1", "batch", "step-start", "load", "extract")
+    work("clean", "store")
+    ended = shown("batch", "end", "load")
+    assert [each["output"] for each in ended["published"]] == ["loaded"]  # type: ignore[attr-defined]
+    assert not staging(again).exists()
+    listed = ok("instance", "steps", "load", str(first["batch"])).stdout.splitlines()
+    assert [line.split("\t")[1:4] for line in listed[1:]] == [
+        ["1", "extract", "SUCCEEDED"],
+        ["1", "clean", "SUCCEEDED"],
+        ["1", "store", "FAILED"],
+        ["2", "extract", "KEPT from 1"],
+        ["2", "clean", "SUCCEEDED"],
+        ["2", "store", "SUCCEEDED"],
+    ]
+    assert shown("queue", "show", "load")["queue"]["pending"] == 3  # type: ignore[index]
+    ok("queue", "verify")
+
+
+def test_an_end_is_one_event_that_each_reader_takes_by_its_marking(project: Path) -> None:
+    loaded(project, 1)
+    refused("loaded lacks an event marked *_DAILY_END", "batch", "init", "report")
+    batch = loaded(project, 2, marking="1_DAILY_END")
+    loaded(project, 3)
+    found = shown("batch", "init", "report")
+    assert [each["nominal_time"] for each in found["inputs"][0]["instances"]][1:] == [batch]  # type: ignore[index]
+    assert taken(found)[0][4:] == ("1_DAILY_END", "x")
+    consumers = [(each["process"], each["pending"]) for each in shown("queue", "consumers", "loaded")["consumers"]]  # type: ignore[attr-defined]
+    assert consumers == [("copy", 3), ("report", 1)]
+    ok("batch", "end", "report")
+    assert not (project / "data/rejected").exists()
+
+
+def test_several_batches_are_under_way_as_far_as_the_process_allows_and_are_named(project: Path) -> None:
+    batches = []
+    for second in (1, 2, 3):
+        loaded(project, second)
+        if second < 3:
+            batches.append(str(shown("batch", "init", "copy")["batch"]))
+    refused("is already under way: work elsewhere by ann, attempt 1, RUNNING (2 of 2)", "batch", "init", "copy")
+    refused(f"several batches are under way: {batches[0]}, {batches[1]}. Name one with --batch", "batch", "end", "copy")
+    assert "it has succeeded" in ok("batch", "end", "copy", "--batch", batches[1]).stdout
+    refused("is SUCCEEDED, and not under way", "batch", "end", "copy", "--batch", batches[1])
+    refused("is not known", "batch", "end", "copy", "--batch", "2026-01-01T00:00:07Z")
+    ok("batch", "fail", "copy")
+    assert shown("batch", "init", "copy")["batch"] == batches[0]
+
+
+def test_a_killed_batch_ends_no_more_and_a_rerun_of_it_begins_anew(project: Path) -> None:
+    first = ready_to_end(project)
+    ok("instance", "kill", "load", "--instance", str(first["batch"]))
+    refused("no batch is under way", "batch", "end", "load")
+    refused("0 of 2", "batch", "init", "load")
+    ok("instance", "rerun", "load", "--instance", str(first["batch"]))
+    again = shown("batch", "init", "load")
+    assert (again["batch"], taken(again)) == (first["batch"], taken(first))
+    assert {step["status"] for step in again["steps"]} == {"PENDING"}  # type: ignore[attr-defined]
+    assert staging(again) != staging(first)
+    assert not list(staging(again).iterdir())
+
+
+def ready_to_end(project: Path) -> dict[str, object]:
+    """A batch of which all is done but its end."""
+    come(project, 1)
+    ok("feed", "notify", "rates")
+    found = shown("batch", "init", "load")
+    work("extract", "clean", "store")
+    (staging(found) / "part-0.csv").write_text("a\n")
+    return found
+
+
+def test_a_batch_that_is_killed_while_it_is_published_publishes_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ready_to_end(project)
+    publish = ending._publish_files
+
+    def kill_before(*arguments: object) -> object:
+        ok("instance", "kill", "load", "--instance", str(found["batch"]))
+        return publish(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ending, "_publish_files", kill_before)
+    refused("it is KILLED: somebody has ended this attempt", "batch", "end", "load")
+    assert not list((project / "data/loaded").rglob("*.csv"))
+    assert shown("batch", "list", "--state", "SUCCEEDED")["total"] == 0
+
+
+def test_an_end_that_broke_off_behind_a_publication_is_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ready_to_end(project)
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "record_published", broken)
+        assert run("batch", "end", "load").exit_code == 1
+    assert not staging(found).exists()
+    (done,) = shown("batch", "end", "load")["published"]  # type: ignore[misc]
+    assert (Path(urlsplit(done["url"]).path) / "part-0.csv").read_text() == "a\n"
+    assert shown("batch", "list")["batches"][0]["status"] == "SUCCEEDED"  # type: ignore[index]
+
+
+def broken(*_: object, **__: object) -> None:
+    raise StorageError(store="file:///data", path="loaded", reason="no luck", next_step="Try again.")
+
+
+def test_a_batch_whose_outputs_cannot_be_staged_has_failed_and_comes_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates")
+    with monkeypatch.context() as patch:
+        patch.setattr("feed_assets.operations.queues.elsewhere.stage_outputs", broken)
+        refused("no luck", "batch", "init", "load")
+    (batch,) = shown("batch", "list")["batches"]  # type: ignore[misc]
+    assert (batch["status"], "no luck" in batch["reason"]) == ("FAILED", True)
+    assert shown("batch", "init", "load")["batch"] == batch["batch"]
+
+
+@of("lifecycle.elsewhere.taking._missing: why")
+def test_a_batch_needs_the_instances_of_its_windows(project: Path, paste: Pasting) -> None:
+    come(project, 1)
+    before = rows(project)
+    paste(refused("input 'prices' lacks 1 of 1 instances of feed 'prices'", "batch", "init", "price"), "why")
+    assert rows(project) == before
+
+
+def test_a_dry_run_of_a_call_changes_nothing(project: Path) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates")
+
+    def dry(*arguments: str) -> None:
+        before = rows(project)
+        assert shown("batch", *arguments, "--dry-run")["dry_run"] is True
+        assert rows(project) == before
+
+    dry("init", "load")
+    found = shown("batch", "init", "load")
+    dry("step-start", "load", "extract")
+    ok("batch", "step-start", "load", "extract")
+    dry("step-end", "load", "extract")
+    dry("step-fail", "load", "extract")
+    ok("batch", "step-end", "load", "extract")
+    work("clean", "store")
+    (staging(found) / "part-0.csv").write_text("a\n")
+    dry("fail", "load")
+    dry("end", "load")
+
+
+def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(project: Path) -> None:
+    assert shown("batch", "list") == {"version": 2, "batches": [], "total": 0, "has_more": False}
+    first, second = loaded(project, 1), loaded(project, 2)
+    copied = str(shown("batch", "init", "copy")["batch"])
+
+    def listed(*arguments: str) -> list[tuple[str, str, int]]:
+        found = shown("batch", "list", *arguments)["batches"]
+        return sorted((each["process"], each["batch"], each["events"]) for each in found)  # type: ignore[attr-defined]
+
+    whole = [("copy", copied, 2), ("load", first, 2), ("load", second, 2)]
+    assert listed() == whole
+    assert listed("load", "--start", second) == whole[2:]
+    assert listed("load", "--end", second) == whole[1:2]
+    assert listed("--feed", "loaded") == listed("--state", "running") == whole[:1]
+    assert listed("load", "--num-results", "1", "--offset", "1") == whole[1:2]
+    assert "1 of 3 batches" in ok("batch", "list", "--num-results", "1").stderr
+    refused("no batch has it", "batch", "list", "--state", "GONE")
+    refused("makes no batches", "batch", "list", "count")
+
+
+@of("lifecycle.elsewhere.taking._require_schedule: entity resume", "operations.queues.elsewhere._take: queue show")
+def test_a_suspended_process_takes_no_batch(project: Path, paste: Pasting) -> None:
+    come(project, 1)
+    paste(refused("1 of 2", "batch", "init", "load"), "queue show")
+    ok("entity", "suspend", "process", "load")
+    paste(refused("it is suspended, so no batch is taken", "batch", "init", "load"), "entity resume")
+    ok("admin", "safemode", "on")
+    refused("safe mode", "batch", "init", "load")
+
+
+@of("lifecycle.elsewhere.taking._require_schedule: entity schedule")
+def test_a_process_that_is_not_scheduled_takes_no_batch(project: Path, paste: Pasting) -> None:
+    settings = project / "feed_assets.yaml"
+    settings.write_text(settings.read_text().replace("automatic", "explicit"))
+    paste(refused("it is submitted, so no batch is taken", "batch", "init", "load"), "entity schedule")
+    refused("0 of 2", "batch", "init", "load")
+
+
+@of(
+    "lifecycle.elsewhere.attempts.BatchAtWork.start: batch step-start",
+    "lifecycle.elsewhere.attempts.BatchAtWork.finish: batch step-end",
+    "lifecycle.elsewhere.attempts.BatchAtWork.give_up: batch step-fail",
+    "lifecycle.elsewhere.attempts.BatchAtWork.end: batch end",
+    "lifecycle.elsewhere.attempts.BatchAtWork.fail: batch fail",
+    "lifecycle.elsewhere.taking.init_command: batch init",
+    "lifecycle.elsewhere.taking._require_free: batch fail",
+    "lifecycle.elsewhere.taking._require_free: instance kill",
+)
+def test_each_refusal_names_the_call_whose_turn_it_is(project: Path, paste: Pasting) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates")
+    paste(refused("no batch is under way", "batch", "end", "load"), "batch init")
+    paste(refused("has not been done", "batch", "end", "load"), "batch step-start")
+    paste(refused("is still under way", "batch", "end", "load"), "batch step-fail")
+    paste(refused("has failed", "batch", "end", "load"), "batch step-start")
+    paste(refused("is already under way", "batch", "step-start", "load", "extract"), "batch step-end")
+    work("clean")
+    ok("batch", "step-start", "load", "store")
+    ok("batch", "step-fail", "load", "store")
+    paste(refused("has failed", "batch", "end", "load"), "batch fail")
+    said = ok("why", "load", str(shown("batch", "list")["batches"][0]["batch"])).stdout  # type: ignore[index]
+    assert "the next program that takes a batch takes it again, with the same events" in said
+    paste(said, "batch init")
+    work("clean", "store")
+    paste(refused("is already under way", "batch", "init", "load"), "batch fail")
+    found = shown("batch", "init", "load")
+    (staging(found) / "part-0.csv").write_text("a\n")
+    paste(refused("has ended already", "batch", "step-start", "load", "extract"), "batch end")
+    come(project, 2)
+    ok("feed", "notify", "rates")
+    ok("batch", "init", "load")
+    paste(refused("is already under way", "batch", "init", "load"), "instance kill")
