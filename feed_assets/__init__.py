@@ -64,11 +64,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import ProcessSla as ProcessSla
     from feed_assets.entities.process import Retry as Retry
     from feed_assets.entities.process import RetryPolicy as RetryPolicy
-    from feed_assets.entities.process import Step as Step
-    from feed_assets.entities.process import StepEngine as StepEngine
     from feed_assets.entities.process import Take as Take
-    from feed_assets.entities.process import Workflow as Workflow
-    from feed_assets.entities.process import WorkflowEngine as WorkflowEngine
     from feed_assets.entities.replication import Replication as Replication
     from feed_assets.entities.transfers import Export as Export
     from feed_assets.entities.transfers import ExportTarget as ExportTarget
@@ -89,6 +85,10 @@ if TYPE_CHECKING:
     from feed_assets.entities.triggers import StartFrom as StartFrom
     from feed_assets.entities.triggers import Trigger as Trigger
     from feed_assets.entities.triggers import Unchanged as Unchanged
+    from feed_assets.entities.workflow import Step as Step
+    from feed_assets.entities.workflow import StepEngine as StepEngine
+    from feed_assets.entities.workflow import Workflow as Workflow
+    from feed_assets.entities.workflow import WorkflowEngine as WorkflowEngine
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
     from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
@@ -184,16 +184,16 @@ _HOMES = {
     "Sla": "feed_assets.entities.common",
     "SparkConfig": "feed_assets.entities.cluster",
     "StartFrom": "feed_assets.entities.triggers",
-    "Step": "feed_assets.entities.process",
-    "StepEngine": "feed_assets.entities.process",
+    "Step": "feed_assets.entities.workflow",
+    "StepEngine": "feed_assets.entities.workflow",
     "SweepLimits": "feed_assets.entities.common",
     "Take": "feed_assets.entities.process",
     "Trigger": "feed_assets.entities.triggers",
     "Unchanged": "feed_assets.entities.triggers",
     "Validity": "feed_assets.entities.common",
     "Verification": "feed_assets.entities.copying",
-    "Workflow": "feed_assets.entities.process",
-    "WorkflowEngine": "feed_assets.entities.process",
+    "Workflow": "feed_assets.entities.workflow",
+    "WorkflowEngine": "feed_assets.entities.workflow",
     "build_assets": "feed_assets.orchestration.definitions",
     "build_definitions": "feed_assets.orchestration.definitions",
     "build_io_manager": "feed_assets.orchestration.definitions",

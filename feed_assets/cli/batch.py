@@ -27,7 +27,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.queues.elsewhere import CalledBatch, InitBatch
+    from feed_assets.operations.queues.called_batches import CalledBatch, InitBatch
 
 _CLUSTER = "The cluster; not needed if the process is on one only."
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.definitions.folder import DefinitionFolder
-    from feed_assets.entities.process import Workflow
+    from feed_assets.entities.workflow import Workflow
     from feed_assets.loading.entity_files import EntityFile
 
 
@@ -23,7 +23,7 @@ def _parse_replacements(
     _ctx: click.Context, _parameter: click.Parameter, values: Iterable[str]
 ) -> "dict[str, Workflow]":
     from feed_assets.engines.registry import ENGINE_NAMES
-    from feed_assets.entities.process import Workflow, WorkflowEngine
+    from feed_assets.entities.workflow import Workflow, WorkflowEngine
 
     replacements: dict[str, Workflow] = {}
     for text in values:

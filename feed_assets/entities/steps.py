@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from feed_assets.entities.process import Step
+from feed_assets.entities.workflow import Step
 
 
 def order_steps(steps: Mapping[str, Step]) -> tuple[str, ...]:

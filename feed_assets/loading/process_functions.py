@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.process import Process, WorkflowEngine
+from feed_assets.entities.process import Process
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import FieldSources, Finding, Issue, Severity
 from feed_assets.loading.messages import explain
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from feed_assets.entities.process import Workflow, WorkflowEngine
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
-from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow, WorkflowEngine
+from feed_assets.entities.process import CatchUp, Order, RetryPolicy
 from feed_assets.entities.steps import order_steps
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions

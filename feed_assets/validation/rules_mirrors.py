@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from feed_assets.entities.globs import find_glob_fault
 from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.overlaps import FixedPlace
-from feed_assets.entities.process import Process, WorkflowEngine
+from feed_assets.entities.process import Process
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import Finding
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.validation.scope import Complaint, Scope

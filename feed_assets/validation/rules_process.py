@@ -3,7 +3,8 @@
 import keyword
 from collections.abc import Iterator
 
-from feed_assets.entities.process import Process, ProcessSla, WorkflowEngine
+from feed_assets.entities.process import Process, ProcessSla
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import ExpressionError

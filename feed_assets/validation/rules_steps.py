@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from feed_assets.entities.process import Process, StepEngine
+from feed_assets.entities.process import Process
 from feed_assets.entities.steps import find_ring
+from feed_assets.entities.workflow import StepEngine
 from feed_assets.validation.rules_process import TAKEN
 from feed_assets.validation.rules_workflow import iter_whole_workflows
 from feed_assets.validation.scope import Complaint, Scope

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
-from feed_assets.entities.process import Order, Process, Workflow, WorkflowEngine
+from feed_assets.entities.process import Order, Process
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
 from feed_assets.validation.scope import Complaint, Scope

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from feed_assets.entities.bundle import ENTITY_TYPES
 from feed_assets.entities.cluster import STORAGE_SCHEMES
 from feed_assets.entities.common import Entity, Kind
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.loading.messages import _SHAPES
 from feed_assets.operations.outside.reachability import LIVE_CHECKS
 from feed_assets.settings import Settings

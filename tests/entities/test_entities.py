@@ -11,7 +11,8 @@ from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundErro
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import describe
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.entities.process import Process, Workflow
+from feed_assets.entities.process import Process
+from feed_assets.entities.workflow import Workflow
 from feed_assets.timing.frequency import Frequency, Unit
 from tests.entities.samples import BASE, build, bundle
 

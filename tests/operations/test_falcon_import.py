@@ -6,7 +6,7 @@ import pytest
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
-from feed_assets.entities.process import Workflow, WorkflowEngine
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, read_entity_files
 from feed_assets.operations.falcon.exporting import export_documents, write_documents

@@ -16,7 +16,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_batch_events, find_late_inputs

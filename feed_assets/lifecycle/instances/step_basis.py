@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.context import AttemptContext

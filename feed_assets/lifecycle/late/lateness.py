@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.late.checks import decide_put_off, next_check, process_cut_off
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.late_checks import LateCheck

@@ -10,7 +10,7 @@ from feed_assets.entities.common import EntityModel
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.fields import FilledText, Name
 from feed_assets.entities.maps import EMPTY, Map
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.issues import FieldPath, FieldSources, Issue, Severity
 from feed_assets.loading.bundles import decode_file
 from feed_assets.loading.entity_files import EntityFile

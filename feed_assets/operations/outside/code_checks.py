@@ -9,8 +9,9 @@ from feed_assets.engines.code_faults import CodeFault
 from feed_assets.engines.python_code import Call, PythonFiles, find_frames, find_python_fault
 from feed_assets.engines.sql_code import find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.process import Process, StepEngine, Workflow, WorkflowEngine
+from feed_assets.entities.process import Process
 from feed_assets.entities.steps import last_steps
+from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, Source, SourceMap, order_of
 from feed_assets.loading.entity_files import display_name
 from feed_assets.validation.rules_workflow import iter_whole_workflows

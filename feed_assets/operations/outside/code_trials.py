@@ -10,8 +10,9 @@ from feed_assets.engines.port import StepPlace, Work
 from feed_assets.engines.python_code import Call, PythonFiles
 from feed_assets.engines.step_frames import frame_input
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.entities.process import Process
 from feed_assets.entities.steps import last_steps
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
 from feed_assets.lifecycle.instances.work_data import input_data, job_properties, output_target, text_context
 from feed_assets.operations.outside.code_checks import call_of, issue_of

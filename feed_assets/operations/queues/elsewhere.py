@@ -3,140 +3,54 @@
 The calls and their order are BDRE's. Each is refused with a sentence if it comes out of turn, and then moves nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
 from feed_assets.errors import describe_error
-from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations, find_record
+from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.elsewhere.attempts import (
     BatchAtWork,
     begin_step,
     end_step,
     find_at_work,
-    next_step,
     require_no_step_under_way,
     require_step,
     require_steps_done,
 )
 from feed_assets.lifecycle.elsewhere.ending import fail_batch, publish_batch, require_outputs
-from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, find_stagings, stage_outputs
+from feed_assets.lifecycle.elsewhere.stagings import find_stagings, stage_outputs
 from feed_assets.lifecycle.elsewhere.taking import TakenBatch, refuse, take_batch
-from feed_assets.lifecycle.input_windows import InputState
-from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import name_elsewhere
 from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.arrival_notices import MARKING_REMEDY, find_marking_fault
+from feed_assets.operations.queues.called_batches import (
+    CalledBatch,
+    EndedBatch,
+    InitBatch,
+    called_fields,
+    iter_inputs,
+    published_output,
+    staged_output,
+)
 from feed_assets.operations.queues.waiting import describe_queues
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.batches import Batches, BatchEvents
+from feed_assets.state.batches import Batches
 from feed_assets.state.database import lock_queues
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.step_records import StepStatus
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.paths import is_content
 from feed_assets.timing.dates import render_datetime
 
 _PLENTY = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStep:
-    """A step of an attempt; `made_in` is the attempt that has done it, an earlier one if it was KEPT."""
-
-    step: str
-    status: StepStatus
-    made_in: int
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalledBatch:
-    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been."""
-
-    process: str
-    cluster: str
-    batch: NominalTime
-    attempt: int
-    status: ProcessInstanceStatus
-    steps: tuple[BatchStep, ...]
-    next_step: str | None
-    dry_run: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenInstance:
-    """An instance of an input: where it is, and the URLs of its files."""
-
-    nominal_time: NominalTime
-    url: str
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenInput:
-    """An input of a batch: how many events it has taken, the smallest and largest number and marking, and its
-    instances. An input with a window has instances and no events, a signal events and no instances.
-    """
-
-    input: str
-    feed: str
-    events: int
-    min_event: int | None
-    max_event: int | None
-    min_marking: str | None
-    max_marking: str | None
-    instances: tuple[TakenInstance, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedOutput:
-    """An output of a batch: the instance that it becomes, and the URL below which the program puts its files."""
-
-    output: str
-    feed: str
-    nominal_time: NominalTime
-    url: str
-    optional: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitBatch(CalledBatch):
-    """A batch that somebody's program has taken."""
-
-    inputs: tuple[TakenInput, ...]
-    outputs: tuple[StagedOutput, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedOutput:
-    """An output that was published."""
-
-    output: str
-    feed: str
-    nominal_time: NominalTime
-    url: str
-    files: int
-    bytes: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedBatch(CalledBatch):
-    """A batch that has succeeded, and what it has published. An optional output without files is left out."""
-
-    published: tuple[PublishedOutput, ...]
 
 
 def init_batch(
@@ -174,14 +88,16 @@ def init_batch(
     attempt = _attempt_context(context, batch, past)
     try:
         stagings = find_stagings(attempt, batch) if dry_run else stage_outputs(attempt, batch)
-        inputs = tuple(_iter_inputs(attempt, taken, events))
+        inputs = tuple(iter_inputs(attempt, taken, events))
     except StorageError as exc:
         if not dry_run:
             fail_batch(attempt, batch, author, describe_error(exc))
         raise
     if not dry_run:
         _note(context, batch, author, "init")
-    return InitBatch(**_called(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(_staged, stagings)))
+    return InitBatch(
+        **called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(staged_output, stagings))
+    )
 
 
 def start_step(
@@ -270,8 +186,8 @@ def end_batch(
     published = () if dry_run else publish_batch(attempt, batch, stagings, author, marking)
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
-    called = _called(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
-    return EndedBatch(**called, published=tuple(map(_published, published)))
+    called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
+    return EndedBatch(**called, published=tuple(map(published_output, published)))
 
 
 def terminate_batch(
@@ -298,7 +214,7 @@ def terminate_batch(
     if not dry_run:
         fail_batch(_attempt_context(context, batch), batch, author, reason or f"failed elsewhere, says {author}")
         _note(context, batch, author, "fail", **({"reason": reason} if reason else {}))
-    return CalledBatch(**_called(batch, ProcessInstanceStatus.FAILED, dry_run=dry_run))
+    return CalledBatch(**called_fields(batch, ProcessInstanceStatus.FAILED, dry_run=dry_run))
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> ProcessRecord:
@@ -348,7 +264,7 @@ def _call_step(
         batch = find_at_work(connection, context.timeline, record, nominal_time)
         if dry_run:
             connection.rollback()
-    return CalledBatch(**_called(batch, dry_run=dry_run))
+    return CalledBatch(**called_fields(batch, dry_run=dry_run))
 
 
 def _attempt_context(
@@ -370,83 +286,4 @@ def _note(context: OperationContext, batch: BatchAtWork, author: str, verb: str,
     target = f"batch {render_datetime(batch.row.nominal_time)} of process {batch.record.process!r}"
     note_target(
         context, author, f"batch {verb}", target, cluster=batch.record.cluster, attempt=batch.row.attempt, **details
-    )
-
-
-def _called(
-    batch: BatchAtWork, status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING, *, dry_run: bool
-) -> dict[str, Any]:
-    """Return the fields that the results of all calls have."""
-    steps = [BatchStep(step=run.step, status=run.status, made_in=run.made_in, reason=run.reason) for run in batch.steps]
-    return {
-        "process": batch.record.process,
-        "cluster": batch.record.cluster,
-        "batch": batch.row.nominal_time,
-        "attempt": batch.row.attempt,
-        "status": status,
-        "steps": tuple(steps),
-        "next_step": next_step(batch.steps),
-        "dry_run": dry_run,
-    }
-
-
-def _iter_inputs(context: AttemptContext, taken: TakenBatch, events: Sequence[BatchEvents]) -> Iterator[TakenInput]:
-    """Yield the inputs of the process, and what else its trigger names."""
-    by_name = {each.input: each for each in events}
-    for state in taken.states:
-        own = by_name.pop(state.edge.name, None)
-        yield _input(state.edge.name, state.edge.feed, own, _instances(context, state))
-    for name, each in by_name.items():
-        yield _input(name, each.feed, each, ())
-
-
-def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[TakenInstance, ...]) -> TakenInput:
-    numbers = [event.seq for event in taken.events] if taken is not None else []
-    markings = [event.marking for event in taken.events if event.marking is not None] if taken is not None else []
-    return TakenInput(
-        input=name,
-        feed=feed,
-        events=len(numbers),
-        min_event=min(numbers, default=None),
-        max_event=max(numbers, default=None),
-        min_marking=min(markings, default=None),
-        max_marking=max(markings, default=None),
-        instances=instances,
-    )
-
-
-def _instances(context: AttemptContext, state: InputState) -> tuple[TakenInstance, ...]:
-    declared = context.plan.feeds[state.edge.feed_key]
-    if not declared.has_data:
-        return ()
-    found = []
-    for time in state.present:
-        record = find_record(context.stores, declared, context.past_locations.get(declared.key, ()), time)
-        place = context.stores.get(record.store).place(record.path(time))
-        url = place.store.url(place.path)
-        names = (name for name in place.store.standing_files(place.path) if is_content(name, record.flag))
-        files = tuple(f"{url}/{name}" if name else url for name in names)
-        found.append(TakenInstance(nominal_time=time, url=url, files=files))
-    return tuple(found)
-
-
-def _staged(staging: OutputStaging) -> StagedOutput:
-    return StagedOutput(
-        output=staging.edge.name,
-        feed=staging.edge.feed,
-        nominal_time=staging.nominal_time,
-        url=staging.url,
-        optional=staging.edge.optional,
-    )
-
-
-def _published(done: Published) -> PublishedOutput:
-    return PublishedOutput(
-        output=done.output,
-        feed=done.record.feed,
-        nominal_time=done.nominal_time,
-        url=done.url,
-        files=done.content.files,
-        bytes=done.content.bytes,
-        digest=done.content.digest,
     )

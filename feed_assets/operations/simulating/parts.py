@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
-from feed_assets.entities.process import Workflow
+from feed_assets.entities.workflow import Workflow
 from feed_assets.errors import FeedAssetsError
 from feed_assets.operations.errors import ArrivalsFileError
 from feed_assets.plan.records import FeedRecord, Plan

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 from dagster import AssetKey, AssetSpec, PartitionsDefinition
 
 from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.process import WorkflowEngine
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.errors import describe_error
 from feed_assets.masking import mask
 from feed_assets.orchestration import names

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, DagsterInstance
 from dagster import TableSchema as Schema
 
-from feed_assets.entities.process import WorkflowEngine
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import render_first

@@ -10,7 +10,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import RetentionAction
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.entities.process import Process
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.falcon.grammar import Element

@@ -1,0 +1,163 @@
+"""The work of a process: its engine, its code and its steps."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic_core import PydanticKnownError
+
+from feed_assets.entities.common import EntityModel
+from feed_assets.entities.fields import FilledText, Name, PropertyName, Text, refuse
+from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.mirror import Mirror
+
+
+class WorkflowEngine(StrEnum):
+    """The engine of the work; `steps` have their own. The work of `external` runs elsewhere: somebody's program takes
+    its batches. Falcon's `oozie` and `pig` can be declared, but not scheduled.
+    """
+
+    PYTHON = "python"
+    SQL = "sql"
+    SPARK_SUBMIT = "spark-submit"
+    DIRECTORY_MIRROR = "directory-mirror"
+    STEPS = "steps"
+    EXTERNAL = "external"
+    OOZIE = "oozie"
+    PIG = "pig"
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether processes with it can be scheduled."""
+        return self not in (WorkflowEngine.OOZIE, WorkflowEngine.PIG)
+
+
+class StepEngine(StrEnum):
+    """The engine of a step; an application of spark-submit is a process of its own. The steps of a workflow that runs
+    elsewhere are `external`, whether it is written or not.
+    """
+
+    PYTHON = "python"
+    SQL = "sql"
+    EXTERNAL = "external"
+
+
+class Step(EntityModel):
+    """One step of a workflow.
+
+    It reads the inputs of the process and the frames of the steps in `after`. A rerun repeats a finished step that is
+    not `recoverable` if a step behind it has to run. An `external` one has no path.
+    """
+
+    engine: StepEngine = StepEngine.PYTHON
+    path: Annotated[FilledText, Field(validate_default=True)] = ""
+    lib: tuple[FilledText, ...] = ()
+    after: tuple[Name, ...] = ()
+    recoverable: bool = True
+
+    @field_validator("path", mode="wrap")
+    @classmethod
+    def _require_path(cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+        if value == "" and "engine" in info.data:
+            if info.data["engine"] is not StepEngine.EXTERNAL:
+                raise PydanticKnownError("missing")
+            return value
+        return check(value)
+
+    @model_validator(mode="after")
+    def _check_work(self) -> Self:
+        for name in ("path", "lib") if self.engine is StepEngine.EXTERNAL else ():
+            if getattr(self, name):
+                raise refuse("workflow", f"{name!r} has no meaning for a step that runs elsewhere", f"Remove {name}.")
+        return self
+
+
+_WORK_OF: Mapping[WorkflowEngine, tuple[str, str]] = {
+    WorkflowEngine.DIRECTORY_MIRROR: ("mirror", "{source: {directory: /a}, target: {directory: /b}}"),
+    WorkflowEngine.STEPS: ("steps", '{extract: {path: "jobs:extract"}, load: {path: "jobs:load", after: [extract]}}'),
+    WorkflowEngine.EXTERNAL: ("steps", "{extract: {}, load: {after: [extract]}}"),
+}
+"""The keys with the work of engines that have no path, and examples."""
+_WORK_OF_OTHERS = ("path", '"jobs:run"')
+
+
+_SCHEMA: dict[str, Any] = {
+    "if": {"properties": {"engine": {"const": WorkflowEngine.EXTERNAL.value}}, "required": ["engine"]},
+    "else": {
+        "anyOf": [{"required": [key]} for key in ("path", "mirror", "steps")],
+        "properties": {"steps": {"additionalProperties": {"required": ["path"]}}},
+    },
+}
+
+
+class Workflow(EntityModel):
+    """The work itself. `master` to `submit` are for `spark-submit` only; paths are relative to the project.
+
+    `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
+    `spark-submit`. `submit` contains further options of spark-submit by their names without dashes, such as
+    `num-executors: 2`. `mirror` replaces the path, for `directory-mirror` only. So do `steps`, by their names; the
+    engine is `steps` then, whether it is written or not. With `external` there is no path: somebody's program takes the
+    batches, and its steps have names only.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_SCHEMA)
+
+    engine: WorkflowEngine = WorkflowEngine.PYTHON
+    path: FilledText = ""
+    mirror: Mirror | None = None
+    steps: Map[Name, Step] = EMPTY
+    lib: tuple[FilledText, ...] = ()
+    name: Text | None = None
+    version: Text = "1.0"
+    master: FilledText | None = None
+    deploy_mode: FilledText | None = None
+    main_class: FilledText | None = None
+    args: tuple[Text, ...] = ()
+    conf: Map[PropertyName, Text] = EMPTY
+    submit: Map[PropertyName, Text] = EMPTY
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_engine(cls, value: object) -> object:
+        """Steps name the engine; if that is elsewhere, it is theirs, too."""
+        if not isinstance(value, Mapping) or not value.get("steps"):
+            return value
+        if "engine" not in value:
+            return {**value, "engine": WorkflowEngine.STEPS}
+        if value["engine"] != WorkflowEngine.EXTERNAL or not isinstance(value["steps"], Mapping):
+            return value
+        elsewhere = {"engine": StepEngine.EXTERNAL}
+        steps = {
+            name: elsewhere | dict(step or {}) if isinstance(step, Mapping | None) else step
+            for name, step in value["steps"].items()
+        }
+        return {**value, "steps": steps}
+
+    @model_validator(mode="after")
+    def _check_work(self) -> Self:
+        is_elsewhere = self.engine is WorkflowEngine.EXTERNAL
+        work, example = _WORK_OF.get(self.engine, _WORK_OF_OTHERS)
+        if not getattr(self, work) and not is_elsewhere:
+            raise refuse(
+                "missing-key", f"{work!r} is missing for engine {self.engine.value}", f"Add {work}: {example}."
+            )
+        others = [name for name in ("path", "mirror", "steps") if name != work and getattr(self, name)]
+        if self.engine in (WorkflowEngine.STEPS, WorkflowEngine.EXTERNAL) and self.lib:
+            others.append("lib")
+        for name, step in self.steps.items():
+            if (step.engine is StepEngine.EXTERNAL) is not is_elsewhere:
+                message = f"step {name!r} has engine {step.engine.value}, but the workflow {self.engine.value}"
+                raise refuse("workflow", message, "Let a workflow run here or elsewhere as a whole.")
+        for other in others:
+            message = f"{other!r} has no meaning for engine {self.engine.value}"
+            raise refuse("workflow", message, f"Remove {other}, or write another engine.")
+        return self
+
+    def parts(self) -> Iterator[tuple[tuple[str, ...], "Workflow"]]:
+        """Yield the workflow of each step with its path below this one; this one if it has no steps that run here."""
+        if not self.steps or self.engine is WorkflowEngine.EXTERNAL:
+            yield (), self
+            return
+        for name, step in self.steps.items():
+            yield ("steps", name), Workflow(engine=WorkflowEngine(step.engine), path=step.path, lib=step.lib)
