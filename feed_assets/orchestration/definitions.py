@@ -84,9 +84,9 @@ def build_definitions(
             location cannot be read, or the translator is wrong. Without strict, a wrong file excludes only itself and
             its dependents.
     """
-    with _quiet():
-        runtime, layout = _open(entities, folder, settings, translator)
-        return _build(runtime, layout, resources or {}, executor, assets)
+    with without_beta_warnings():
+        runtime, layout = open_location(entities, folder, settings, translator)
+        return assemble_definitions(runtime, layout, resources or {}, executor, assets)
 
 
 def build_assets(
@@ -103,8 +103,8 @@ def build_assets(
     is evicted. A run started by hand, a job or an automation condition does the same work, with the same guarantees.
     The arguments and errors are those of `build_definitions`.
     """
-    with _quiet():
-        runtime, layout = _open(entities, folder, settings, translator)
+    with without_beta_warnings():
+        runtime, layout = open_location(entities, folder, settings, translator)
         return build_feed_assets(
             runtime, layout, wrap_resources_for_execution({**_sparks(runtime), **(resources or {})})
         )
@@ -122,23 +122,25 @@ def build_io_manager(
     `build_definitions` has it already, as the resource `feed_io_manager`. The arguments and errors are those of
     `build_definitions`.
     """
-    with _quiet():
-        return FeedIOManager(*_open(entities, folder, settings, translator))
+    with without_beta_warnings():
+        return FeedIOManager(*open_location(entities, folder, settings, translator))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def without_beta_warnings() -> Iterator[None]:
+    """Build without the warnings of what is in beta in Dagster: whoever calls has not chosen it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)
         yield
 
 
-def _open(
+def open_location(
     entities: Sequence[Declared] | None,
     folder: Path | None,
     settings: Settings | None,
     translator: FeedAssetsTranslator | None,
 ) -> tuple[Runtime, AssetLayout]:
+    """Return the runtime and the layout of a location. The arguments and errors are those of `build_definitions`."""
     DagsterLibraryRegistry.register("feed-assets", version("feed-assets"), is_dagster_package=False)
     settings = settings or load_settings(start=folder or (*_calling_folders(), Path.cwd()))
     now = open_clock(settings).now()
@@ -162,13 +164,14 @@ def _calling_folders() -> Iterator[Path]:
         yield Path(file).resolve().parent
 
 
-def _build(
+def assemble_definitions(
     runtime: Runtime,
     layout: AssetLayout,
     resources: Mapping[str, object],
-    executor: ExecutorDefinition | None,
-    assets: Sequence[UserAsset],
+    executor: ExecutorDefinition | None = in_process_executor,
+    assets: Sequence[UserAsset] = (),
 ) -> Definitions:
+    """Return all that Dagster receives of a location. The arguments and errors are those of `build_definitions`."""
     clusters = list(runtime.plan.clusters)
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}

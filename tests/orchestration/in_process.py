@@ -11,14 +11,8 @@ from pyspark.sql import SparkSession
 
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.settings import load_settings
+from feed_assets.testing.projects import GivenSpark
 from tests.orchestration.dagster_home import Home
-
-
-@dataclass
-class GivenSpark:
-    """A session that is there already, in the place of the one that a run would open."""
-
-    spark_session: SparkSession
 
 
 @dataclass

@@ -20,8 +20,8 @@ from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.releases import Releases
+from feed_assets.testing.projects import GivenSpark
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.in_process import GivenSpark
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY

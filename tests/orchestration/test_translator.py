@@ -25,9 +25,9 @@ from feed_assets.orchestration.sensors.overdue_notices import build_observations
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.state.records import ProcessKey
+from feed_assets.testing.projects import GivenSpark
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
-from tests.orchestration.in_process import GivenSpark
 from tests.orchestration.small import START, key, land
 from tests.orchestration.test_definitions import cluster, feed, output, process, window
 

@@ -1,8 +1,7 @@
-"""What users need to test their entities: days of a location in seconds, in temporary storage.
+"""Days of a location in seconds, in temporary storage.
 
 The decisions are those of the sensors, and so are windows, gates, late data and retries. The work itself is replaced by
-work that only takes time: call the function of a process with small DataFrames to test it. Needs neither Dagster nor
-Spark nor pytest.
+work that only takes time. Needs neither Dagster nor Spark nor pytest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,6 @@ from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.timing.dates import parse_datetime, render_datetime
-
-__all__ = ["Arrival", "LogLine", "SimulatedEvent", "SimulatedLocation", "simulate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
