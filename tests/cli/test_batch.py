@@ -468,7 +468,7 @@ def test_a_process_that_is_not_scheduled_takes_no_batch(project: Path, paste: Pa
     "lifecycle.elsewhere.attempts.BatchAtWork.give_up: batch step-fail",
     "lifecycle.elsewhere.attempts.BatchAtWork.end: batch end",
     "lifecycle.elsewhere.attempts.BatchAtWork.fail: batch fail",
-    "lifecycle.elsewhere.taking.init_command: batch init",
+    "lifecycle.elsewhere.refusals.init_command: batch init",
     "lifecycle.elsewhere.taking._require_free: batch fail",
     "lifecycle.elsewhere.taking._require_free: instance kill",
 )

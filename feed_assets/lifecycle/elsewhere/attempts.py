@@ -7,7 +7,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.lifecycle.elsewhere.taking import find_governing, init_command, refuse
+from feed_assets.lifecycle.elsewhere.refusals import init_command, refuse
+from feed_assets.lifecycle.elsewhere.taking import find_governing
 from feed_assets.lifecycle.errors import BatchRefusedError
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import ProcessRecord

@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
+from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stagings, find_stagings
-from feed_assets.lifecycle.elsewhere.taking import init_command
 from feed_assets.lifecycle.errors import BatchRefusedError
 from feed_assets.lifecycle.instances.attempts import Published, claim_outputs, finish_attempt, record_published
 from feed_assets.lifecycle.instances.context import AttemptContext

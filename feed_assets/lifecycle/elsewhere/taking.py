@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.elsewhere.refusals import refuse
 from feed_assets.lifecycle.errors import BatchRefusedError, OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs
@@ -99,16 +100,6 @@ def take_batch(
     if missing := closed_gates(states):
         raise _missing(record, missing)
     return _begin(connection, active, key, states, run_id, as_of)
-
-
-def refuse(record: ProcessRecord, reason: str, next_step: str) -> BatchRefusedError:
-    """Return the refusal of a call about a batch of a process."""
-    return BatchRefusedError(process=record.process, cluster=record.cluster, reason=reason, next_step=next_step)
-
-
-def init_command(record: ProcessRecord) -> str:
-    """Return the call that takes a batch of a process."""
-    return command_line("batch", "init", record.process, cluster=record.cluster)
 
 
 def _require_schedule(connection: Connection, record: ProcessRecord, without_row: ScheduleState) -> None:

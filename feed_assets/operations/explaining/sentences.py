@@ -9,7 +9,7 @@ from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
-from feed_assets.lifecycle.elsewhere.taking import init_command
+from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
 from feed_assets.lifecycle.releases.timeline import ActiveRelease

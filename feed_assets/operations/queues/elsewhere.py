@@ -23,8 +23,9 @@ from feed_assets.lifecycle.elsewhere.attempts import (
     require_steps_done,
 )
 from feed_assets.lifecycle.elsewhere.ending import fail_batch, publish_batch, require_outputs
+from feed_assets.lifecycle.elsewhere.refusals import refuse
 from feed_assets.lifecycle.elsewhere.stagings import find_stagings, stage_outputs
-from feed_assets.lifecycle.elsewhere.taking import TakenBatch, refuse, take_batch
+from feed_assets.lifecycle.elsewhere.taking import TakenBatch, take_batch
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import name_elsewhere
 from feed_assets.lifecycle.triggers.applying import apply_triggers
