@@ -14,6 +14,7 @@ from feed_assets.clock import SystemClock
 from feed_assets.operations.scaffolding.projects import ProjectRequest, make_project
 from feed_assets.orchestration.graph.git_remotes import find_remote
 from feed_assets.orchestration.graph.metadata import column_schema
+from feed_assets.orchestration.graph.pointers import find_pointer
 from feed_assets.settings import Settings, load_settings
 from tests.documents.markdown import ROOT
 from tests.orchestration.test_definitions import built, cluster, feed, output, process, window
@@ -175,6 +176,24 @@ def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
         "dagster asset materialize -f definitions.py --select 'key:\"here/b\"' --partition 2026-01-08\n"
         "```"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "pointer"),
+    [
+        ("definitions.py", "", "-f definitions.py"),
+        ("pyproject.toml", '[tool.dagster]\nmodule_name = "shop.defs"', "-m shop.defs"),
+        ("pyproject.toml", '[tool.dg.project]\nroot_module = "shop"', "-m shop.definitions"),
+        ("pyproject.toml", "[project]", None),
+        ("pyproject.toml", "[", None),
+        ("other.py", "", None),
+    ],
+)
+def test_commands_of_dagster_name_the_definitions_of_the_project(
+    tmp_path: Path, file: str, content: str, pointer: str | None
+) -> None:
+    (tmp_path / file).write_text(content)
+    assert find_pointer(tmp_path) == pointer
 
 
 def test_columns_have_the_types_of_spark_and_the_comments_of_the_declaration() -> None:

@@ -7,6 +7,7 @@ belongs to a checkout of such a repository.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCodeReference
@@ -14,17 +15,23 @@ from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCode
 from feed_assets.engines.code_positions import CodeFinder
 from feed_assets.masking import mask
 from feed_assets.orchestration.graph.git_remotes import find_remote
+from feed_assets.orchestration.graph.pointers import find_pointer
 from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CodeReferences:
     """Finds the code references of a location's assets; reads each file and each checkout once."""
 
     finder: CodeFinder
     _folders: dict[str, Path] = field(default_factory=dict)
+
+    @cached_property
+    def pointer(self) -> str | None:
+        """The option by which commands of Dagster find the definitions."""
+        return find_pointer(self.finder.root)
 
     def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, CodeReferencesMetadataValue]:
         """Return the metadata of a feed's asset: the feed, and what makes it."""

@@ -69,7 +69,7 @@ def column_schema(columns: Iterable[tuple[str, str]], declared: str | None = Non
     )
 
 
-def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid) -> str:
+def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid, pointer: str | None) -> str:
     """Return the description of a feed's asset in Markdown: that of the feed comes first."""
     facts = [
         f"- **Location**: `{feed_url(record)}`, {record.format.value}"
@@ -83,7 +83,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid)
     partition = grid.key((made_by or record).sequence.start)  # of the process, where its instances are fewer
     commands = [
         _why("feed", record.feed, record.cluster, partition),
-        *([_materialize(asset, partition)] if made_by is not None else ()),
+        *(_materialize(asset, partition, pointer) if made_by is not None else ()),
     ]
     parts = [
         record.facts.description or f"The feed {record.feed} on cluster {record.cluster}.",
@@ -94,7 +94,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid)
     return mask("\n\n".join(parts))
 
 
-def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid) -> str:
+def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid, pointer: str | None) -> str:
     """Return the description of an asset that is a process, in Markdown."""
     partition = grid.key(grid.sequence.start)
     kind = "feed" if process.copy is not None else "process"
@@ -103,7 +103,12 @@ def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid) -
         *_windows(process),
         *_steps(process),
         "\n".join([_instances(process.sequence, grid), *_process_facts(process)]),
-        _code([_why(kind, process.process, process.cluster, partition), _materialize("/".join(asset), partition)]),
+        _code(
+            [
+                _why(kind, process.process, process.cluster, partition),
+                *_materialize("/".join(asset), partition, pointer),
+            ]
+        ),
     ]
     return mask("\n\n".join(parts))
 
@@ -227,8 +232,9 @@ def _why(kind: str, name: str, cluster: str, partition: str) -> str:
     return command_line("why", name, partition, cluster=cluster, kind=kind)
 
 
-def _materialize(asset: str, partition: str) -> str:
-    return f"dagster asset materialize -f definitions.py --select {render_selection(asset)} --partition {partition}"
+def _materialize(asset: str, partition: str, pointer: str | None) -> Iterator[str]:
+    if pointer is not None:
+        yield f"dagster asset materialize {pointer} --select {render_selection(asset)} --partition {partition}"
 
 
 def render_selection(asset: str) -> str:

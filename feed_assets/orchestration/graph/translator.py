@@ -132,7 +132,7 @@ def feed_data(
         engine=made_by.engine if made_by is not None else None,
         metadata=feed_metadata(record, made_by, references),
         partitions_def=grid.definition(),
-        asset_description=describe_feed(record, made_by, grid),
+        asset_description=describe_feed(record, made_by, grid, references.pointer if references is not None else None),
         asset_owners=tuple(owners_of(*facts)),
         asset_tags=tags_of(*facts),
         **_declared(record.facts, record.sequence),
@@ -153,7 +153,9 @@ def process_data(
         engine=process.engine,
         metadata=process_metadata(process, references),
         partitions_def=grid.definition(),
-        asset_description=describe_process(process, asset_key.path, grid),
+        asset_description=describe_process(
+            process, asset_key.path, grid, references.pointer if references is not None else None
+        ),
         asset_owners=tuple(owners_of(process.facts)),
         asset_tags=tags_of(process.facts),
         **_declared(process.facts, process.sequence),
