@@ -44,14 +44,16 @@ AWAY = (
         "storage_options": {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1", "key": "a", "secret": "b"},
     },
     {"storage": "sftp://me@127.0.0.1:1/lake"},
+    {"storage": "az://lake", "storage_options": {"account_name": "shop"}},
 )
 
 
-@pytest.mark.parametrize("place", AWAY, ids=("s3", "sftp"))
+@pytest.mark.parametrize("place", AWAY, ids=("s3", "sftp", "token"))
 def test_a_storage_that_refuses_the_connection_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: dict[str, object]
 ) -> None:
     prepare(tmp_path, monkeypatch)
+    monkeypatch.setenv("AZURE_MSI_ENDPOINT", "http://127.0.0.1:1/token")
     away = [{**each, **place} if each["kind"] == "cluster" else each for each in ALL]
     (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(away))
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z")

@@ -48,6 +48,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")  # "<Code>NoSuchBucket</Code>"
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _NO_ACCESS = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AuthenticationFailed"})
 _NOT_SENT = "error sending request"
+_NO_TOKEN = "Error performing token request"
 _CAUSE = re.compile(r'message: "([^"]*)"')  # 'Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }'
 
 
@@ -80,6 +81,11 @@ class ObstoreClient(ObjectClient):
             return RootRefusedError(
                 f"the credentials are refused{at}: {error}",
                 "Correct key and secret in storage_options, or what their user may do.",
+            )
+        if _NO_TOKEN in said:
+            return RootAwayError(
+                f"no token is to be had for it: {error}",
+                "Write credentials in storage_options, or let this machine have an identity that may use it.",
             )
         if _NOT_SENT in said:
             cause = f" ({found[1]})" if (found := _CAUSE.search(said)) else ""
@@ -218,7 +224,7 @@ class _Request:
                 raise PermissionError(_reason(error)) from error
             case InvalidPathError():
                 raise UnusableKeyError(_reason(error)) from error
-            case BaseError() if _NOT_SENT in str(error):
+            case BaseError() if _NOT_SENT in (said := str(error)) or _NO_TOKEN in said:
                 raise ConnectionError(_reason(error)) from error
             case BaseError() | ValueError():
                 raise OSError(_reason(error)) from error
