@@ -43,6 +43,7 @@ FeedAssetsError
 ├── AssetClashError           two assets have one key
 ├── FeedOutputError           an asset returns a value that the IO manager of feeds would have to write
 ├── ArrivalsFileError         a file of arrivals for a simulation cannot be used
+├── EventsFileError           a file of events for a simulation cannot be used
 ├── ProjectNameError          no Python package can have the name of a new project
 ├── FolderNotEmptyError       the folder of a new project has files
 ├── MirrorTemplateError       the given options do not form a mirror

@@ -23,6 +23,12 @@ from feed_assets.timing.frequency import Frequency
     help="A CSV file with the columns feed, cluster, instance, at and, to distinguish writes, content. "
     "By default arrivals are random.",
 )
+@click.option(
+    "--events",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with lines of JSON, or of CSV if it is named so: what comes and is told, and when a process is "
+    "suspended and resumed. Nothing arrives at random then.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of all random decisions.")
 @click.option(
     "--every", type=FrequencyType(), default="minutes(15)", show_default=True, help="The interval between sensor ticks."
@@ -48,6 +54,7 @@ def simulate(
     start: datetime,
     end: datetime,
     arrivals: Path | None,
+    events: Path | None,
     seed: int,
     every: Frequency,
     run_time: Frequency,
@@ -63,6 +70,7 @@ def simulate(
     only takes time. The same seed gives the same log.
     """
     from feed_assets.operations.recording import record_location
+    from feed_assets.operations.simulating.event_files import load_events
     from feed_assets.operations.simulating.parts import ArrivalPattern, iter_arrivals, load_arrivals
     from feed_assets.operations.simulating.simulation import Faults, SimulationSettings
     from feed_assets.operations.simulating.simulation import simulate as run_simulation
@@ -74,11 +82,11 @@ def simulate(
     settings = load_settings()
     location = load_location(settings, open_clock(settings).now())
     pattern = ArrivalPattern(late=late, missing=missing, again=again)
-    coming = (
-        load_arrivals(arrivals, location.plan)
-        if arrivals
-        else sorted(iter_arrivals(location.plan, start, end, pattern, random.Random(seed)))
-    )
+    told = load_events(events, location.plan) if events else []
+    if arrivals:
+        coming = load_arrivals(arrivals, location.plan)
+    else:
+        coming = [] if events else sorted(iter_arrivals(location.plan, start, end, pattern, random.Random(seed)))
     simulation_settings = SimulationSettings(
         start=start,
         end=end,
@@ -92,6 +100,7 @@ def simulate(
         lambda database: record_location(database, settings, location, start),
         coming,
         simulation_settings,
+        told,
     )
     if output == "json":
         print_json(seed=seed, log=list(lines))

@@ -128,6 +128,17 @@ class ArrivalsFileError(FeedAssetsError):
         super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, optionally, content.")
 
 
+class EventsFileError(FeedAssetsError):
+    """A line of a file of events is invalid."""
+
+    def __init__(self, *, file: str, line: int, reason: str) -> None:
+        self.file = file
+        self.line = line
+        self.reason = reason
+        of_feed = "at and feed, and may have cluster, instance, content, payload, marking and again"
+        super().__init__(f"{file}:{line}: {reason}. A line has {of_feed}; or it has at, process and do.")
+
+
 class MirrorTemplateError(FeedAssetsError):
     """The given options do not describe a mirror."""
 

@@ -5,6 +5,7 @@ The log and the ranges do not change, so a batch has the same events whenever th
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
@@ -33,6 +34,7 @@ _UNDER_WAY = sorted(
         ProcessInstanceStatus.SUSPENDED,
     ]
 )
+_SINGLY = {RangeUse.TAKEN: QueueAction.ADD, RangeUse.PASSED: QueueAction.PASS}
 _UNPROCESSED = sorted(set(ProcessInstanceStatus) - {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED})
 
 
@@ -57,16 +59,23 @@ class Batches:
         if rows:
             self._connection.execute(insert(batches), rows)
 
-    def events_of(self, batch: ProcessKey) -> list[BatchEvents]:
-        """Return the events of a batch by input; inputs without events are left out."""
-        is_its = (_B.process == batch.process, _B.cluster == batch.cluster, _B.nominal_time == batch.nominal_time)
-        ranges = _ROWS.find(self._connection, _ROWS.select.where(*is_its, _B.use == RangeUse.TAKEN))
+    def events_of(self, batch: ProcessKey, use: RangeUse = RangeUse.TAKEN) -> list[BatchEvents]:
+        """Return the events of a batch by input, or those that it has passed over; inputs without any are left out."""
+        return self._events_of(EntityKey(batch.process, batch.cluster), batch.nominal_time, use)
+
+    def passed_while_suspended(self, consumer: EntityKey) -> list[BatchEvents]:
+        """Return the events by input that were passed over because they came while a consumer was suspended."""
+        return self._events_of(consumer, None, RangeUse.PASSED)
+
+    def _events_of(self, consumer: EntityKey, nominal_time: datetime | None, use: RangeUse) -> list[BatchEvents]:
+        is_its = (_B.process == consumer.entity, _B.cluster == consumer.cluster, _B.nominal_time == nominal_time)
+        ranges = _ROWS.find(self._connection, _ROWS.select.where(*is_its, _B.use == use))
         found: dict[tuple[str, str, str], list[FeedEvent]] = defaultdict(list)
         for each in ranges:
             found[each.input, each.feed, each.feed_cluster] += self.in_range(each)
-        freed = and_(_C.process == batch.process, _C.cluster == batch.cluster, _C.nominal_time == batch.nominal_time)
+        singly = and_(_C.process == consumer.entity, _C.cluster == consumer.cluster, _C.nominal_time == nominal_time)
         statement = select(_C.input, *_EVENTS.columns).join_from(queue_changes, feed_events, _C.event == _E.seq)
-        for name, *row in self._connection.execute(statement.where(freed, _C.action == QueueAction.ADD)):
+        for name, *row in self._connection.execute(statement.where(singly, _C.action == _SINGLY[use])):
             event = _EVENTS.load(row)
             found[name, event.feed, event.cluster].append(event)
         return [

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from feed_assets.operations.recording import record_location
+from feed_assets.operations.simulating.log import LogLine, SimulatedEvent
 from feed_assets.operations.simulating.parts import Arrival
-from feed_assets.operations.simulating.simulation import LogLine, SimulatedEvent, Simulation, SimulationSettings
+from feed_assets.operations.simulating.simulation import Simulation, SimulationSettings
 from feed_assets.plan.location import Declared, Location, declare_location, load_location
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from feed_assets.cli.main import main
 from feed_assets.operations.safe_mode import ALLOWED, Operation
-from tests.documents.markdown import Table, codes, plain, tables_of
+from tests.cli.project import run
+from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 
 DOCUMENT = "docs/commands.md"
 NAMED = re.compile(r"\*([a-z]+)\*")  # *change*
@@ -94,3 +96,19 @@ def test_the_table_of_safe_mode_is_the_one_that_is_enforced() -> None:
     instances = {operation for operation in Operation if operation.name.startswith("INSTANCE_")}
     rest = {Operation.SUSPEND, Operation.UPDATE_CLUSTER, Operation.VALIDATE, Operation.UPDATE}
     assert set(Operation) == named | rest | instances
+
+
+def test_the_events_of_the_example_give_its_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (entities,) = [
+        block for block in fences(ROOT / "docs/entities.md", "yaml") if "or_every" in block or "by: " in block
+    ]
+    (events,) = [block for block in fences(ROOT / DOCUMENT, "json") if '"do": "suspend"' in block]
+    (batches,) = [block for block in fences(ROOT / DOCUMENT, "text") if "batch cut" in block]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities/all.yaml").write_text(entities)
+    (tmp_path / "feed_assets.yaml").write_text("entities: entities\nvariables: {DATA_ROOT: /data}\n")
+    (tmp_path / "events.jsonl").write_text(events)
+    period = re.findall(r"from `(\S+Z)` to `(\S+Z)`, two batches", (ROOT / DOCUMENT).read_text("utf-8"))[0]
+    result = run("simulate", "--from", period[0], "--to", period[1], "--events", "events.jsonl")
+    assert [line for line in result.stdout.splitlines() if "batch cut" in line] == batches.splitlines()

@@ -18,11 +18,10 @@ import pytest
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.operations.recording import record_declared
+from feed_assets.operations.simulating.log import LogLine, SimulatedEvent
 from feed_assets.operations.simulating.parts import Arrival, ArrivalPattern, iter_arrivals
 from feed_assets.operations.simulating.simulation import (
     Faults,
-    LogLine,
-    SimulatedEvent,
     Simulation,
     SimulationSettings,
     simulate,

@@ -100,7 +100,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         ArrivalRefusedError: the instance is missing or incomplete, or the feed is produced here.
         StorageError: storage cannot be reached.
     """
-    _check_message(notice)
+    require_message(notice)
     record = _find_record(context, notice)
     if not record.has_data:
         return _record_signal(context, record, notice, dry_run=dry_run)
@@ -161,8 +161,12 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
     return _result(context, record, time, outcome, None, None, dry_run=dry_run)
 
 
-def _check_message(notice: Notice) -> None:
-    """Refuse a payload or a marking that cannot be kept."""
+def require_message(notice: Notice) -> None:
+    """Require that the payload and the marking of a notice can be kept.
+
+    Raises:
+        ArrivalRefusedError: one of them cannot.
+    """
     size = len(json.dumps(notice.payload).encode())
     if size > PAYLOAD_AT_MOST:
         reason = f"its payload has {size:,} bytes, more than {PAYLOAD_AT_MOST:,}"

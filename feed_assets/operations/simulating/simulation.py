@@ -5,15 +5,15 @@ runs in one thread; the same seed gives the same log.
 import heapq
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
+from typing import assert_never
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
-from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import apply_arrivals
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
@@ -30,7 +30,11 @@ from feed_assets.lifecycle.late.detection import apply_late_checks
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
-from feed_assets.lifecycle.triggers.applying import apply_triggers
+from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.simulating.event_files import Command, FileEvent, GivenCommand, ToldArrival
+from feed_assets.operations.simulating.log import LogLine, SimulatedEvent
+from feed_assets.operations.simulating.outside import give, land, tell
 from feed_assets.operations.simulating.parts import (
     Arrival,
     DigestEngine,
@@ -39,62 +43,25 @@ from feed_assets.operations.simulating.parts import (
     with_polls,
     with_work_here,
 )
+from feed_assets.operations.simulating.queue_log import QueueLog
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
 from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.timing.dates import render_datetime
+from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
 _PLENTY = 3600.0
 _REQUESTS_A_TICK = 50
 _OPEN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)
 
 
-class SimulatedEvent(StrEnum):
-    """The kinds of events in a simulation."""
-
-    ARRIVED = "arrived"
-    ASKED_FOR = "asked for"
-    RUN = "run"
-    LATE_RUN = "run again"
-    FAILED = "failed"
-    DIED = "worker died"
-    TIMED_OUT = "timed out"
-    SKIPPED = "skipped"
-    RESTARTED = "daemon restarted"
-    CLOCK_SET = "clock set"
-    MISSED = "never ran"
-
-
 _ENDED_WITHOUT_RUN = (
     (ProcessInstanceStatus.TIMEDOUT, SimulatedEvent.TIMED_OUT),
     (ProcessInstanceStatus.SKIPPED, SimulatedEvent.SKIPPED),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
-    """An event of a simulation, with its instance if it has one; `note` has details for people. `at` is the true
-    time.
-    """
-
-    at: datetime
-    what: SimulatedEvent
-    entity: str = ""
-    cluster: str = ""
-    nominal_time: NominalTime | None = None
-    note: str = ""
-
-    def render(self) -> str:
-        """Return the line for people."""
-        who = f" {self.entity}" if self.entity else ""
-        when = f" {render_datetime(self.nominal_time)}" if self.nominal_time else ""
-        where = f" on {self.cluster}" if self.cluster else ""
-        note = f": {self.note}" if self.note else ""
-        return f"{render_datetime(self.at)} {self.what.value}{who}{when}{where}{note}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +94,15 @@ class SimulationSettings:
 @dataclass(slots=True)
 class Simulation:
     """A simulated location; iterate over `run` once. `record` records the definitions of the plan in a database, as
-    before they take effect. `database` and `stores` may be read during the simulation. Close it afterwards.
+    before they take effect. `events` are what a file says, beside the arrivals that polls must find. `database` and
+    `stores` may be read during the simulation. Close it afterwards.
     """
 
     plan: Plan
     record: Callable[[Database], object]
     arrivals: Sequence[Arrival]
     settings: SimulationSettings
+    events: Sequence[FileEvent] = ()
     database: Database = field(init=False)
     stores: SimulatedStores = field(init=False)
     in_flight: dict[str, LaunchRequest] = field(default_factory=dict)
@@ -144,6 +113,8 @@ class Simulation:
     _dead: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _known_ends: set[tuple[ProcessKey, datetime]] = field(default_factory=set)
+    _queue_log: QueueLog = field(default_factory=QueueLog)
+    _suspended: set[EntityKey] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.database = open_database("sqlite://")
@@ -161,13 +132,17 @@ class Simulation:
         self.database.close()
 
     def run(self) -> Iterator[LogLine]:
-        """Yield all events in order; at the end the instances that never ran."""
+        """Yield all events in order; at the end the instances that never ran, and what is still pending."""
         settings = self.settings
-        coming = sorted(self.arrivals)
+        coming = deque(sorted([*sorted(self.arrivals), *self.events], key=lambda each: each.at))
         now = settings.start
+        while coming and coming[0].at < now:
+            yield from self._happen(coming.popleft())
+        self._begin()
         while now <= settings.end:
             while coming and coming[0].at <= now:
-                yield self._arrive(coming.pop(0))
+                yield from self._finish_runs(coming[0].at)
+                yield from self._happen(coming.popleft())
             yield from self._finish_runs(now)
             if self._source.random() < settings.faults.stop:
                 now += settings.faults.pause * self._source.random()
@@ -181,18 +156,28 @@ class Simulation:
             now += settings.every if step is None else settings.run_time
         yield from self._finish_runs(now + settings.run_time * 2)
         yield from self._missed(now)
+        yield from self._queue_log.iter_left(self._operation_context(now), now)
 
-    def _arrive(self, arrival: Arrival) -> LogLine:
-        record = self.plan.feeds[arrival.feed, arrival.cluster]
-        self.stores.write(record, arrival.nominal_time, arrival.content)
-        return LogLine(
-            at=arrival.at,
-            what=SimulatedEvent.ARRIVED,
-            entity=arrival.feed,
-            cluster=arrival.cluster,
-            nominal_time=arrival.nominal_time,
-            note="" if arrival.content == "1" else f"content {arrival.content}",
-        )
+    def _begin(self) -> None:
+        """Follow the triggers from now on: what has happened before is history."""
+        as_of = self._clock.read(self.settings.start)
+        for cluster in sorted(self.plan.clusters):
+            bulkheads = Unconfined(cluster, FrozenClock(as_of))
+            apply_triggers(self.database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads, may_cut=False)
+
+    def _happen(self, event: Arrival | FileEvent) -> Iterator[LogLine]:
+        context = self._operation_context(event.at)
+        match event:
+            case Arrival():
+                yield land(context, self.stores, event)
+            case ToldArrival():
+                yield tell(context, self.stores, event)
+            case GivenCommand():
+                yield from give(context, event)
+                keys = {EntityKey(event.process, cluster) for cluster in event.clusters}
+                self._suspended = self._suspended | keys if event.command is Command.SUSPEND else self._suspended - keys
+            case _:
+                assert_never(event)
 
     def _tick(self, now: datetime) -> Iterator[LogLine]:
         as_of = self._clock.read(now)
@@ -205,7 +190,8 @@ class Simulation:
             apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_retries(database, timeline, cluster, as_of, bulkheads)
-            apply_triggers(database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
+            done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
+            yield from self._queue_lines(cluster, done, now)
             on_time = max(ON_TIME, self.settings.every)
             readied = apply_readiness(
                 database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads, on_time=on_time
@@ -215,6 +201,13 @@ class Simulation:
                 yield from self._ended_without_run(cluster, now)
             for request in requests:
                 yield from self._launch(request, now)
+
+    def _queue_lines(self, cluster: str, done: TriggerResult, now: datetime) -> Iterator[LogLine]:
+        suspended = [consumer for consumer in self._suspended if consumer.cluster == cluster]
+        if done.batches or (done.routed and suspended):
+            context = self._operation_context(now)
+            yield from self._queue_log.iter_passed(context, suspended, now)
+            yield from self._queue_log.iter_cut(context, done.batches, now)
 
     def _launch(self, request: LaunchRequest, now: datetime) -> Iterator[LogLine]:
         run_id = f"run-{next(self._numbers)}"
@@ -227,7 +220,7 @@ class Simulation:
         self.in_flight[run_id] = request
         heapq.heappush(self._runs, (now + duration, next(self._numbers), request, run_id))
         yield self._about(
-            now, SimulatedEvent.ASKED_FOR, request, request.first, f"{len(request.nominal_times)} instances"
+            now, SimulatedEvent.ASKED_FOR, request, request.first, counted(len(request.nominal_times), "instance")
         )
         if fate < faults.loss + faults.death:
             self._dead[request.key] = self._dead[run_id] = run_id
@@ -288,6 +281,18 @@ class Simulation:
                 raise outcome
 
         FlowRunner(context=context).run(flow, [nominal_time], published.append, end)
+
+    def _operation_context(self, at: datetime) -> OperationContext:
+        """Return the context of a person's or program's operation at a true time."""
+        clock = FrozenClock(self._clock.read(at))
+        return OperationContext(
+            database=self.database,
+            stores=self.stores.pool,
+            timeline=self._timeline,
+            clock=clock,
+            real_clock=clock,
+            as_of=clock.now(),
+        )
 
     def _context(self, run_id: str, at: datetime, plan: Plan, release: int | None) -> AttemptContext:
         clock = FrozenClock(at)
@@ -361,10 +366,14 @@ def _key_of(row: ProcessInstance) -> ProcessKey:
 
 
 def simulate(
-    plan: Plan, record: Callable[[Database], object], arrivals: Iterable[Arrival], settings: SimulationSettings
+    plan: Plan,
+    record: Callable[[Database], object],
+    arrivals: Iterable[Arrival],
+    settings: SimulationSettings,
+    events: Sequence[FileEvent] = (),
 ) -> Iterator[LogLine]:
     """Simulate a location, yield all events in order, and remove it. The arguments are those of `Simulation`."""
-    simulation = Simulation(plan=plan, record=record, arrivals=tuple(arrivals), settings=settings)
+    simulation = Simulation(plan=plan, record=record, arrivals=tuple(arrivals), settings=settings, events=events)
     try:
         yield from simulation.run()
     finally:
