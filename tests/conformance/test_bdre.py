@@ -1,0 +1,232 @@
+"""What BDRE's six calls do with jobs and queues, against batches of work elsewhere.
+
+Its jobs are processes here. Each of their sub-processes with a queue is an input, and each that is run is a step. A row
+of a queue is a pending event. A job without a queue is started by a signal.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.errors import FeedAssetsError
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.queues.elsewhere import (
+    end_batch,
+    finish_step,
+    start_step,
+)
+from feed_assets.operations.queues.queues import show_batch
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.step_records import StepStatus
+from tests.conformance.what_comes import ON, Flow, flow, signal
+
+Case = dict[str, Any]
+TABLE = "bdre.json"
+
+PRODUCER, CONSUMER = "P1", "P2"
+MADE = Feed(
+    name="made",
+    instances="as-they-come",
+    locations={"data": "/made/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}"},
+    clusters=ON,
+)
+
+
+def job(
+    name: str, steps: Sequence[str] | Mapping[str, Any] = (), sources: Mapping[str, str] = {}, **more: Any
+) -> Process:
+    """A job: its steps one after another, and its sub-processes with queues, each with the feed of its enqueuer."""
+    chain = dict(steps) if isinstance(steps, Mapping) else {step: {} for step in steps}
+    before: str | None = None
+    for step, said in chain.items():
+        chain[step] = {**said, **({"after": [before]} if before else {})}
+        before = step
+    return Process(
+        name=name,
+        clusters=ON,
+        inputs={sub: {"feed": source, "take": "new"} for sub, source in sources.items()},
+        workflow={"engine": "external", "steps": chain},
+        **more,
+    )
+
+
+@contextmanager
+def two_jobs() -> Iterator[Flow]:
+    """P1 makes what the sub-processes T1 and T2 of P2 take; somebody wants it to run."""
+    made = {"made": {"feed": "made", "instance": "now(0,0)"}}
+    producer = job(PRODUCER, ["S1", "S2"], trigger={"when": "start"}, outputs=made)
+    consumer = job(CONSUMER, ["T1", "T2"], {"T1": "made", "T2": "made"}, trigger={})
+    with flow(signal("start"), MADE, producer, consumer) as found:
+        found.come("start")
+        yield found
+
+
+def run_sequence(case: Case) -> None:
+    expect = case["expect"]
+    with two_jobs() as found:
+        made = found.init(PRODUCER, 1)
+        if case["given"].get("state") is None:
+            assert (made.status, expect["P1 execution"]) == (ProcessInstanceStatus.RUNNING, "RUNNING")
+            steps = [(each.step, each.status) for each in made.steps]
+            assert steps == [(each["sub"], StepStatus.PENDING) for each in expect["queue"]]
+            assert [each.input for each in made.inputs] == ["start"]
+            assert {output.nominal_time for output in made.outputs} == {made.batch}
+            return
+        found.work(PRODUCER, "S1", "S2")
+        assert found.halt(PRODUCER, made, "parentProcessFirst").status is ProcessInstanceStatus.SUCCEEDED
+        found.tick()
+        if case["given"]["state"] == "BDRE-02":
+            queue = [(each.input, each.nominal_time, each.marking, each.feed) for each in found.pending(CONSUMER)]
+            assert queue == [(each["sub"], made.batch, each["marking"], "made") for each in expect["queue"]]
+            assert len(found.pending(CONSUMER, "T1")) == expect["rows of T1"]
+            assert {step.status for step in made.steps} == {StepStatus.PENDING}
+            return
+        failed = found.init(CONSUMER, 1)
+        found.work(CONSUMER, "T1")
+        found.work(CONSUMER, "T2", status=StepStatus.FAILED)
+        found.term(CONSUMER)
+        again = found.init(CONSUMER, 1)
+        assert (again.batch, again.inputs) == (failed.batch, failed.inputs)
+        found.work(CONSUMER, *(each.step for each in again.steps if each.status is StepStatus.PENDING))
+        assert found.halt(CONSUMER, again, "parentProcessSecond").status is ProcessInstanceStatus.SUCCEEDED
+        assert len(found.pending(CONSUMER, "T1")) == expect["rows of T1 in queue"]
+
+
+SAID = {
+    "No batch matching the batch-cut-pattern has been found for sub process yet": "lacks an event marked *_END*",
+    "Parent Process is already running": "is already under way",
+    "sub process in running state": "is still under way",
+    "sub process in failed state": "has failed",
+    "process not under execution": "no batch is under way",
+}
+"""What is said here instead."""
+
+
+@contextmanager
+def refused(error: str) -> Iterator[None]:
+    with pytest.raises(FeedAssetsError, match=re.escape(SAID[error])):
+        yield
+
+
+def most_of(case: Case) -> int:
+    """The `max_batch` of the call."""
+    return int(re.search(r"(\d)\)$", case["steps"][0]["call"])[1])  # type: ignore[index]
+
+
+def enqueue(case: Case) -> None:
+    given, expect = case["given"], case["expect"]
+    match given:
+        case {"sub T": "enqueuers 10,20"}:
+            sources = {f"T{number}": f"of-{number}" for number in re.findall(r"\d+", given["sub T"])}
+            rows = [f"of-{row.split()[-1]}" for row in given["queue"]]
+        case _:
+            sources, rows = {"T": "of-1"}, ["of-1"] * len(given.get("queue", ["b1"]))
+    batch = {"until": "*_END*"} if "pattern _END" in given["sub T"] else {}
+    with flow(*map(signal, set(sources.values())), job("P2", (), sources, trigger={"batch": batch})) as found:
+        for row in rows:
+            found.come(row)
+        found.tick()
+        if "error" in expect:
+            with refused(expect["error"]):
+                found.init("P2", most_of(case))
+            return
+        taken = found.taken(ProcessKey("P2", "primary", found.init("P2", most_of(case)).batch))
+        assert [f"b{each.event}" for each in taken] == expect["target set on"]
+        assert [f"b{each.event}" for each in found.pending("P2")] == expect.get("untouched", [])
+
+
+def guard(case: Case) -> None:
+    errors = case["expect"]["error"]
+    with two_jobs() as found:
+        made = found.init(PRODUCER)
+        if isinstance(errors, str):
+            with refused(errors):
+                found.init(PRODUCER)
+            return
+        found.work(PRODUCER, "S1")
+        start_step(found.later(), PRODUCER, "S2")
+        with refused(errors[0]):
+            found.halt(PRODUCER, made)
+        finish_step(found.later(), PRODUCER, "S2", StepStatus.FAILED)
+        with refused(errors[1]):
+            found.halt(PRODUCER, made)
+        found.work(PRODUCER, "S2")
+        found.halt(PRODUCER, made)
+        with refused(errors[2]):
+            end_batch(found.later(), PRODUCER, author="ann")
+
+
+def recover(case: Case) -> None:
+    steps = {"A": {}, "B": {"recoverable": False}, "C": {}}
+    with flow(signal("d"), job("P", steps, {"d": "d"}, trigger={})) as found:
+        found.come("d")
+        found.init("P")
+        found.work("P", "A", "B")
+        if case["given"].get("last execution") == "SUCCESS":
+            found.work("P", "C")
+            end_batch(found.later(), "P", author="ann")
+            found.come("d")
+        else:
+            found.work("P", "C", status=StepStatus.FAILED)
+            found.term("P")
+        again = found.init("P")
+        kept = [each.step for each in again.steps if each.status is StepStatus.KEPT]
+        assert (again.next_step if kept else None) == case["expect"]["last-recoverable-sp-id"]
+
+
+def sum_up(case: Case) -> None:
+    """The smallest and largest number and marking of what a batch has taken."""
+    rows, expect = case["given"]["rows of T"], case["expect"]
+    with flow(signal("d"), job("P", (), {"d": "d"}, trigger={})) as found:
+        for _, marking in rows:
+            found.come("d", marking=marking)
+        (taken,) = found.init("P").inputs
+        assert (taken.min_event, taken.max_event) == (1, len(rows))
+        assert (taken.min_marking, taken.max_marking) == (expect["min-marking"], expect["max-marking"])
+
+
+def find_lineage(case: Case) -> None:
+    with two_jobs() as found:
+        assert case["expect"] == {"error": "Invalid Target BatchId"}
+        with pytest.raises(InstanceQueryError, match="no batch has this time"):
+            show_batch(found.later(), CONSUMER, found.now, None)
+
+
+def fail_producer(case: Case) -> None:
+    assert case["expect"] == {"queue of T1,T2": "unchanged"}
+    with two_jobs() as found:
+        made = found.init(PRODUCER)
+        found.work(PRODUCER, "S1", "S2")
+        found.halt(PRODUCER, made)
+        found.come("start")
+        found.tick()
+        before = found.pending(CONSUMER)
+        found.init(PRODUCER)
+        assert found.term(PRODUCER).status is ProcessInstanceStatus.FAILED
+        found.tick()
+        assert len(before) == 2
+        assert found.pending(CONSUMER) == before
+
+
+RUNNERS = {
+    "sequence": run_sequence,
+    "enqueue": enqueue,
+    "guard": guard,
+    "recover": recover,
+    "outputs": sum_up,
+    "lineage": find_lineage,
+    "invariant": fail_producer,
+}
+
+
+def test_each_case_of_the_table_holds_or_is_listed_with_a_reason(case: Case, judge: Callable[[Case], None]) -> None:
+    judge(case)
+
+
+def test_the_list_of_differences_names_only_what_is_in_the_table(unknown_differences: set[str]) -> None:
+    assert unknown_differences == set()
