@@ -76,7 +76,7 @@ def _of_process(
 ) -> Iterator[InstancesDifference]:
     name, cluster = process.process, process.cluster
     new = find_running(after, name, cluster)
-    if new is None or not process.state.is_active or process.step is Step.OVER:
+    if new is None or new.makes_batches or not process.state.is_active or process.step is Step.OVER:
         return
     old = find_running(before, name, cluster)
     declared, previous = new.sequence_on(cluster), old.sequence_on(cluster) if old else None

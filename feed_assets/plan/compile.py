@@ -10,7 +10,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.overlaps import Overlaps, find_overlaps
+from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
@@ -56,6 +56,11 @@ def compile_plan(
     return _Compiler(bundle, sources or {}, cluster, overlaps or find_overlaps(bundle, cluster)).plan()
 
 
+def compile_process(bundle: Bundle, process: Process, cluster: str) -> ProcessRecord:
+    """Compile a process of a validated bundle on one cluster, as in the bundle's plan."""
+    return _Compiler(bundle, {}, cluster, NO_OVERLAPS).process(process, cluster)
+
+
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
     """Return whether the process has a supported engine, and all its inputs and outputs have a location."""
     feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
@@ -73,7 +78,7 @@ class _Compiler:
 
     def plan(self) -> Plan:
         processes = {
-            (process.name, cluster): self._process(process, cluster)
+            (process.name, cluster): self.process(process, cluster)
             for process in self._bundle.processes
             for cluster in self._clusters_of(process)
             if runs_here(self._bundle, process, cluster)
@@ -109,7 +114,7 @@ class _Compiler:
                     self._outputs[out.feed_key].append(out)
                 yield flow
 
-    def _process(self, process: Process, cluster: str) -> ProcessRecord:
+    def process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence = process.sequence_on(cluster)
         late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
         inputs = tuple(self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs)

@@ -112,7 +112,8 @@ class ProcessDifference:
     """The next release of a process on a cluster: its new definition governs from `effective_from`.
 
     `release` is the number of the release that governs then. Instances that have ended never change. A change of a
-    process whose new end is past is refused.
+    process whose new end is past is refused. If it `is_enumerated`, its instances are known beforehand; else something
+    makes each: a batch.
     """
 
     process: str
@@ -124,6 +125,7 @@ class ProcessDifference:
     state: Hidden[ProcessState]
     causes: tuple[Cause, ...]
     is_refused: bool = False
+    is_enumerated: bool = True
 
     @property
     def key(self) -> Key:
@@ -163,6 +165,33 @@ class InstancesDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputDifference:
+    """What the first batch would take at an input, of so many `pending` events, and what it would pass over."""
+
+    input: str
+    feed: str
+    taken: int
+    passed: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchesDifference:
+    """The batches that a process would cut at once of what is pending, and would not cut without the change.
+
+    There are so many of them, or more if there `are_more`. The next tick cuts the first, and each other one is cut when
+    there is room for it. If `busy` batches are under way and no more may be, the first waits, too.
+    """
+
+    process: str
+    cluster: str
+    batches: int
+    are_more: bool
+    busy: int
+    first: tuple[InputDifference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionDifference:
     """A retention that becomes stricter by some fields; the schedule acts on it from `acts_from` on."""
 
@@ -181,6 +210,7 @@ class PlanDifference:
     processes: tuple[ProcessDifference, ...]
     instances: tuple[InstancesDifference, ...]
     retention: tuple[RetentionDifference, ...] = ()
+    batches: tuple[BatchesDifference, ...] = ()
 
     @shown
     def is_empty(self) -> bool:

@@ -184,6 +184,7 @@ def _decide_process(affected: AffectedProcess, state: ProcessState, as_of: datet
         state=state,
         causes=_causes(affected, cluster),
         is_refused=is_past and state.is_active and own is not None and _has_hard_changes(own, cluster),
+        is_enumerated=affected.new is None or not affected.new.makes_batches,
     )
 
 

@@ -6,11 +6,13 @@ from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.plan.difference_records import (
+    BatchesDifference,
     Cause,
     Effect,
     EntityChange,
     EntityDifference,
     FieldDifference,
+    InputDifference,
     InstancesDifference,
     PlanDifference,
     ProcessDifference,
@@ -77,6 +79,7 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
         yield from _entity_lines(entity)
     follows = [_process_line(process) for process in difference.processes]
     follows += [_instances_line(each) for each in difference.instances]
+    follows += [_batches_line(each) for each in difference.batches]
     follows += [_retention_line(each) for each in difference.retention]
     if follows:
         yield from [""] if difference.entities else []
@@ -135,6 +138,8 @@ def _step_text(process: ProcessDifference) -> str:
     match process.step:
         case Step.BEGINS if not process.state.is_active:
             return "is only stored until it is scheduled"
+        case Step.BEGINS if not process.is_enumerated:
+            return "begins to take what comes"
         case Step.BEGINS:
             return f"starts with the instance of {since}"
         case Step.IN_PLACE:
@@ -173,6 +178,20 @@ def _instances_line(each: InstancesDifference) -> str:
         for run in each.ranges[:_SHOWN_RANGES]
     ]
     return f"{where}: {counted(each.count, 'instance')} {_effect_text(each)}: {', '.join(shown)}"
+
+
+def _batches_line(each: BatchesDifference) -> str:
+    batches = "1 batch" if each.batches == 1 else f"{each.batches} batches{' or more' if each.are_more else ''}"
+    when = "at the next tick" if each.batches == 1 else "from the next tick on"
+    when = "once one under way has ended" if each.busy else when
+    taken = " and ".join(map(_input_text, filter(lambda item: item.pending, each.first))) or "no events"
+    first = "" if each.batches == 1 else "the first "
+    return f"process {each.process!r} on {each.cluster}: would cut {batches} {when}, {first}with {taken}"
+
+
+def _input_text(item: InputDifference) -> str:
+    passed = f" ({item.passed:,} passed over)" if item.passed else ""
+    return f"{item.taken:,} of {counted(item.pending, 'pending event')} of {item.input}{passed}"
 
 
 def _retention_line(each: RetentionDifference) -> str:

@@ -103,13 +103,14 @@ def follow_triggers(connection: Connection, plan: Plan, cluster: str, as_of: dat
     declared = {record.process: record for record in plan.triggered_on(cluster)}
     gone = (state for name, state in states.items() if name not in declared)
     Triggers(connection).put(replace(state, sign="", wake_at=None) for state in gone)
-    new = [record for name, record in declared.items() if not _is_followed(record, states.get(name))]
+    new = [record for name, record in declared.items() if not is_followed(record, states.get(name))]
     if Cursors(connection).get(routed_cursor(cluster)) is None:
         Cursors(connection).put(routed_cursor(cluster), str(EventLog(connection).last_seq()))
     _follow(connection, new, states, cluster, as_of)
 
 
-def _is_followed(record: ProcessRecord, state: TriggerState | None) -> bool:
+def is_followed(record: ProcessRecord, state: TriggerState | None) -> bool:
+    """Return whether a consumer's marks and times are those of its trigger."""
     return record.trigger is not None and state is not None and state.sign == record.trigger.sign
 
 
@@ -124,37 +125,57 @@ def _follow(
     consumers = [EntityKey(*record.key) for record in records]
     marks, events = TriggerInputs(connection).of(consumers), PendingEvents(connection, routed, consumers)
     now = EventLog(connection).last_seq()
-    added: list[Mark] = []
-    kept: list[Mark] = []
-    following: list[TriggerState] = []
-    for record in records:
-        trigger, state, consumer = record.trigger, states.get(record.process), EntityKey(*record.key)
-        assert trigger is not None
-        if state is None and isinstance(trigger.start, datetime) and trigger.start > as_of:
-            following.append(TriggerState(process=record.process, cluster=cluster, sign="", wake_at=trigger.start))
-            continue
-        for each in trigger.inputs:
-            key = input_key(record, each)
-            known = marks.get(consumer, {}).get(key)
-            mark = replace(known or _begin(key, trigger, events, now), counts_unchanged=trigger.counts_unchanged)
-            (added if known is None else kept).append(events.measure(mark, each.until))
-        next_at, by_at = first_times(trigger, state, as_of)
-        following.append(
-            TriggerState(
-                process=record.process,
-                cluster=cluster,
-                sign=trigger.sign,
-                next_at=next_at,
-                by_at=by_at,
-                wake_at=as_of,
-            )
-        )
+    following = [
+        decide_following(record, states.get(record.process), marks.get(EntityKey(*record.key), {}), events, now, as_of)
+        for record in records
+    ]
     inputs = TriggerInputs(connection)
-    inputs.add(added)
+    kept = [mark for each in following for mark in each.kept]
+    inputs.add([mark for each in following for mark in each.added])
     inputs.put(kept)
     for mark in kept:
         inputs.set_counting(mark)
-    Triggers(connection).put(following)
+    Triggers(connection).put(each.state for each in following)
+
+
+class Following(NamedTuple):
+    """How a consumer begins to follow a trigger: its times, and the marks of inputs that are new or stay."""
+
+    state: TriggerState
+    added: tuple[Mark, ...] = ()
+    kept: tuple[Mark, ...] = ()
+
+
+def decide_following(
+    record: ProcessRecord,
+    state: TriggerState | None,
+    marks: Mapping[InputKey, Mark],
+    events: PendingEvents,
+    last: int,
+    as_of: datetime,
+) -> Following:
+    """Decide how a consumer follows its trigger, by what is known of it; `last` is the last event of the log."""
+    trigger = record.trigger
+    assert trigger is not None
+    if state is None and isinstance(trigger.start, datetime) and trigger.start > as_of:
+        return Following(TriggerState(process=record.process, cluster=record.cluster, sign="", wake_at=trigger.start))
+    added: list[Mark] = []
+    kept: list[Mark] = []
+    for each in trigger.inputs:
+        key = input_key(record, each)
+        known = marks.get(key)
+        mark = replace(known or _begin(key, trigger, events, last), counts_unchanged=trigger.counts_unchanged)
+        (added if known is None else kept).append(events.measure(mark, each.until))
+    next_at, by_at = first_times(trigger, state, as_of)
+    times = TriggerState(
+        process=record.process,
+        cluster=record.cluster,
+        sign=trigger.sign,
+        next_at=next_at,
+        by_at=by_at,
+        wake_at=as_of,
+    )
+    return Following(times, tuple(added), tuple(kept))
 
 
 def _begin(key: InputKey, trigger: TriggerRecord, events: PendingEvents, now: int) -> Mark:
@@ -168,7 +189,7 @@ def _begin(key: InputKey, trigger: TriggerRecord, events: PendingEvents, now: in
     return Mark(**key._asdict(), counts_unchanged=trigger.counts_unchanged, start_seq=start, taken_seq=start)
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """What was decided about a consumer: its times, and the batch to cut."""
 
     state: TriggerState
@@ -189,7 +210,7 @@ def _decide_due(
     records = {
         name: record for name in (state.process for state in due) if (record := plan.processes.get((name, cluster)))
     }
-    late = [record for state in due if (record := records.get(state.process)) and not _is_followed(record, state)]
+    late = [record for state in due if (record := records.get(state.process)) and not is_followed(record, state)]
     if late:
         _follow(connection, late, {}, cluster, as_of)
     states = {state.key: state for state in due}
@@ -202,9 +223,9 @@ def _decide_due(
     busy = Batches(connection).under_way(states)
     events = PendingEvents(connection, routed, states)
 
-    def decide(state: TriggerState) -> _Outcome:
+    def decide(state: TriggerState) -> Outcome:
         record = records[state.process]
-        return _decide(record, state, marks.get(state.key, {}), busy.get(state.key, 0), events, as_of)
+        return decide_batch(record, state, marks.get(state.key, {}), busy.get(state.key, 0), events, as_of)
 
     outcomes = [
         outcome
@@ -217,29 +238,30 @@ def _decide_due(
     return cut, due[-1].process if len(due) == CONSUMERS_A_STEP else None
 
 
-def _decide(
+def decide_batch(
     record: ProcessRecord,
     state: TriggerState,
     marks: Mapping[InputKey, Mark],
     under_way: int,
     events: PendingEvents,
     as_of: datetime,
-) -> _Outcome:
+) -> Outcome:
+    """Decide whether a consumer's next batch is cut, and when it is looked at again."""
     trigger = record.trigger
     if trigger is None:
-        return _Outcome(replace(state, wake_at=None), None)
+        return Outcome(replace(state, wake_at=None), None)
     pending = pending_of(record, trigger, marks, events, as_of)
     decision = decide_fire(record, trigger, pending, state, as_of)
     if decision.fire is not None and record.is_elsewhere:
-        return _Outcome(replace(state, wake_at=None), None)
+        return Outcome(replace(state, wake_at=None), None)
     if decision.fire is not None and under_way >= record.parallel:
-        return _Outcome(replace(state, wake_at=min(state.wake_at or as_of, as_of)), None)
+        return Outcome(replace(state, wake_at=min(state.wake_at or as_of, as_of)), None)
     times = replace(state, next_at=decision.next_at, by_at=decision.by_at, wake_at=decision.wake_at)
     if decision.fire is None:
-        return _Outcome(times, None)
+        return Outcome(times, None)
     shares = [(each, pending[each.name].mark) for each in trigger.inputs if each.name in pending]
     cut = decide_cut(record, trigger, shares, events)
-    return _Outcome(replace(times, wake_at=as_of) if cut.leaves_any else times, cut)
+    return Outcome(replace(times, wake_at=as_of) if cut.leaves_any else times, cut)
 
 
 def pending_of(

@@ -31,6 +31,11 @@ class Share:
     passed: tuple[int, ...]
     mark: Mark
 
+    def count(self, use: RangeUse) -> int:
+        """Return how many events the batch takes, or passes over."""
+        singly = self.freed if use is RangeUse.TAKEN else self.passed
+        return sum(each.count for each in self.ranges if each.use is use) + len(singly)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:

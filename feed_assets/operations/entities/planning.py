@@ -31,6 +31,7 @@ from feed_assets.operations.entities.changed_files import find_changed_files, wi
 from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
+from feed_assets.operations.entities.first_batches import find_first_batches
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.change_impact import decide_impact
@@ -129,7 +130,8 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
     declared = len(preview.before.bundle.bundle.entities)
-    return _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
+    planned = _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
+    return _with_batches(context, planned, preview.before.bundle.bundle, preview.after.bundle)
 
 
 def plan_folder(context: EntityContext) -> PlannedChanges:
@@ -164,7 +166,8 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         only=keys,
     )
     digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
-    return _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
+    planned = _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
+    return _with_batches(context, planned, before, after)
 
 
 def compute_change(
@@ -271,6 +274,14 @@ def _planned(
         bundle_digest=bundle_digest,
         declared=declared,
     )
+
+
+def _with_batches(context: EntityContext, planned: PlannedChanges, before: Bundle, after: Bundle) -> PlannedChanges:
+    """Add the batches that would be cut at once, if the change is valid."""
+    if planned.errors:
+        return planned
+    batches = find_first_batches(context, before, after, planned.difference.entities)
+    return replace(planned, difference=replace(planned.difference, batches=batches))
 
 
 def _recorded(context: EntityContext, loaded: Loaded) -> dict[EntityKey, AnyEntity]:

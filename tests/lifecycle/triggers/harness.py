@@ -15,6 +15,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
+from feed_assets.lifecycle.triggers.foresight import foresee_batches
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.state.batches import Batches
@@ -118,6 +119,13 @@ class Queues:
         done = apply_triggers(self.database, self.plan, CLUSTER, self.now, TimeBudget(3600.0), bulkheads, **options)
         self.ticks.append(done)
         return [self.events_of(batch) for batch in done.batches]
+
+    def foresee(self, process: str) -> tuple[int, int] | None:
+        """How many batches are foreseen, and how many events of the next tick's; None if it will cut none."""
+        record, as_of = self.plan.processes[process, CLUSTER], self.now + timedelta(seconds=1)
+        with self.database.read() as connection:
+            found = foresee_batches(connection, [record], as_of).get(EntityKey(process, CLUSTER))
+        return found and (found.batches, sum(share.count(RangeUse.TAKEN) for share in found.first.shares))
 
     def events_of(self, batch: ProcessKey) -> list[int]:
         """The numbers of a batch's events."""

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from feed_assets.lifecycle.triggers.foresight import FORESEEN_AT_MOST
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus
@@ -272,6 +273,30 @@ def test_a_condition_that_is_changed_so_that_it_holds_cuts_a_batch_without_anoth
     assert queues.tick() == []
     queues.follow(build_plan(["d1", "d2"], {"joined": trigger}))
     assert queues.tick() == [taken]
+
+
+def test_what_a_changed_trigger_would_cut_is_foreseen_and_nothing_moves(database: Database) -> None:
+    queues = joined(database, ("d1", "d2"))
+    queues.come(*["d1"] * 5)
+    queues.tick()
+    queues.come("d1")  # not routed yet
+    assert queues.foresee("joined") is None
+    before = queues.marks("joined")
+    queues.follow(build_plan(["d1", "d2"], {"joined": {"when": {"any": ["d1", "d2"]}, "batch": {"min": 2, "max": 2}}}))
+    assert queues.foresee("joined") == (3, 2)
+    assert queues.marks("joined") == before
+    cut = []
+    for _ in range(4):
+        cut += queues.tick()
+        queues.end()
+    assert cut == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_many_batches_are_foreseen_as_so_many_or_more(database: Database) -> None:
+    queues = Queues(database=database, plan=build_plan(["d1"], {}))
+    queues.flood("d1", 1_000)
+    queues.follow(build_plan(["d1"], {"new": {"when": "d1", "from": "earliest", "batch": {"max": 10}}}))
+    assert queues.foresee("new") == (FORESEEN_AT_MOST, 10)
 
 
 def test_a_changed_trigger_keeps_the_place_of_names_that_stay(database: Database) -> None:

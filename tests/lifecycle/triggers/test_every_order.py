@@ -123,7 +123,9 @@ def machine(database: Database) -> type[RuleBasedStateMachine]:
             self.model.route(self.trigger, self.names, is_suspended=self.is_suspended)
             expected = None
             if not self.is_suspended and not self.is_busy:
+                foreseen = self.queues.foresee("p")
                 expected = self.model.cut(self.trigger, self.names, len(self.queues.ticks) + 1)
+                assert (foreseen and foreseen[1]) == (None if expected is None else len(expected))
             assert self.queues.tick() == ([] if expected is None else [expected])
             self.is_busy |= expected is not None
             self.check()
