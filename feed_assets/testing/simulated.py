@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from feed_assets.operations.recording import record_location
+from feed_assets.operations.simulating.event_files import load_events
 from feed_assets.operations.simulating.log import LogLine, SimulatedEvent
 from feed_assets.operations.simulating.parts import Arrival
 from feed_assets.operations.simulating.simulation import Simulation, SimulationSettings
@@ -68,6 +69,7 @@ def simulate(
     settings: Settings | None = None,
     every: timedelta = timedelta(minutes=15),
     run_time: timedelta = timedelta(minutes=10),
+    events: Path | None = None,
 ) -> Iterator[SimulatedLocation]:
     """Simulate a location from `start` to `end`, and remove it with the context.
 
@@ -82,9 +84,11 @@ def simulate(
         settings: None reads them.
         every: the interval between the ticks of the sensors.
         run_time: how long a run takes.
+        events: a file of what else comes and is told, and of commands, as for `feed-assets simulate --events`.
 
     Raises:
         DefinitionsError: an entity is wrong.
+        EventsFileError: the file of events is wrong.
         LookupError: an arrival is of no feed that is declared.
     """
     settings = settings or load_settings(start=folder)
@@ -99,6 +103,7 @@ def simulate(
         record=lambda database: record_location(database, settings, location, begun),
         arrivals=coming,
         settings=SimulationSettings(start=begun, end=parse_datetime(end, seconds=True), every=every, run_time=run_time),
+        events=load_events(events, location.plan) if events is not None else (),
     )
     try:
         log = tuple(simulation.run())

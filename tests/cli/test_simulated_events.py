@@ -5,12 +5,14 @@ One simulation of a day and a half has all of them: each has feeds and a process
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from feed_assets.testing import SimulatedEvent, simulate
 from tests.cli.project import run
 
 ON = {"primary": {"validity": {"start": "2026-01-01T00:00Z"}}}
@@ -274,6 +276,14 @@ def test_a_file_of_csv_is_told_in_lines_for_people(project: Path) -> None:
         "2026-01-01T02:00Z batch cut af-51-trigger 2026-01-01T02:00Z on primary: "
         "takes 2 events: hours 1, 2; leaves nothing",
     ]
+
+
+def test_a_test_of_users_reads_the_same_file(project: Path) -> None:
+    (project / "few.jsonl").write_text('{"at": "2026-01-01T00:10Z", "feed": "bd-12-d1"}\n' * 4)
+    period = {"start": "2026-01-01T00:00Z", "end": "2026-01-01T01:00Z"}
+    with simulate({}, **period, every=timedelta(hours=1), folder=project, events=project / "few.jsonl") as simulated:
+        (batch,) = [line for line in simulated.log if line.what is SimulatedEvent.CUT and line.entity == "bd-12"]
+    assert [(share.taken, share.pending) for share in batch.queue] == [((1, 2, 3), (4,))]
 
 
 def test_an_arrival_of_a_feed_that_is_never_polled_is_told(project: Path) -> None:
