@@ -106,6 +106,7 @@ def list_(
 def show(process: str, instance: str, cluster: str | None, output: str) -> None:
     """Show the events that a batch of PROCESS has taken; its name is its time."""
     from feed_assets.operations.queues.queues import show_batch
+    from feed_assets.plan.rendering import counted
 
     context = open_context_for()
     found = show_batch(context, process, instance_of(context, Kind.PROCESS, process, instance), cluster)
@@ -113,7 +114,7 @@ def show(process: str, instance: str, cluster: str | None, output: str) -> None:
         print_json(found)
         return
     print_events(found.events, output)
-    say(f"{found.status}, {len(found.events)} events", err=True)
+    say(f"{found.status}, {counted(len(found.events), 'event')}", err=True)
 
 
 @batch.command(epilog="Example: feed-assets batch init load-orders --max 100 --output json")
@@ -264,10 +265,12 @@ def _name(called: "CalledBatch") -> str:
 
 def _lines(taken: "InitBatch") -> Iterator[str]:
     """Yield what a program that has taken a batch must know, for people."""
+    from feed_assets.plan.rendering import counted
+
     yield f"{_name(taken)}{': would be taken' if taken.dry_run else ''}"
     for each in taken.inputs:
         marked = f", marked {each.min_marking} to {each.max_marking}" if each.min_marking is not None else ""
-        events = f"{each.events} events, {each.min_event} to {each.max_event}{marked}"
+        events = f"{counted(each.events, 'event')}, {each.min_event} to {each.max_event}{marked}"
         yield f"input {each.input}: {events if each.events else 'no events'}"
         yield from (f"  {file}" for instance in each.instances for file in instance.files)
     for out in taken.outputs:
