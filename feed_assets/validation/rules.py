@@ -109,6 +109,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="input-output-names", kind=Kind.PROCESS, check=rules_process.check_names),
     Rule(code="expression", kind=Kind.PROCESS, check=rules_windows.check_expressions),
     Rule(code="window-range", kind=Kind.PROCESS, check=rules_windows.check_window_range),
+    Rule(code="window-too-small", kind=Kind.PROCESS, check=rules_windows.check_window_counts),
     Rule(code="window-as-they-come", kind=Kind.PROCESS, check=rules_windows.check_scheduled_windows),
     Rule(code="batch-output", kind=Kind.PROCESS, check=rules_windows.check_batch_outputs),
     Rule(code="day-in-another-zone", kind=Kind.PROCESS, check=rules_grids.check_days),

@@ -69,6 +69,32 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
             )
 
 
+def check_window_counts(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """A window that never has as many instances as it must have lets no instance run before its time-out."""
+    zone = parse_timezone(process.timezone)
+    for name, item in process.inputs.items():
+        window = scope.find_window(process, name)
+        if item.at_least is None or window is None or window.is_data_driven:
+            continue
+        for cluster in process.clusters:
+            feed = scope.find_feed_on(item.feed, cluster)
+            if feed is None:
+                continue
+            sequence, most = scope.sequence_on(feed, cluster), 0
+            for moment in _extreme_moments(scope.sequence_on(process, cluster)):
+                start, end = _evaluated(window.start, moment, zone), _evaluated(window.end, moment, zone)
+                if start is not None and end is not None:
+                    most = max(most, sequence.index_at_or_before(end) - sequence.index_at_or_before(start) + 1)
+            if most < item.at_least:
+                yield Complaint(
+                    path=("inputs", name, "at_least"),
+                    message=f"inputs.{name} waits for {item.at_least} instances of feed {item.feed!r} on {cluster}, "
+                    f"but its window has {most} at most",
+                    remedy="Lower at_least, or widen the window.",
+                    severity=Severity.WARNING,
+                )
+
+
 def check_scheduled_windows(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A window counts instances that are due; where they come as they come, only what has come can be read."""
     for name, item in process.inputs.items():
@@ -237,10 +263,15 @@ def _faults(path: tuple[str, ...], text: str) -> list[Complaint]:
 
 @lru_cache(maxsize=4096)
 def find_longest_reach(expression: TimeExpression, sequence: InstanceSequence) -> timedelta | None:
-    """Return how far an expression reaches back from the nominal time of an instance at most; None if it never does.
+    """Return how far an expression reaches back from the nominal time of an instance at most; None if it never does."""
+    moments, zone = _extreme_moments(sequence), sequence.timezone
+    reaches = [moment - start for moment in moments if (start := _evaluated(expression, moment, zone)) is not None]
+    return max(reaches, default=None)
 
-    It reaches furthest from the last instance of a day, week, month or year. Those of the first four years and the last
-    year are looked at.
+
+def _extreme_moments(sequence: InstanceSequence) -> set[datetime]:
+    """Return the nominal times at which windows are longest and reach furthest: the last ones of days, weeks, months
+    and years. Those of the first four years and the last year are looked at.
     """
     zone, moments = sequence.timezone, {sequence.start}
     first = sequence.start.astimezone(zone)
@@ -254,8 +285,7 @@ def find_longest_reach(expression: TimeExpression, sequence: InstanceSequence) -
         index = sequence.index_at_or_before(midnight - _MOMENT)
         if index >= 0 and (sequence.size is None or index < sequence.size):
             moments.add(sequence.at(index))
-    reaches = [moment - start for moment in moments if (start := _evaluated(expression, moment, zone)) is not None]
-    return max(reaches, default=None)
+    return moments
 
 
 def _evaluated(expression: TimeExpression, nominal_time: datetime, zone: ZoneInfo) -> datetime | None:

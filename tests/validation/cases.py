@@ -499,6 +499,13 @@ CASES = (
         "until_read_by: [daily] there.",
     ),
     Case(
+        code="window-too-small",
+        good={f"{DAILY}/inputs/clicks/at_least": 24},
+        bad={f"{DAILY}/inputs/clicks/at_least": 25},
+        text="process 'daily': inputs.clicks waits for 25 instances of feed 'clicks' on primary, but its window has 24 "
+        "at most. Lower at_least, or widen the window.",
+    ),
+    Case(
         code="window-outlives-feed",
         good={f"{PRIMARY}/validity/end": REMOVED, f"{DAILY}/clusters/primary/validity/end": REMOVED},
         bad={f"{DAILY}/clusters/primary/validity/end": REMOVED},
