@@ -108,7 +108,7 @@ class OutputTarget:
     `url` is a staging directory that belongs to this attempt alone; it may exist, and its content is replaced.
     `columns` is the feed's schema as Spark DDL; None accepts any result of the work. `options` are Spark's. Files for a
     `partition` have the table's own format, columns and types; the partition is added to the table when the files are
-    published.
+    published. An `optional` one may be left out.
     """
 
     name: str
@@ -118,6 +118,7 @@ class OutputTarget:
     columns: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     partition: TablePartition | None = None
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,7 @@ class OutputReport:
 class WorkReport:
     """The result of a work: one report for each output, in the order of `Work.outputs`, and details for the run's page.
 
-    A step reports the frames that it has yielded.
+    An optional output without a report, or without a file, was left out. A step reports the frames that it has yielded.
     """
 
     outputs: tuple[OutputReport, ...]
@@ -251,9 +252,9 @@ class Engine(ABC):
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         """Run the work to its end and return when every output is written.
 
-        - Inputs are only read. On return, every output directory holds the complete output and no success marker:
-          publication decides what readers see. After an error the directories may hold anything; a repetition of the
-          same work replaces their content.
+        - Inputs are only read. On return, the directory of every reported output holds the complete output and no
+          success marker: publication decides what readers see. Others, and all after an error, may hold anything; a
+          repetition of the same work replaces their content.
         - A step may yield any number of frames; a single one without a name is called as `name_single` says.
         - `session` is called when Spark is first needed, and never by an engine that starts its own Spark. Mistakes in
           the work (code not found, a parameter that is not an input) are raised before that call.

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.abc import SourceLoader
 from pathlib import Path
@@ -16,7 +16,7 @@ from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundErro
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
-from feed_assets.engines.port import Engine, StepPlace, Work, WorkReport
+from feed_assets.engines.port import Engine, OutputTarget, StepPlace, Work, WorkReport
 from feed_assets.engines.sessions import open_session
 from feed_assets.engines.step_frames import frame_targets, name_single
 
@@ -33,8 +33,9 @@ class PythonEngine(Engine):
     and `context` are optional. Any other parameter needs a default.
 
     With one output the function returns a DataFrame. With any number of outputs it may return a mapping `{output:
-    DataFrame}` with exactly the outputs' names. Without outputs it returns None. A step may have no parameter for an
-    input, and returns a DataFrame, a mapping `{frame: DataFrame}`, or None.
+    DataFrame}` with exactly the outputs' names. Without outputs it returns None. An optional output is left out by a
+    mapping without its name or with None for it, and by None if there is no mandatory one. A step may have no parameter
+    for an input, and returns a DataFrame, a mapping `{frame: DataFrame}`, or None.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
@@ -49,7 +50,7 @@ class PythonEngine(Engine):
                 known |= {name: read_input(spark, data) for name, data in taken.items()}
                 result = function(**{name: known[name] for name in names})
                 frames = _match_outputs(work, result) if work.step is None else _match_frames(work, work.step, result)
-                targets = work.outputs if work.step is None else frame_targets(work, work.step, tuple(frames))
+                targets = _targets_of(work, frames)
                 reports = tuple(write_output(frames[target.name], target) for target in targets)
         return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
 
@@ -164,37 +165,54 @@ def bind_names(work: Work, function: Callable[..., Any]) -> tuple[str, ...]:
     return found.names
 
 
+def _targets_of(work: Work, frames: Mapping[str, "DataFrame"]) -> tuple[OutputTarget, ...]:
+    if work.step is not None:
+        return frame_targets(work, work.step, tuple(frames))
+    return tuple(target for target in work.outputs if target.name in frames)
+
+
 def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:
     from pyspark.sql import DataFrame
 
     names = [target.name for target in work.outputs]
-    match result:
+    optional = {target.name for target in work.outputs if target.optional}
+    given = _without_none(result, optional) if isinstance(result, Mapping) else result
+    match given:
         case DataFrame() if len(names) == 1:
-            return {names[0]: result}
-        case None if not names:
+            return {names[0]: given}
+        case None if optional.issuperset(names):
             return {}
-        case Mapping() if set(result) == set(names) and all(isinstance(df, DataFrame) for df in result.values()):
-            return result
+        case Mapping() if set(given) | optional == set(names) and all(
+            isinstance(df, DataFrame) for df in given.values()
+        ):
+            return given
         case _:
             one = f"{render_subject(work.outputs[0])} is its only output" if len(names) == 1 else None
             expectation = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
             raise OutputMismatchError(
                 subject=f"process {work.process!r}",
                 reason=f"{expectation}, but {work.path} returned {_render_result(result)}",
-                next_step=_expected_result(names),
+                next_step=_expected_result(names, optional),
             )
+
+
+def _without_none(frames: Mapping[str, object], optional: Collection[str]) -> Mapping[str, object]:
+    """Return frames by name, without the optional outputs that are None."""
+    return {name: frame for name, frame in frames.items() if frame is not None or name not in optional}
 
 
 def _match_frames(work: Work, step: StepPlace, result: object) -> Mapping[str, "DataFrame"]:
     from pyspark.sql import DataFrame
 
-    match result:
+    optional = {target.name for target in work.outputs if target.optional}
+    given = _without_none(result, optional) if isinstance(result, Mapping) else result
+    match given:
         case DataFrame():
-            return {name_single(work, step): result}
+            return {name_single(work, step): given}
         case None:
             return {}
-        case Mapping() if all(isinstance(df, DataFrame) for df in result.values()):
-            return result
+        case Mapping() if all(isinstance(df, DataFrame) for df in given.values()):
+            return given
         case _:
             raise OutputMismatchError(
                 subject=f"step {step.name!r} of process {work.process!r}",
@@ -203,14 +221,15 @@ def _match_frames(work: Work, step: StepPlace, result: object) -> Mapping[str, "
             )
 
 
-def _expected_result(names: list[str]) -> str:
+def _expected_result(names: Sequence[str], optional: Collection[str]) -> str:
     match names:
         case []:
             return "Return None, or declare an output."
-        case [_]:
-            return "Return a Spark DataFrame."
+        case [name]:
+            return "Return a Spark DataFrame, or None." if name in optional else "Return a Spark DataFrame."
         case _:
-            return f"Return {{{', '.join(f'{name!r}: DataFrame' for name in names)}}}."
+            kinds = ((name, "DataFrame or None" if name in optional else "DataFrame") for name in names)
+            return f"Return {{{', '.join(f'{name!r}: {kind}' for name, kind in kinds)}}}."
 
 
 def _render_result(result: object) -> str:

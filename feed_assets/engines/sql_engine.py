@@ -27,6 +27,7 @@ class SqlEngine(Engine):
       values that are never spliced into the statement's text. A property does not replace a fact of the same name.
     - The last statement makes the only output. With several outputs, a comment `-- output: name` marks the statement
       that makes each of them.
+    - An optional output is left out if its statement has no rows.
     - A step marks its frames in the same way; its own name is that of a frame of the last statement without a mark.
     - Other statements are commands (`CREATE TEMPORARY VIEW`, `CACHE TABLE`, `INSERT`); the result of a query that is
       not an output is discarded. `SET` stays in force for the session, as usual in Spark.
@@ -45,9 +46,13 @@ class SqlEngine(Engine):
                     if work.step is not None and statement.output is None and not result.columns:
                         continue  # a step may end with a command, and yield nothing
                     for target in makers.get(statement, ()):
-                        reports[target.name] = _write_result(result, target, work, statement)
-        names = [target.name for target in work.outputs] if work.step is None else list(reports)
-        return WorkReport(outputs=tuple(reports[name] for name in names), details={"statements": str(len(statements))})
+                        report = _write_result(result, target, work, statement)
+                        if not (target.optional and _is_empty(report, result)):
+                            reports[target.name] = report
+        ordered = reports if work.step is not None else [each.name for each in work.outputs if each.name in reports]
+        return WorkReport(
+            outputs=tuple(reports[name] for name in ordered), details={"statements": str(len(statements))}
+        )
 
 
 def load_statements(work: Work) -> tuple[Statement, ...]:
@@ -134,6 +139,10 @@ def views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
 
 def _temporary_views(spark: "SparkSession") -> set[str]:
     return {row["viewName"] for row in spark.sql("SHOW VIEWS").collect() if row["isTemporary"]}
+
+
+def _is_empty(report: OutputReport, result: "DataFrame") -> bool:
+    return result.isEmpty() if report.rows is None else report.rows == 0
 
 
 def _write_result(result: "DataFrame", target: OutputTarget, work: Work, statement: Statement) -> OutputReport:

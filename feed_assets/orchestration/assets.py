@@ -22,7 +22,7 @@ from feed_assets.orchestration.graph.mappings import output_mapping, window_mapp
 from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import build_column_check
-from feed_assets.plan.records import FeedRecord, InputEdge, Key, ProcessRecord
+from feed_assets.plan.records import FeedRecord, InputEdge, Key, OutputEdge, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 
@@ -99,9 +99,15 @@ def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpe
     Dagster materializes.
     """
     own = layout.process_specs.get(process.key)
-    specs = [own] if own is not None else [layout.feed_specs[edge.feed_key] for edge in process.outputs]
+    specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.outputs]
     deps = _input_deps(layout, process, layout.process_grid(process).sequence)
     return [_with_deps(spec, deps) for spec in specs]
+
+
+def _output_spec(layout: AssetLayout, edge: OutputEdge) -> AssetSpec:
+    """Return the asset of an output. What reads an optional one that is left out is skipped in the same run."""
+    spec = layout.feed_specs[edge.feed_key]
+    return spec.replace_attributes(skippable=True) if edge.optional else spec
 
 
 def _column_checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:

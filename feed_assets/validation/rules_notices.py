@@ -72,6 +72,3 @@ def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
         yield ("trigger", "on_update"), "late data run instances again only by late_process"
     if process.on_timeout is OnTimeout.RUN:
         yield ("on_timeout",), "an instance that has waited too long is given up"
-    for name, output in process.outputs.items():
-        if output.optional:
-            yield ("outputs", name, "optional"), "a workflow must yield every output"

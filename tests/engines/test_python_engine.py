@@ -127,6 +127,37 @@ def test_a_frame_for_two_outputs_names_what_to_return(spark: SparkSession, tmp_p
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("mandatory", "returned", "made"),
+    [
+        (True, "{'a': flights}", ["a"]),
+        (True, "{'a': flights, 'b': None}", ["a"]),
+        (True, "{'a': flights, 'b': flights}", ["a", "b"]),
+        (False, "None", []),
+    ],
+)
+def test_af_64_a_function_leaves_out_an_optional_output(
+    spark: SparkSession, tmp_path: Path, *, mandatory: bool, returned: str, made: list[str]
+) -> None:
+    path = write_job(tmp_path, f"def run(flights):\n    return {returned}\n")
+    optional = replace(target(tmp_path, name="b"), optional=True)
+    outputs = (target(tmp_path, name="a"), optional) if mandatory else (optional,)
+    data = flights(tmp_path, "origin,delay\nJFK,4\n")
+    report = run(work(tmp_path, path, inputs=(data,), outputs=outputs), spark)
+    assert [done.name for done in report.outputs] == made
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("returned", ["None", "{'b': flights}", "{'a': None}", "{'a': flights, 'c': flights}"])
+def test_a_mandatory_output_cannot_be_left_out(spark: SparkSession, tmp_path: Path, returned: str) -> None:
+    path = write_job(tmp_path, f"def run(flights):\n    return {returned}\n")
+    outputs = (target(tmp_path, name="a"), replace(target(tmp_path, name="b"), optional=True))
+    data = flights(tmp_path, "origin,delay\nJFK,4\n")
+    with pytest.raises(OutputMismatchError, match=r"Return \{'a': DataFrame, 'b': DataFrame or None\}\."):
+        run(work(tmp_path, path, inputs=(data,), outputs=outputs), spark)
+
+
+@pytest.mark.spark
 def test_what_user_code_raises_is_the_cause_of_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(tmp_path, "def run():\n    raise KeyError('origin')\n")
     with pytest.raises(WorkflowFailedError) as caught:

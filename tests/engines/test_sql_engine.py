@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_markers_make_several_outputs(spark: SparkSession, tmp_path: Path) -> No
     report = SqlEngine().run(job, lambda: spark)
     assert [(done.name, done.rows) for done in report.outputs] == [("a", 1), ("b", 2)]
     assert written_lines(job.outputs[0]) == ["2"]
+
+
+@pytest.mark.spark
+def test_af_64_an_optional_output_without_rows_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    text = "-- output: a\nSELECT origin FROM flights WHERE delay > 999;\n-- output: b\nSELECT origin FROM flights;"
+    job = sql_work(tmp_path, text, outputs=("a", "b"))
+    optional = replace(job, outputs=tuple(replace(target, optional=True) for target in job.outputs))
+    assert [(done.name, done.rows) for done in SqlEngine().run(optional, lambda: spark).outputs] == [("b", 2)]
+    assert [(done.name, done.rows) for done in SqlEngine().run(job, lambda: spark).outputs] == [("a", 0), ("b", 2)]
 
 
 @pytest.mark.spark

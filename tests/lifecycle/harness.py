@@ -121,7 +121,7 @@ def process(
     **more: Any,
 ) -> Process:
     """A process. `inputs` map feeds to windows such as "now(-1,0) now(0,0)", `outputs` to one expression; the names of
-    inputs and outputs are those of the feeds.
+    inputs and outputs are those of the feeds; some may be `optional`.
     """
     windows = {source: (window.split() * 2)[:2] for source, window in inputs.items()}
     return Process(
@@ -132,7 +132,10 @@ def process(
             source: {"feed": source, "start": window[0], "end": window[1], "optional": source in optional}
             for source, window in windows.items()
         },
-        outputs={target: {"feed": target, "instance": instance} for target, instance in outputs.items()},
+        outputs={
+            target: {"feed": target, "instance": instance, "optional": target in optional}
+            for target, instance in outputs.items()
+        },
         **{"workflow": {"path": "jobs:run"}, **more},
     )
 
@@ -150,18 +153,23 @@ class CountingStore(LocalStore):
 
 
 class FileEngine(Engine):
-    """Runs a function that says what each output holds; the text is written to one file. No Spark."""
+    """Runs a function that says what each output holds; the text is written to one file. No Spark.
+
+    An optional output that it does not name is left out; with the text "" it is reported, and has no file.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it needs none
         texts = self._job(work)
-        for target in work.outputs:
+        made = [target for target in work.outputs if target.name in texts or not target.optional]
+        for target in made:
             folder = Path(urlsplit(target.url).path)
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "part-0.csv").write_text(texts[target.name])
-        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in work.outputs))
+            if texts[target.name]:
+                (folder / "part-0.csv").write_text(texts[target.name])
+        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in made))
 
 
 def no_session() -> "SparkSession":

@@ -1,7 +1,7 @@
 """Runs of Dagster in this process, on the Spark session of the tests: all but a daemon, a worker and their start."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,8 +23,14 @@ class Materializer:
     instance: DagsterInstance
     spark: SparkSession
 
-    def run(self, first: str, last: str | None = None, tags: Mapping[str, str] | None = None) -> ExecuteInProcessResult:
-        """A run of one partition, or of a range."""
+    def run(
+        self,
+        first: str,
+        last: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        assets: Sequence[str] = ("sums",),
+    ) -> ExecuteInProcessResult:
+        """A run of one partition, or of a range, of some assets on `here`."""
         settings = load_settings(
             environ={
                 "FEED_ASSETS_ENTITIES": "entities",
@@ -36,7 +42,7 @@ class Materializer:
         made = build_definitions(settings=settings, resources={"spark_here": GivenSpark(self.spark)})
         ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         return made.resolve_implicit_global_asset_job_def().execute_in_process(
-            asset_selection=[AssetKey(["here", "sums"])],
+            asset_selection=[AssetKey(["here", asset]) for asset in assets],
             partition_key=None if last else first,
             tags={**(tags or {}), **({name: value for name, value in ends.items() if value} if last else {})},
             instance=self.instance,

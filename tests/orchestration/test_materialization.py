@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
@@ -151,3 +152,60 @@ def test_a_partition_may_be_made_again_and_is_replaced_as_a_whole(home: Home, ma
 def test_the_location_validates(home: Home) -> None:
     done = home.run("definitions", "validate", "-w", "workspace.yaml")
     assert done.returncode == 0, done.stderr
+
+
+_SUMS = 'sums: {feed: sums, instance: "now(0,0)"}'
+_STRAYS = 'strays: {feed: strays, instance: "now(0,0)", optional: true}'
+STRAYS = (
+    ENTITIES.replace(_SUMS, f"{_SUMS}, {_STRAYS}")
+    + """
+    ---
+    kind: feed
+    name: strays
+    frequency: hours(1)
+    format: csv
+    locations: {data: "/strays/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+    ---
+    kind: process
+    name: telling
+    frequency: hours(1)
+    clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+    inputs: {strays: {feed: strays, start: "now(0,0)", end: "now(0,0)"}}
+    workflow: {engine: python, path: "jobs_of_test:telling"}
+"""
+)
+
+KEEPING = """
+    from pyspark.sql import functions as f
+
+    def summing(numbers):
+        sums = numbers.agg(f.sum("n").alias("total"))
+        strays = numbers.where("n < 0")
+        return {"sums": sums, "strays": None if strays.isEmpty() else strays}
+
+    def telling(strays):
+        strays.show()
+"""
+
+
+@pytest.mark.spark
+def test_af_64_no_materialization_of_an_output_left_out_and_what_reads_it_is_skipped(
+    home: Home, made: Materializer
+) -> None:
+    (home.folder / "entities" / "all.yaml").write_text(dedent(STRAYS))
+    (home.folder / "jobs_of_test.py").write_text(dedent(KEEPING))
+    land(home.data, 0, 1)
+    land(home.data, 1, -1)
+    land(home.data, 2, 1)
+    assets = ("sums", "strays", "telling")
+
+    done = made.run(key(0), assets=assets)
+
+    assert done.success
+    steps = {event.step_key for event in done.all_events if event.is_step_skipped}
+    assert steps == {"here__telling"}
+    assert materialized(made.instance, "here", "strays") == set()
+    assert made.run(key(1), key(2), assets=("sums", "strays")).success
+    assert materialized(made.instance, "here", "sums") == {key(0), key(1), key(2)}
+    assert materialized(made.instance, "here", "strays") == {key(1)}

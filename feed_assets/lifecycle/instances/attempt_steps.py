@@ -18,7 +18,7 @@ from feed_assets.state.records import FeedKey
 
 class StepKind(StrEnum):
     """A step of an attempt. Verification reads what was staged; publication makes it visible. A STEP is one of several
-    that the workflow declares.
+    that the workflow declares. LEFT_OUT tells the optional outputs that the work has not made.
     """
 
     INPUTS = "inputs"
@@ -26,6 +26,7 @@ class StepKind(StrEnum):
     WORK = "work"
     VERIFICATION = "verification"
     PUBLICATION = "publication"
+    LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

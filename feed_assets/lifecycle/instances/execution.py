@@ -4,7 +4,7 @@ The order is the guarantee. Nothing becomes visible before the work is complete.
 publishes nothing. An attempt that was interrupted at any point is repeated and reaches the same result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -88,6 +88,12 @@ class _Target:
     @property
     def path(self) -> str:
         return self.record.path(self.nominal_time)
+
+    def is_left_out(self, reports: Collection[str]) -> bool:
+        """Return whether the work has left out this output: it is optional, and has no report or no file."""
+        if not self.edge.optional or self.is_adopted:
+            return False
+        return self.edge.name not in reports or not self.store.staged_files(self.path, self.staging.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +201,14 @@ class InstanceRunner:
             if not workflow.steps:
                 self._tell(StepKind.WORK, nominal_time, watch, *staged)
         reports = {output.name: output for output in report.outputs}
+        left_out = [target.edge.name for target in targets if target.is_left_out(reports)]
+        if left_out:
+            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in left_out))
+            report = replace(report, details={**report.details, "left_out": ", ".join(left_out)})
         published = []
         for target in targets:
+            if target.edge.name in left_out:
+                continue
             manifest = self._publish(leased, target, process, nominal_time)
             own = None if target.is_adopted else reports[target.edge.name]
             done = Published(
@@ -273,7 +285,10 @@ class InstanceRunner:
         targets: Sequence[_Target],
         values: TextContext,
     ) -> Work:
-        outputs = tuple(output_target(t.edge.name, t.record, t.nominal_time, t.staging.url) for t in targets)
+        outputs = tuple(
+            output_target(t.edge.name, t.record, t.nominal_time, t.staging.url, optional=t.edge.optional)
+            for t in targets
+        )
         return Work(
             process=process.process,
             cluster=process.cluster,

@@ -135,7 +135,7 @@ class StepsEngine(Engine):
         return result
 
     def _all_outputs(self, work: Work, reports: Mapping[str, OutputReport]) -> tuple[OutputReport, ...]:
-        missing = [target.name for target in work.outputs if target.name not in reports]
+        missing = [target.name for target in work.outputs if target.name not in reports and not target.optional]
         if missing:
             last = ", ".join(name for name in self.workflow.steps if name in last_steps(self.workflow.steps))
             raise OutputMismatchError(
@@ -143,7 +143,7 @@ class StepsEngine(Engine):
                 reason=f"its last steps ({last}) have not yielded the output {', '.join(missing)}",
                 next_step="Let one of them yield a frame of this name.",
             )
-        return tuple(reports[target.name] for target in work.outputs)
+        return tuple(reports[target.name] for target in work.outputs if target.name in reports)
 
 
 def _refuse_equal_names(run: StepRun, inputs: Sequence[InputData], frames: Sequence[InputData]) -> None:

@@ -39,7 +39,9 @@ def feed_data(name: str, record: FeedRecord, instances: Iterable[InputInstance])
     )
 
 
-def output_target(name: str, record: FeedRecord, nominal_time: datetime, url: str) -> OutputTarget:
+def output_target(
+    name: str, record: FeedRecord, nominal_time: datetime, url: str, *, optional: bool = False
+) -> OutputTarget:
     """Return an output whose instance is written at a URL."""
     return OutputTarget(
         name=name,
@@ -49,6 +51,7 @@ def output_target(name: str, record: FeedRecord, nominal_time: datetime, url: st
         columns=record.columns,
         options=dict(record.options),
         partition=table_partition(record, nominal_time),
+        optional=optional,
     )
 
 

@@ -30,7 +30,13 @@ from feed_assets.lifecycle.instances.blockers import (
 )
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.facts import InstanceFacts, ProcessFacts, is_ready, load_instance_facts
+from feed_assets.operations.explaining.facts import (
+    FeedFacts,
+    InstanceFacts,
+    ProcessFacts,
+    is_ready,
+    load_instance_facts,
+)
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.sentences import (
     describe_missing,
@@ -39,6 +45,7 @@ from feed_assets.operations.explaining.sentences import (
     late_check,
 )
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
+from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.restores import HELD
 from feed_assets.state.definition_records import ScheduleState
@@ -182,11 +189,23 @@ class _Explainer:
             nominal_time=key.nominal_time,
             status=status,
             reasons=(
-                *explain_feed_state(self._context, self._connection, key, facts, writers, is_root=is_root),
+                *explain_feed_state(
+                    self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
+                ),
                 *late,
                 *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
             ),
         )
+
+    def _omissions(self, key: FeedKey, facts: FeedFacts) -> dict[ProcessKey, Omission]:
+        """Return why the process instances that write a feed instance will not: it is optional, and was left out."""
+        return {
+            writer: each
+            for writer in facts.writers
+            if (known := self._all_facts.processes.get(writer)) is not None and known.row and known.active
+            for each in iter_omissions(self._connection, known.active, known.row)
+            if each.feed == key
+        }
 
     def _is_explained(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
         name = (kind, *key)

@@ -39,6 +39,7 @@ class ReasonCode(StrEnum):
     EXPIRES = "expires"
     NEXT_SWEEP = "next-sweep"
     NOT_WRITTEN = "not-written"
+    LEFT_OUT = "left-out"
     NO_WRITER = "no-writer"
     ENDED = "ended"
     RETRY = "retry"

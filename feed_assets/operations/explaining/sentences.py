@@ -1,6 +1,6 @@
 """The reasons besides blockers: runs, times, inputs, and the location of the data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -17,6 +17,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.retention import explain_eviction, explain_keeping
+from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.operations.instances.rows import next_attempt, rendered
 from feed_assets.plan.records import FeedRecord, InputEdge
@@ -193,7 +194,7 @@ def _made_from(
 
 
 def _written(connection: Connection, key: ProcessKey, active: ActiveRelease, row: ProcessInstance) -> Iterator[Reason]:
-    """Yield the outputs that the newest attempt has published."""
+    """Yield the outputs that the newest attempt has published, and those that it has left out."""
     outputs = {
         FeedKey(*edge.feed_key, time): edge.name
         for edge in active.record.outputs
@@ -208,6 +209,14 @@ def _written(connection: Connection, key: ProcessKey, active: ActiveRelease, row
             )
             facts = {"output": outputs[feed], "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
             yield Reason(code=ReasonCode.OUTPUT, text=text, facts={**facts, **_event_facts(event)})
+    for each in iter_omissions(connection, active, row):
+        yield _left_out(f"it {each.render()}", each)
+
+
+def _left_out(text: str, omission: Omission, *, blocks: bool = False) -> Reason:
+    feed = omission.feed
+    facts = {"output": omission.output, "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
+    return Reason(code=ReasonCode.LEFT_OUT, text=text, blocks=blocks, facts=facts)
 
 
 def _is_by(event: FeedEvent, row: ProcessInstance) -> bool:
@@ -260,11 +269,12 @@ def explain_feed_state(
     key: FeedKey,
     facts: FeedFacts,
     writers: Sequence[Explanation],
+    omissions: Mapping[ProcessKey, Omission],
     *,
     is_root: bool,
 ) -> tuple[Reason, ...]:
-    """Return all reasons of a feed instance; `writers` explain the process instances that write it. Its expiry is
-    described only for the instance that the query names.
+    """Return all reasons of a feed instance; `writers` explain the process instances that write it, and `omissions`
+    are those that have left it out. Its expiry is described only for the instance that the query names.
     """
     record = context.plan.feeds[key.feed, key.cluster]
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
@@ -291,6 +301,11 @@ def explain_feed_state(
             _absence(context, record, key, status) if obstacle is None else _obstruction(context, key, obstacle)
         )
         reasons.append(_polls(facts))
+    elif omissions:
+        reasons.extend(
+            _left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
+            for writer, each in omissions.items()
+        )
     else:
         reasons.append(_not_written(context, record, key, writers))
     reasons.extend(_history(facts))

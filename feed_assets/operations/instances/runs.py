@@ -30,8 +30,18 @@ from feed_assets.plan.records import InputEdge
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, FeedEvent, FeedEventKind, ProcessInstance, ProcessKey
+from feed_assets.state.records import (
+    Attempt,
+    FeedEvent,
+    FeedEventKind,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.timing.text import render_text
+
+LEFT_OUT = "LEFT_OUT"
+"""The status of an optional output that a successful attempt has not written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +155,7 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
 
 
 def _actions(context: OperationContext, connection: Connection, attempt: Attempt) -> tuple[Action, ...]:
-    """Return the work and the published outputs of an attempt."""
+    """Return the work of an attempt, and the outputs that it has published or left out."""
     log = context.run_url(attempt.run_id)
     actions = [Action(name=attempt.process, status=attempt.status.value, ended_at=attempt.ended_at, log=log)]
     active = context.timeline.find(connection, (attempt.process, attempt.cluster), attempt.nominal_time)
@@ -153,11 +163,14 @@ def _actions(context: OperationContext, connection: Connection, attempt: Attempt
         assert active is not None
         time = active.plan.output_time(edge, attempt.nominal_time)
         events = [] if time is None else EventLog(connection).for_instance(edge.feed, edge.cluster, time)
-        actions.extend(
+        own = [
             Action(name=f"{attempt.process}/{edge.name}", status=event.kind.value, ended_at=event.recorded_at, log=log)
             for event in events
             if event.kind in (FeedEventKind.PRODUCED, FeedEventKind.REPLICATED) and _is_of(event, attempt)
-        )
+        ]
+        if not own and edge.optional and attempt.status is ProcessInstanceStatus.SUCCEEDED:
+            own = [Action(name=f"{attempt.process}/{edge.name}", status=LEFT_OUT, ended_at=attempt.ended_at, log=log)]
+        actions.extend(own)
     return tuple(actions)
 
 

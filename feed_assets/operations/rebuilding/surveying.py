@@ -100,19 +100,23 @@ def _find_publication(store: InstanceStore, record: FeedRecord, nominal_time: da
 def find_finished(
     plan: Plan, process: ProcessRecord, found: Mapping[tuple[str, str], Mapping[datetime, FoundInstance]]
 ) -> dict[datetime, str | None]:
-    """Return the instances of a process all of whose outputs on storage name it, each with a run that wrote one."""
-    if not process.outputs:
-        return {}
-    first = process.outputs[0]
+    """Return the instances of a process all of whose outputs on storage name it, each with a run that wrote one.
+
+    An optional output may be absent, but one output must be there.
+    """
+    mandatory = {edge.name for edge in process.outputs if not edge.optional}
+    leading = [edge for edge in process.outputs if not edge.optional][:1] or process.outputs
     finished: dict[datetime, str | None] = {}
-    for time in sorted(found.get(first.feed_key, {})):
-        for nominal_time in plan.writer_times(first, time):
-            outputs = [
-                found.get(edge.feed_key, {}).get(output)
-                for edge in process.outputs
-                if (output := plan.output_time(edge, nominal_time)) is not None
-            ]
-            written = [each for each in outputs if each is not None and each.is_written_by(process)]
-            if len(written) == len(process.outputs):
-                finished[nominal_time] = written[0].run_id
+    for first in leading:
+        for time in sorted(found.get(first.feed_key, {})):
+            for nominal_time in plan.writer_times(first, time):
+                written = {
+                    edge.name: each
+                    for edge in process.outputs
+                    if (output := plan.output_time(edge, nominal_time)) is not None
+                    and (each := found.get(edge.feed_key, {}).get(output)) is not None
+                    and each.is_written_by(process)
+                }
+                if written and mandatory <= written.keys():
+                    finished[nominal_time] = next(iter(written.values())).run_id
     return finished

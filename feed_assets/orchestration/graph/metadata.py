@@ -155,7 +155,7 @@ def _process_metadata(process: ProcessRecord) -> dict[str, object]:
         optional = ", optional" if edge.optional else ""
         metadata[names.META_INPUT + edge.name] = f"{edge.feed} {edge.taken}{optional}"
     for out in process.outputs:
-        metadata[names.META_OUTPUT + out.name] = f"{out.feed} {out.window.start}"
+        metadata[names.META_OUTPUT + out.name] = f"{out.feed} {out.window.start}{', optional' if out.optional else ''}"
     if process.retry is not None:
         metadata[names.META_RETRY] = _retries(process)
     return metadata

@@ -4,7 +4,7 @@ Each instance is published and reported separately, so a failed instance affects
 it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
     AssetCheckResult,
@@ -43,12 +43,15 @@ def materialize_process(
 ) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
     """Run the instances of the run's partitions, and report each output to Dagster when it is published.
 
-    The checks of the run have their results also when an instance has failed.
+    The checks of the run have their results also when an instance has failed. Nothing is yielded for an optional output
+    that is left out, so that Dagster skips what comes behind it.
     """
     times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
+    ended: list[tuple[Published, ...]] = []
 
     def report_own(partition: str, published: tuple[Published, ...]) -> None:
+        ended.append(published)
         if own_key is not None:
             details = {} if published else run.details.get(times[partition], {})
             context.log_event(_own_event(own_key, partition, process, published, details))
@@ -61,8 +64,17 @@ def materialize_process(
     yield from run.columns.results(context.selected_asset_check_keys)
     if failure is not None:
         raise failure
-    for key in context.selected_asset_keys:
+    for key in context.selected_asset_keys - _left_out(process, find_asset, ended):
         yield MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
+
+
+def _left_out(
+    process: ProcessRecord, find_asset: FindAsset, ended: Sequence[tuple[Published, ...]]
+) -> frozenset[AssetKey]:
+    """Return the assets of the optional outputs that none of the instances has written; none if no instance ran."""
+    written = {done.output for published in ended for done in published}
+    edges = [edge for edge in process.outputs if edge.optional and edge.name not in written] if ended else []
+    return frozenset(found[0] for edge in edges if (found := find_asset(edge.feed_key)) is not None)
 
 
 def _own_event(

@@ -22,6 +22,7 @@ _VERBS = {
     StepKind.WORK: "staged",
     StepKind.VERIFICATION: "verified",
     StepKind.PUBLICATION: "published",
+    StepKind.LEFT_OUT: "left out",
 }
 
 
@@ -51,7 +52,7 @@ class RunLog:
         """Tell a step of the present instance; the seconds of work are those after the start of the session."""
         is_work = step.kind in (StepKind.STEP, StepKind.WORK)
         seconds = max(step.seconds - self._session_seconds, 0.0) if is_work else step.seconds
-        self._hold(f"{describe_parts(step)} in {seconds:.1f} s")
+        self._hold(describe_parts(step) + ("" if step.kind is StepKind.LEFT_OUT else f" in {seconds:.1f} s"))
         if is_work:
             self._session_seconds = 0.0
 

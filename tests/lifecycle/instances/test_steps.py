@@ -234,6 +234,14 @@ def test_bd_30_a_last_step_that_yields_nothing_is_kept(lifecycle: LifecycleHarne
     assert jobs.ran == ["extract", "tell", "clean", "load", "clean", "load"]
 
 
+def test_af_64_an_optional_output_that_no_last_step_makes_is_left_out(lifecycle: LifecycleHarness, jobs: Jobs) -> None:
+    ready(lifecycle, optional=["loaded"])
+    jobs.yields["load"] = []
+    run(lifecycle)
+    assert jobs.ran[-1] == "load"
+    assert lifecycle.events("loaded") == []
+
+
 def test_bd_31_a_last_step_runs_again_because_its_outputs_go_with_the_attempt(
     lifecycle: LifecycleHarness, jobs: Jobs
 ) -> None:
