@@ -57,19 +57,36 @@ def decide_ready(inputs: Sequence[InputState]) -> bool:
 
 
 def input_states(
-    connection: Connection, plan: Plan, process: ProcessRecord, times: Iterable[datetime], as_of: datetime
+    connection: Connection,
+    plan: Plan,
+    process: ProcessRecord,
+    times: Iterable[datetime],
+    as_of: datetime,
+    *,
+    is_partial: bool = False,
 ) -> dict[datetime, tuple[InputState, ...]]:
     """Return the input states of several instances of one process; see `input_states_many`."""
-    return input_states_many(connection, plan, {process.key: list(times)}, as_of)[process.key]
+    return input_states_many(connection, plan, {process.key: list(times)}, as_of, is_partial=is_partial)[process.key]
 
 
 def input_states_many(
-    connection: Connection, plan: Plan, wanted: Mapping[Key, Sequence[datetime]], as_of: datetime
+    connection: Connection,
+    plan: Plan,
+    wanted: Mapping[Key, Sequence[datetime]],
+    as_of: datetime,
+    *,
+    is_partial: bool = False,
 ) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
-    """Return the input states of instances of many processes, in one statement except for data-driven windows."""
+    """Return the input states of instances of many processes, in one statement except for data-driven windows.
+
+    With `is_partial`, a data-driven window that lacks instances has those that there are.
+    """
     instances, batches = FeedInstances(connection), Batches(connection)
     resolved = {
-        key: {time: _resolve_all(instances, batches, plan, plan.processes[key], time, as_of) for time in times}
+        key: {
+            time: _resolve_all(instances, batches, plan, plan.processes[key], time, as_of, is_partial=is_partial)
+            for time in times
+        }
         for key, times in wanted.items()
     }
     spans = {
@@ -97,7 +114,14 @@ def input_states_many(
 
 
 def _resolve_all(
-    instances: FeedInstances, batches: Batches, plan: Plan, process: ProcessRecord, time: datetime, as_of: datetime
+    instances: FeedInstances,
+    batches: Batches,
+    plan: Plan,
+    process: ProcessRecord,
+    time: datetime,
+    as_of: datetime,
+    *,
+    is_partial: bool,
 ) -> list[tuple[InputEdge, tuple[datetime, ...] | None]]:
     """Return the instances of each input: of its window, or those that the batch has taken."""
     taken: dict[str, set[datetime]] = {}
@@ -109,19 +133,27 @@ def _resolve_all(
             edge,
             tuple(sorted(taken.get(edge.name, ())))
             if edge.window is None
-            else _resolve(instances, plan, edge, edge.window, time, as_of),
+            else _resolve(instances, plan, edge, edge.window, time, as_of, is_partial=is_partial),
         )
         for edge in process.inputs
     ]
 
 
 def _resolve(
-    instances: FeedInstances, plan: Plan, edge: InputEdge, window: Window, time: datetime, as_of: datetime
+    instances: FeedInstances,
+    plan: Plan,
+    edge: InputEdge,
+    window: Window,
+    time: datetime,
+    as_of: datetime,
+    *,
+    is_partial: bool,
 ) -> tuple[datetime, ...] | None:
     sequence = plan.feeds[edge.feed_key].sequence
     if not window.is_data_driven:
         return tuple(map(sequence.at, window.indices(time, sequence)))
-    found = window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
+    recorded = _Recorded(instances, plan, edge)
+    found = window.resolve_data_driven(time, sequence, recorded, as_of, is_partial=is_partial)
     return None if found is None else tuple(map(sequence.at, found))
 
 

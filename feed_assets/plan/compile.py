@@ -140,6 +140,7 @@ class _Compiler:
             priority=(find_priority(process.properties) or JobPriority.NORMAL).level,
             queue=find_queue(process.properties),
             timeout=process.effective_timeout(),
+            on_timeout=process.on_timeout,
             retry=_retry(process.retry),
             late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),

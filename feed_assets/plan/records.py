@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
-from feed_assets.entities.process import CatchUp, Order, RetryPolicy
+from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey
@@ -278,6 +278,7 @@ class ProcessRecord:
     mirror: MirrorRecord | None = None
     is_enumerated: bool = True
     trigger: TriggerRecord | None = None
+    on_timeout: OnTimeout = OnTimeout.GIVE_UP
 
     @property
     def key(self) -> Key:

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     MISSED = "MISSED"
     OVERTAKEN = "OVERTAKEN"
     TIMED_OUT = "TIMED_OUT"
+    INCOMPLETE = "INCOMPLETE"
     FAILURE = "FAILURE"
     RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
     INTERRUPTED = "INTERRUPTED"
@@ -39,6 +40,7 @@ _SENTENCES = {
     Cause.MISSED: "it was due while no sensor was running, and catch_up is none",
     Cause.OVERTAKEN: "it and a newer instance were due while no sensor was running, and catch_up is latest",
     Cause.TIMED_OUT: "its mandatory inputs did not all become available in time",
+    Cause.INCOMPLETE: "its mandatory inputs did not all become available in time, and it runs with what is there",
     Cause.RUN_CANCELLED: "its run was cancelled",
     Cause.RUN_LOST: "its run ended without recording a result",
     Cause.UNDECLARED: "it is not declared any more",

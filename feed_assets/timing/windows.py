@@ -114,14 +114,21 @@ class Window:
         return process.indices_between(earliest, beyond)
 
     def resolve_data_driven(
-        self, nominal_time: datetime, feed: InstanceSequence, record: AvailabilityRecord, as_of: datetime
+        self,
+        nominal_time: datetime,
+        feed: InstanceSequence,
+        record: AvailabilityRecord,
+        as_of: datetime,
+        *,
+        is_partial: bool = False,
     ) -> list[int] | None:
         """Return the feed instances of a `latest` or `future` window, ascending; None if it cannot be resolved yet.
 
         `latest(n)` counts back over the available instances from the run moment `as_of`; 0 is the newest, whatever the
         nominal time. `future(n,limit)` counts forward over the available instances from the instance at or before
-        `nominal_time`, and looks at that one and `limit` more. Either all positions are found or none. A nominal time
-        before the feed's start sees nothing. Falcon lists `latest` newest first, `future` oldest first.
+        `nominal_time`, and looks at that one and `limit` more. Either all positions are found or none, unless
+        `is_partial`. A nominal time before the feed's start sees nothing. Falcon lists `latest` newest first, `future`
+        oldest first.
 
         Raises:
             WindowError: the window is not data-driven.
@@ -138,7 +145,7 @@ class Window:
             case DataDriven.LATEST:
                 newest = _last_index(feed, as_of)
                 found = record.latest_available(newest, 1 - start) if newest >= 0 else []
-                return sorted(found[-end : 1 - start]) if len(found) > -start else None
+                return sorted(found[-end : 1 - start]) if is_partial or len(found) > -start else None
             case DataDriven.FUTURE:
                 if nominal_time < feed.start:
                     return []
@@ -146,7 +153,7 @@ class Window:
                 last = first + self.end.limit
                 last = last if feed.size is None else min(last, feed.size - 1)
                 found = record.available_between(first, last) if first <= last else []
-                return found[start : end + 1] if len(found) > end else None
+                return found[start : end + 1] if is_partial or len(found) > end else None
             case _:
                 assert_never(self.start.data_driven)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.feed import Feed, Lifecycle
-from feed_assets.entities.process import OnTimeout, Process
+from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
@@ -70,5 +70,3 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
 def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
     if process.trigger is not None and process.trigger.on_update is not OnUpdate.IGNORE:
         yield ("trigger", "on_update"), "late data run instances again only by late_process"
-    if process.on_timeout is OnTimeout.RUN:
-        yield ("on_timeout",), "an instance that has waited too long is given up"

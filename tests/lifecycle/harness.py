@@ -49,6 +49,7 @@ from feed_assets.state.records import (
     FeedEvent,
     FeedInstance,
     FeedInstanceStatus,
+    FeedKey,
     ProcessInstance,
     ProcessInstanceStatus,
     Watermark,
@@ -277,6 +278,15 @@ class LifecycleHarness:
         folder = self.store(cluster).local_path(self.feed(name, cluster).path(time))
         assert folder is not None
         return folder
+
+    def evict(self, name: str, time: datetime) -> None:
+        """Remove an instance, as retention does."""
+        with self.database.begin() as connection:
+            instances = FeedInstances(connection)
+            row = instances.get_many([FeedKey(name, "primary", time)])[FeedKey(name, "primary", time)]
+            instances.put([replace(row, status=FeedInstanceStatus.EVICTED)])
+        for file in self.folder(name, time).iterdir():
+            file.unlink()
 
     def content(self, name: str, time: datetime) -> str | None:
         """What the instance holds, as readers see it."""

@@ -90,6 +90,14 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
     ]
 
 
+@pytest.mark.parametrize(("on_timeout", "says"), [("give-up", "times out"), ("run", "runs with what is there")])
+def test_why_says_what_a_waiting_instance_does_at_its_time_out(tmp_path: Path, on_timeout: str, says: str) -> None:
+    lifecycle = counting_harness(tmp_path, on_timeout=on_timeout)
+    lifecycle.tick(at("01T00:30"))
+    found = why(lifecycle, "count", START, at("01T00:40"))
+    assert reason(found, ReasonCode.TIMES_OUT).text == f"it {says} at 2013-11-01T06:30:00Z"
+
+
 def test_nothing_is_said_of_a_storage_that_nobody_has_polled(tmp_path: Path) -> None:
     lifecycle = counting_harness(tmp_path)
     lifecycle.land("clicks", START)

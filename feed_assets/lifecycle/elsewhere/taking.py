@@ -20,6 +20,7 @@ from feed_assets.lifecycle.instances.attempts import begin_attempt
 from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.instances.step_basis import build_basis
 from feed_assets.lifecycle.instances.step_plans import FormerSteps, plan_steps
+from feed_assets.lifecycle.instances.time_outs import find_closed, gate_states
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.triggers.applying import pending_of
 from feed_assets.lifecycle.triggers.cuts import apply_cuts, decide_cut
@@ -86,9 +87,10 @@ def take_batch(
     closed: list[InputState] = []
     for row in sorted(again, key=lambda row: row.nominal_time):
         active = find_governing(connection, timeline, record, row.nominal_time)
-        states = _states(connection, active, row.nominal_time, as_of)
-        closed += closed_gates(states)
-        if not closed_gates(states) and _claim(connection, row, as_of):
+        states = gate_states(connection, active.plan, active.record, row, as_of)
+        lacking = find_closed(active.record, row, states, as_of)
+        closed += lacking
+        if not lacking and _claim(connection, row, as_of):
             return _begin(connection, active, row.key, states, run_id, as_of)
     if len(again) + len(at_work) >= record.parallel:
         raise _missing(record, closed)
@@ -96,7 +98,7 @@ def take_batch(
     if key is None:
         return None
     active = find_governing(connection, timeline, record, key.nominal_time)
-    states = _states(connection, active, key.nominal_time, as_of)
+    states = input_states(connection, active.plan, active.record, [key.nominal_time], as_of)[key.nominal_time]
     if missing := closed_gates(states):
         raise _missing(record, missing)
     return _begin(connection, active, key, states, run_id, as_of)
@@ -153,12 +155,6 @@ def find_governing(
     if active is None or not active.record.is_elsewhere:
         return ActiveRelease.whole(timeline.plan, record.key)
     return active
-
-
-def _states(
-    connection: Connection, active: ActiveRelease, nominal_time: datetime, as_of: datetime
-) -> tuple[InputState, ...]:
-    return input_states(connection, active.plan, active.record, [nominal_time], as_of)[nominal_time]
 
 
 def _claim(connection: Connection, row: ProcessInstance, as_of: datetime) -> bool:

@@ -12,11 +12,12 @@ from feed_assets.engines.port import InputEvent
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
-from feed_assets.lifecycle.input_windows import InputState, input_states
+from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
+from feed_assets.lifecycle.instances.time_outs import find_closed, gate_states
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -131,21 +132,24 @@ def open_gate(
     Raises:
         InputsMissingError: a mandatory instance is missing.
     """
-    now = context.clock.now()
+    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.read() as connection:
-        states = input_states(connection, context.plan, process, [nominal_time], now)[nominal_time]
+        row = ProcessInstances(connection).get(*key)
+        assert row is not None
+        states = gate_states(connection, context.plan, process, row, now)
     if any(state.missing for state in states):
         poll_missing_inputs(context.database, context.stores, context.plan, states, now)
         with context.database.read() as connection:
-            states = input_states(connection, context.plan, process, [nominal_time], now)[nominal_time]
-    blocked = {state.edge.name: _missing_urls(context, state) for state in states if not state.is_satisfied}
-    if blocked:
-        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
+            states = gate_states(connection, context.plan, process, row, now)
+    closed = find_closed(process, row, states, now)
+    if closed:
+        missing = {state.edge.name: _missing_urls(context, state) for state in closed}
+        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=missing)
     scanned = scan_late_inputs(context.database, context.stores, context.plan, states, now, context.real_clock.now())
     with context.database.begin() as connection:
         leased.check_in(connection)
         ProcessInstances(connection).transition(
-            ProcessKey(*process.key, nominal_time),
+            key,
             {ProcessInstanceStatus.RUNNING},
             inputs=frozen_inputs(connection, states, scanned),
             updated_at=now,

@@ -16,6 +16,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
+from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
@@ -182,6 +183,8 @@ class InstanceRunner:
         )
         readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
         data = tuple(map(reader.read, readable))
+        if process.on_timeout is OnTimeout.RUN:
+            data = tuple(replace(each, optional=True) for each in data)
         if self.on_step is not None:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)

@@ -19,6 +19,7 @@ from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.affected import find_affected
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed, note_changed
 from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.records import Key, Plan, ProcessRecord
@@ -316,10 +317,11 @@ def _apply_deadlines(
     without_row: ScheduleState,
     bulkheads: Bulkheads,
 ) -> tuple[int, int]:
-    """Check the gates of instances past their deadline, then time out the rest; return how many gates opened and timed
+    """Check the gates of instances past their deadline, then time out the rest; return how many became ready and timed
     out.
 
-    An instance whose process is missing in the plan (removed, or invalid) waits without a deadline until it comes back.
+    The rest of a process with `on_timeout: run` becomes ready instead. An instance whose process is missing in the plan
+    (removed, or invalid) waits without a deadline until it comes back.
     """
     with database.read() as connection:
         if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
@@ -328,16 +330,29 @@ def _apply_deadlines(
         instances = ProcessInstances(connection)
         known: dict[Key, list[datetime]] = defaultdict(list)
         unknown: list[ProcessKey] = []
+        incomplete: list[ProcessKey] = []
         for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster, without_row=without_row):
             key = (row.process, row.cluster)
-            if timeline.find(connection, key, row.nominal_time) is None:
+            active = timeline.find(connection, key, row.nominal_time)
+            if active is None:
                 unknown.append(row.key)
-            else:
-                known[key].append(row.nominal_time)
+                continue
+            known[key].append(row.nominal_time)
+            if runs_incomplete(active.record, row, as_of):
+                incomplete.append(row.key)
         waiting = {ProcessInstanceStatus.WAITING}
         instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
         ready = _open_gates(connection, timeline, known, as_of, bulkheads)
         checked = {key: times for key, times in known.items() if not bulkheads.has_failed(TickStep.GATES, key[0])}
+        ready += instances.transition_many(
+            [key for key in incomplete if (key.process, key.cluster) in checked],
+            waiting,
+            status=ProcessInstanceStatus.READY,
+            ready_at=as_of,
+            updated_at=as_of,
+            cause=Cause.INCOMPLETE,
+            cause_detail=None,
+        )
         return ready, instances.transition_many(
             [ProcessKey(*key, time) for key, times in checked.items() for time in times],
             waiting,

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.records import RetryRecord
@@ -130,7 +131,8 @@ def _decide_for(
 def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime) -> bool:
     """Return an instance to WAITING; the next check of its gate makes it READY if its inputs are available.
 
-    An instance of a process that is no longer declared is not retried.
+    One that ran with what is there does not wait again. An instance of a process that is no longer declared is not
+    retried.
     """
     instances = ProcessInstances(connection)
     active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
@@ -145,7 +147,9 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
         retry_at=None,
         request_key=None,
         requested_at=None,
-        deadline_at=as_of + active.record.timeout.as_duration(),
+        deadline_at=row.deadline_at
+        if runs_incomplete(active.record, row, as_of)
+        else as_of + active.record.timeout.as_duration(),
         notice_at=first_notice_at(active.record, as_of),
         ended_at=None,
         cause=Cause.RETRY,

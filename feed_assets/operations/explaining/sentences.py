@@ -9,6 +9,7 @@ from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.entities.process import OnTimeout
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
@@ -57,7 +58,7 @@ def explain_process_state(
     row = facts.row
     reasons: list[Reason] = []
     if row is not None:
-        reasons.extend(_progress(context, row, is_blocked=is_blocked, take=_find_take(context, row)))
+        reasons.extend(_progress(context, row, facts.active, is_blocked=is_blocked, take=_find_take(context, row)))
     if is_root:
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
@@ -72,7 +73,7 @@ def _find_take(context: OperationContext, row: ProcessInstance) -> str | None:
 
 
 def _progress(
-    context: OperationContext, row: ProcessInstance, *, is_blocked: bool, take: str | None
+    context: OperationContext, row: ProcessInstance, active: ActiveRelease | None, *, is_blocked: bool, take: str | None
 ) -> Iterator[Reason]:
     facts: dict[str, object]
     match row.status:
@@ -80,7 +81,8 @@ def _progress(
             if not is_blocked:
                 yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick makes it READY")
             if row.deadline_at is not None:
-                text = f"it times out at {rendered(row.deadline_at)}"
+                is_run = active is not None and active.record.on_timeout is OnTimeout.RUN
+                text = f"it {'runs with what is there' if is_run else 'times out'} at {rendered(row.deadline_at)}"
                 yield Reason(code=ReasonCode.TIMES_OUT, text=text, facts={"at": rendered(row.deadline_at)})
         case ProcessInstanceStatus.READY if row.request_key is not None:
             text = f"a run was requested at {rendered(row.requested_at)}, but has not begun"

@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from feed_assets.entities.common import Retention
 from feed_assets.lifecycle.late.contents import scan_contents
 from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from tests.lifecycle.harness import LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
@@ -371,7 +369,7 @@ def test_in_safe_mode_checks_are_put_off(tmp_path: Path) -> None:
 def test_an_input_that_was_evicted_since_refuses_the_rerun_and_says_so(tmp_path: Path) -> None:
     lifecycle = processed(tmp_path)
     lifecycle.land("weather", DAY, text="late")
-    evict(lifecycle, "flights", DAY)
+    lifecycle.evict("flights", DAY)
     assert check(lifecycle, at("03T06")) == []
     row = lifecycle.instances("daily")[DAY]
     assert (row.status, row.attempt) == (SUCCEEDED, 1)
@@ -382,7 +380,7 @@ def test_an_input_that_was_evicted_since_refuses_the_rerun_and_says_so(tmp_path:
 
 def test_an_eviction_alone_is_no_late_data(tmp_path: Path) -> None:
     lifecycle = processed(tmp_path)
-    evict(lifecycle, "weather", DAY)
+    lifecycle.evict("weather", DAY)
     assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.UNCHANGED,)
     assert lifecycle.instances("daily")[DAY].reason is None
 
@@ -397,15 +395,6 @@ def test_what_has_expired_and_is_gone_is_no_late_data_whatever_the_record_says(t
         shutil.rmtree(lifecycle.folder("weather", hour))
     done = lifecycle.look_for_late(at("04T12"))
     assert done.verdicts == ((LateVerdict.RERUN,) if limit == "days(9)" else (LateVerdict.UNCHANGED,))
-
-
-def evict(lifecycle: LifecycleHarness, name: str, when: datetime) -> None:
-    with lifecycle.database.begin() as connection:
-        instances = FeedInstances(connection)
-        row = instances.get_many([FeedKey(name, "primary", when)])[FeedKey(name, "primary", when)]
-        instances.put([replace(row, status=FeedInstanceStatus.EVICTED)])
-    for file in lifecycle.folder(name, when).iterdir():
-        file.unlink()
 
 
 def test_an_instance_that_is_being_rewritten_is_waited_for(tmp_path: Path) -> None:
