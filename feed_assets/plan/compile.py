@@ -13,6 +13,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
+from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.mirrors import compile_mirror
@@ -141,6 +142,7 @@ class _Compiler:
             queue=find_queue(process.properties),
             timeout=process.effective_timeout(),
             on_timeout=process.on_timeout,
+            on_update=process.trigger.on_update if process.trigger is not None else OnUpdate.IGNORE,
             retry=_retry(process.retry),
             late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),

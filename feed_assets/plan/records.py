@@ -13,6 +13,7 @@ from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
 from feed_assets.entities.steps import order_steps
+from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
@@ -279,6 +280,7 @@ class ProcessRecord:
     is_enumerated: bool = True
     trigger: TriggerRecord | None = None
     on_timeout: OnTimeout = OnTimeout.GIVE_UP
+    on_update: OnUpdate = OnUpdate.IGNORE
 
     @property
     def key(self) -> Key:
@@ -294,6 +296,11 @@ class ProcessRecord:
     def has_steps(self) -> bool:
         """Whether one of its workflows consists of steps."""
         return any(workflow.steps for workflow in self.workflows)
+
+    @property
+    def follows_updates(self) -> bool:
+        """Whether ended instances run again when what they have read gets other content."""
+        return self.on_update is not OnUpdate.IGNORE
 
     @property
     def is_elsewhere(self) -> bool:
@@ -350,6 +357,10 @@ class Plan:
                     triggers.setdefault((each.feed, each.feed_cluster), []).append((record, each))
         object.__setattr__(self, "_triggered", {cluster: tuple(found) for cluster, found in triggered.items()})
         object.__setattr__(self, "_triggers", {key: tuple(found) for key, found in triggers.items()})
+
+    def follows_updates(self, cluster: str) -> bool:
+        """Return whether ended instances of a process on a cluster run again for updates."""
+        return any(record.follows_updates and record.cluster == cluster for record in self.processes.values())
 
     def triggered_on(self, cluster: str) -> tuple[ProcessRecord, ...]:
         """Return the processes of a cluster whose instances are batches."""

@@ -18,8 +18,12 @@ from feed_assets.state.upserts import build_insert_if_absent, build_upsert
 _T = late_checks.c
 
 
+UPDATE = "update"
+"""The kind of a check of a process instance whose inputs the log says were updated: nothing is read from storage."""
+
+
 class LateKey(NamedTuple):
-    """An instance that is checked for late data: of a process (its inputs), or of a feed (itself)."""
+    """An instance that is checked for late data: of a process (its inputs), or of a feed (itself), or for an update."""
 
     kind: str
     name: str
@@ -66,9 +70,10 @@ class LateChecks:
         self._connection = connection
         self._dialect = connection.dialect.name
 
-    def due(self, cluster: str, as_of: datetime, limit: int) -> list[LateCheck]:
-        """Return the due checks, the longest waiting first."""
-        statement = _ROWS.select.where(_T.cluster == cluster, _T.due_at <= as_of, IS_DUE_SOMETIME)
+    def due(self, cluster: str, as_of: datetime, limit: int, *, updates: bool = False) -> list[LateCheck]:
+        """Return the due checks for late data, or those for updates, the longest waiting first."""
+        is_wanted = _T.kind == UPDATE if updates else _T.kind != UPDATE
+        statement = _ROWS.select.where(_T.cluster == cluster, _T.due_at <= as_of, is_wanted, IS_DUE_SOMETIME)
         statement = statement.order_by(_T.due_at, _T.kind, _T.name, _T.nominal_time).limit(limit)
         return _ROWS.find(self._connection, statement)
 

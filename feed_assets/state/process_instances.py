@@ -139,10 +139,13 @@ class ProcessInstances:
             statement = statement.where(_T.nominal_time.in_(times))
         return self._find(statement)
 
-    def waiting_times(
-        self, spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]]
+    def times_in(
+        self,
+        spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]],
+        statuses: AbstractSet[ProcessInstanceStatus],
     ) -> dict[EntityKey, list[datetime]]:
-        """Return the nominal times of WAITING instances in spans of several processes, in one statement, oldest first.
+        """Return the nominal times of instances with some statuses in spans of several processes, in one statement,
+        oldest first.
 
         `spans` has for each (process, cluster) first and last nominal times, both inclusive; None means no end.
         Processes without such instances are left out.
@@ -159,7 +162,7 @@ class ProcessInstances:
         is_wanted = and_(
             _T.process == wanted.c.process,
             _T.cluster == wanted.c.cluster,
-            _T.status == ProcessInstanceStatus.WAITING,
+            _T.status.in_(sorted(statuses)),
             _T.nominal_time.between(wanted.c.first, wanted.c.last),
         )
         # An outer join, in which a span without instances gives a null: SQLite keeps its order, spans before instances.

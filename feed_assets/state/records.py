@@ -88,6 +88,7 @@ class TickStep(StrEnum):
     EVENTS = "events"  # the queues of the cluster
     TRIGGERS = "triggers"  # a process
     GATES = "gates"  # a process
+    UPDATES = "updates"  # a process
     REQUESTS = "requests"  # a process
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid

@@ -68,5 +68,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
 
 
 def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
-    if process.trigger is not None and process.trigger.on_update is not OnUpdate.IGNORE:
-        yield ("trigger", "on_update"), "late data run instances again only by late_process"
+    on_update = OnUpdate.IGNORE if process.trigger is None else process.trigger.on_update
+    if on_update is not OnUpdate.IGNORE and all(item.start.startswith("latest") for item in process.inputs.values()):
+        yield ("trigger", "on_update"), "which instances have read what follows from no window"

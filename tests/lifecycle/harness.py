@@ -28,7 +28,7 @@ from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
 from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import apply_retries
-from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks, apply_updates
 from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
@@ -321,7 +321,19 @@ class LifecycleHarness:
         apply_past_polls(self.database, self.stores, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
         apply_retries(self.database, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
         self.ready(as_of, cluster)
+        self.update(as_of, cluster)
         return self.request(as_of, cluster)
+
+    def update(self, as_of: datetime, cluster: str = "primary", *, is_held: bool = False) -> int:
+        return apply_updates(
+            self.database,
+            self.timeline,
+            cluster,
+            as_of,
+            TimeBudget(PLENTY),
+            self.bulkheads(cluster, as_of),
+            is_held=is_held,
+        )
 
     def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> LateCheckResult:
         """A whole tick of a cluster's sensor for late data."""

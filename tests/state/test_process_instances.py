@@ -136,19 +136,21 @@ def test_instances_are_found_by_status_in_either_order(database: Database) -> No
         assert instances.with_status(WAITING, "daily", "backup", limit=9) == [everything[3]]
 
 
-def test_waiting_instances_are_found_in_spans_of_several_processes(database: Database) -> None:
+def test_instances_with_some_statuses_are_found_in_spans_of_several_processes(database: Database) -> None:
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting([process_instance(n, READY if n == 1 else WAITING) for n in range(6)])
         instances.add_waiting([process_instance(n, process="other") for n in range(6)])
-        assert instances.waiting_times(
-            {
-                ("daily", "primary"): [(hour(0), hour(2)), (hour(2), hour(3))],
-                ("other", "primary"): [(hour(4), None)],
-                ("daily", "backup"): [(hour(0), None)],
-            }
-        ) == {("daily", "primary"): [hour(0), hour(2), hour(3)], ("other", "primary"): [hour(4), hour(5)]}
-        assert instances.waiting_times({}) == {}
+        spans = {
+            ("daily", "primary"): [(hour(0), hour(2)), (hour(2), hour(3))],
+            ("other", "primary"): [(hour(4), None)],
+            ("daily", "backup"): [(hour(0), None)],
+        }
+        others = {("other", "primary"): [hour(4), hour(5)]}
+        assert instances.times_in(spans, {WAITING}) == {("daily", "primary"): [hour(0), hour(2), hour(3)], **others}
+        both = {("daily", "primary"): [hour(n) for n in range(4)], **others}
+        assert instances.times_in(spans, {WAITING, READY}) == both
+        assert instances.times_in({}, {WAITING}) == {}
 
 
 def test_deadlines_count_for_waiting_instances_only(database: Database) -> None:

@@ -82,7 +82,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "process find_between": lambda c: ProcessInstances(c).find_between("daily", "primary", hour(0), hour(1)),
     "with_status": lambda c: ProcessInstances(c).with_status(WAITING, limit=9),
     "with_status of a process": lambda c: ProcessInstances(c).with_status(WAITING, "daily", "primary", limit=9),
-    "waiting_times": lambda c: ProcessInstances(c).waiting_times({("daily", "primary"): [(hour(0), None)]}),
+    "times_in": lambda c: ProcessInstances(c).times_in({("daily", "primary"): [(hour(0), None)]}, {WAITING, READY}),
     "transition_many": lambda c: ProcessInstances(c).transition_many(
         [KEY], {WAITING}, status=READY, updated_at=hour(0)
     ),
@@ -117,6 +117,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "manifests": lambda c: Manifests(c).get_many([FeedKey("clicks", "primary", hour(0))]),
     "digests": lambda c: Manifests(c).get_digests([FeedKey("clicks", "primary", hour(0))]),
     "due late checks": lambda c: LateChecks(c).due("primary", hour(0), 9),
+    "due updates": lambda c: LateChecks(c).due("primary", hour(0), 9, updates=True),
     "late checks": lambda c: LateChecks(c).get_many([late_check().key]),
     "lock late checks": lambda c: LateChecks(c).lock_many([late_check().key]),
     "remove late checks": lambda c: LateChecks(c).remove([late_check().key]),
@@ -227,6 +228,7 @@ def keys_come_first(plan: list[str]) -> bool:
         ("manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("digests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("due late checks", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
+        ("due updates", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
         ("late checks", "(kind=? AND name=? AND cluster=? AND nominal_time=?)"),
         ("open sweeps", "fa_sweeps_by_state (state=? AND cluster=?)"),
         ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
@@ -242,7 +244,7 @@ def keys_come_first(plan: list[str]) -> bool:
         ("scheduled retention", "(feed=? AND cluster=?)"),
         ("remove manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
-        ("waiting_times", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
+        ("times_in", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
         ("transition_many", "(process=? AND cluster=? AND nominal_time=?)"),
         ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
         ("undecided", "fa_process_instances_failed (cluster=? AND retry_at=?)"),

@@ -17,12 +17,13 @@ from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import TickStep
+from feed_assets.state.records import ProcessInstanceStatus, TickStep
 from feed_assets.storage.pool import StorePool
 
 PAUSE = timedelta(minutes=1)
 INSTANCES_A_LOOK = 500
 _MOMENT = timedelta(microseconds=1)
+_WAITING = frozenset({ProcessInstanceStatus.WAITING})
 
 
 def apply_past_polls(
@@ -69,7 +70,7 @@ def _cursor(cluster: str) -> str:
 def _missing(connection: Connection, present: Plan, older: ActiveRelease, as_of: datetime) -> list[InputState]:
     """Return the inputs with missing instances that the arrival sensor does not poll."""
     key = older.record.key
-    waiting = ProcessInstances(connection).waiting_times({key: [(older.start, older.stop - _MOMENT)]})
+    waiting = ProcessInstances(connection).times_in({key: [(older.start, older.stop - _MOMENT)]}, _WAITING)
     times = [time for found in waiting.values() for time in found if older.contains(time)][:INSTANCES_A_LOOK]
     states = input_states_many(connection, older.plan, {key: times}, as_of)[key]
     return [

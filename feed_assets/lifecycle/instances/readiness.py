@@ -20,6 +20,7 @@ from feed_assets.lifecycle.instances.affected import find_affected
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
+from feed_assets.lifecycle.instances.updates import note_updates
 from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed, note_changed
 from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.records import Key, Plan, ProcessRecord
@@ -47,6 +48,7 @@ PROCESSES_A_STEP = 500
 INSTANCES_A_STEP = 100
 
 _MOMENT = timedelta(microseconds=1)
+_WAITING = frozenset({ProcessInstanceStatus.WAITING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +245,8 @@ def _apply_events(
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting(coming)
-        waiting = instances.waiting_times(spans)
+        note_updates(connection, timeline, cluster, events, as_of)
+        waiting = instances.times_in(spans, _WAITING)
         ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
         Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
     return len(events) == EVENTS_A_STEP, ready
@@ -305,7 +308,7 @@ def _apply_changed(
     with database.begin() as connection:
         keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
         forget_changed(connection, cluster)
-        waiting = ProcessInstances(connection).waiting_times({key: [(BEGINNING, None)] for key in keys})
+        waiting = ProcessInstances(connection).times_in({key: [(BEGINNING, None)] for key in keys}, _WAITING)
         return _open_gates(connection, timeline, waiting, as_of, bulkheads)
 
 
@@ -340,13 +343,12 @@ def _apply_deadlines(
             known[key].append(row.nominal_time)
             if runs_incomplete(active.record, row, as_of):
                 incomplete.append(row.key)
-        waiting = {ProcessInstanceStatus.WAITING}
-        instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
+        instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=as_of)
         ready = _open_gates(connection, timeline, known, as_of, bulkheads)
         checked = {key: times for key, times in known.items() if not bulkheads.has_failed(TickStep.GATES, key[0])}
         ready += instances.transition_many(
             [key for key in incomplete if (key.process, key.cluster) in checked],
-            waiting,
+            _WAITING,
             status=ProcessInstanceStatus.READY,
             ready_at=as_of,
             updated_at=as_of,
@@ -355,7 +357,7 @@ def _apply_deadlines(
         )
         return ready, instances.transition_many(
             [ProcessKey(*key, time) for key, times in checked.items() for time in times],
-            waiting,
+            _WAITING,
             status=ProcessInstanceStatus.TIMEDOUT,
             ended_at=as_of,
             notice_at=as_of,

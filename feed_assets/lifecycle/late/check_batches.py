@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.triggers import OnUpdate
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
 from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY, next_check
@@ -20,11 +21,12 @@ from feed_assets.lifecycle.late.lateness import (
     decide_check,
     decide_later,
 )
+from feed_assets.lifecycle.late.updates import decide_update, decide_update_early, is_settled
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, InputEdge, Key, Plan
 from feed_assets.state.causes import Cause
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.late_checks import LateCheck, LateChecks, LateKey
+from feed_assets.state.late_checks import UPDATE, LateCheck, LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances, Progress
 from feed_assets.state.records import (
     FeedInstance,
@@ -48,6 +50,7 @@ class _Input:
     record: FeedRecord
     frozen: FrozenInput
     present: tuple[datetime, ...]
+    is_update: bool
 
     @property
     def keys(self) -> tuple[FeedKey, ...]:
@@ -55,8 +58,12 @@ class _Input:
         return tuple(FeedKey(*self.record.key, time) for time in times)
 
     @property
+    def is_late(self) -> bool:
+        return self.edge.is_late or self.is_update
+
+    @property
     def is_scanned(self) -> bool:
-        return self.edge.is_late and self.record.is_external
+        return self.edge.is_late and self.record.is_external and not self.is_update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +72,7 @@ class _ProcessSubject:
     row: ProcessInstance
     active: ActiveRelease
     inputs: tuple[_Input, ...]
+    is_settled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +114,13 @@ class CheckBatch:
                 row = instances.get(_subject_of(check))
                 active = timeline.find(connection, (check.name, check.cluster), check.nominal_time)
                 status = row.status if row else None
-                early = decide_before_reading(
-                    check, status, as_of, is_declared=active is not None, is_safe_mode=is_safe_mode
-                )
+                if check.kind == UPDATE:
+                    process = active.record if active is not None else None
+                    early = decide_update_early(check, status, process, as_of, is_safe_mode=is_safe_mode)
+                else:
+                    early = decide_before_reading(
+                        check, status, as_of, is_declared=active is not None, is_safe_mode=is_safe_mode
+                    )
                 if early is None and row is not None and active is not None:
                     found.append((check, row, active))
             else:
@@ -151,7 +163,7 @@ class CheckBatch:
             if now.get(row.key) != Progress(row.status, row.attempt) or subject.check.key not in same:
                 continue
             decisions[subject.check.key] = self._decide(subject, contents, recorded, bulkheads)
-            _apply_to_instance(connection, row, decisions[subject.check.key], self.as_of)
+            _apply_to_instance(connection, row, subject.check.kind, decisions[subject.check.key], self.as_of)
         for feed in self.feeds:
             if feed.check.key in same:
                 decisions[feed.check.key] = _decide_feed(feed, contents, self.as_of, bulkheads)
@@ -166,6 +178,11 @@ class CheckBatch:
         recorded: RecordedContents,
         bulkheads: Bulkheads,
     ) -> CheckDecision:
+        found = [self._contents_of(each, recorded) for each in subject.inputs]
+        if subject.check.kind == UPDATE:
+            return decide_update(
+                subject.check, subject.active.record.on_update, found, self.as_of, is_settled=subject.is_settled
+            )
         scanned = [contents[key] for each in subject.inputs if each.is_scanned for key in each.keys if key in contents]
         if any(content.scan is None for content in scanned):
             return decide_later(subject.check, self.as_of, _pause_of(scanned, bulkheads))
@@ -173,7 +190,7 @@ class CheckBatch:
             subject.check,
             subject.active.plan,
             subject.active.record,
-            [self._contents_of(each, recorded) for each in subject.inputs],
+            found,
             subject.row.status,
             self.as_of,
         )
@@ -196,7 +213,7 @@ class CheckBatch:
         return InputContents(
             name=each.edge.name,
             feed=each.edge.feed,
-            is_late=each.edge.is_late,
+            is_late=each.is_late,
             is_optional=each.edge.optional,
             used=used,
             present=present,
@@ -223,18 +240,23 @@ def _subjects(
         for key, by_time in input_states_many(connection, plan, times, as_of).items()
         for time, inputs in by_time.items()
     }
-    return tuple(
-        _ProcessSubject(
-            check=check,
-            row=row,
-            active=active,
-            inputs=_inputs(row, active.plan, states[id(active.plan), active.record.key, row.nominal_time]),
+    subjects = []
+    for check, row, active in found:
+        own = states[id(active.plan), active.record.key, row.nominal_time]
+        is_held = check.kind == UPDATE and active.record.on_update is OnUpdate.HOLD
+        subjects.append(
+            _ProcessSubject(
+                check=check,
+                row=row,
+                active=active,
+                inputs=_inputs(row, active.plan, own, is_update=check.kind == UPDATE),
+                is_settled=not is_held or is_settled(connection, active.plan, own),
+            )
         )
-        for check, row, active in found
-    )
+    return tuple(subjects)
 
 
-def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState]) -> tuple[_Input, ...]:
+def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState], *, is_update: bool) -> tuple[_Input, ...]:
     """Return the inputs that the run has read. Of a data-driven window, only the instances read count."""
     frozen = {each.name: each for each in row.inputs}
     return tuple(
@@ -243,14 +265,20 @@ def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState]) -> t
             record=plan.feeds[state.edge.feed_key],
             frozen=frozen[state.edge.name],
             present=() if state.edge.is_data_driven else state.present,
+            is_update=is_update,
         )
         for state in states
         if state.edge.name in frozen
     )
 
 
-def _apply_to_instance(connection: Connection, row: ProcessInstance, decision: CheckDecision, as_of: datetime) -> None:
-    instances, refused = ProcessInstances(connection), Cause.LATE_DATA_REFUSED
+def _apply_to_instance(
+    connection: Connection, row: ProcessInstance, kind: str, decision: CheckDecision, as_of: datetime
+) -> None:
+    instances = ProcessInstances(connection)
+    found, refused = (
+        (Cause.UPDATED, Cause.UPDATE_REFUSED) if kind == UPDATE else (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED)
+    )
     if decision.verdict is LateVerdict.RERUN:
         instances.transition(
             row.key,
@@ -262,7 +290,7 @@ def _apply_to_instance(connection: Connection, row: ProcessInstance, decision: C
             ended_at=None,
             retries=0,
             retry_at=None,
-            cause=Cause.LATE_DATA,
+            cause=found,
             cause_detail=decision.reason,
             updated_at=as_of,
         )
@@ -304,7 +332,7 @@ def _decide_feed(
 
 
 def _is_of_process(check: LateCheck) -> bool:
-    return check.kind == Kind.PROCESS.value
+    return check.kind != Kind.FEED.value
 
 
 def _subject_of(check: LateCheck) -> ProcessKey:

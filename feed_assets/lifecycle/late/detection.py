@@ -12,7 +12,7 @@ from datetime import datetime
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.late.check_batches import CheckBatch
-from feed_assets.lifecycle.late.contents import Content, record_contents, scan_contents
+from feed_assets.lifecycle.late.contents import Content, RecordedContents, record_contents, scan_contents
 from feed_assets.lifecycle.late.lateness import CheckDecision, LateVerdict, decide_later
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.state.database import Database
@@ -99,6 +99,44 @@ def apply_late_checks(
     return LateCheckResult(
         verdicts=tuple(verdicts), changed=frozenset(changed), refused=refused, is_complete=is_complete
     )
+
+
+def apply_updates(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
+    *,
+    is_held: bool = False,
+) -> int:
+    """Make ended instances READY that have read other content than the record has now; return how many.
+
+    It compares what the log has told (`instances/updates.py`), and looks at no storage. While the cluster `is_held`
+    (safe mode, a state that was restored), all are put off.
+    """
+    if not timeline.plan.follows_updates(cluster):
+        return 0
+
+    def decide(checks: Sequence[Sequence[LateCheck]]) -> list[LateVerdict]:
+        nothing = RecordedContents(digests={}, changed=frozenset())
+        with database.begin() as connection:
+            due = [check for each in checks for check in each]
+            batch = CheckBatch.of(connection, timeline, due, as_of, is_safe_mode=is_held)
+            return [each.verdict for each in batch.apply(connection, {}, nothing, bulkheads).values()]
+
+    again = 0
+    while True:
+        with database.read() as connection:
+            due = LateChecks(connection).due(cluster, as_of, CHECKS_A_STEP, updates=True)
+        units: dict[str, list[LateCheck]] = defaultdict(list)
+        for check in due:
+            units[check.name].append(check)
+        verdicts = bulkheads.run_apart(TickStep.UPDATES, units, decide) if due else []
+        again += verdicts.count(LateVerdict.RERUN)
+        if len(due) < CHECKS_A_STEP or not verdicts or budget.is_spent:
+            return again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

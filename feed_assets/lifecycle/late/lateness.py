@@ -4,7 +4,7 @@ Content counts: a file that was added, removed or replaced, even by one of equal
 content is not a change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -94,8 +94,21 @@ class CheckDecision:
     reason: str | None = None
 
 
-def find_changes(contents: Sequence[InputContents]) -> tuple[InputChange, ...]:
-    """Return the changed instances of late inputs, oldest first within an input.
+def prove_difference(used: str | None, present: str | None) -> bool:
+    """Return whether two digests prove different content.
+
+    Fingerprints of polls, and None, prove nothing about content.
+    """
+    if used == UNSETTLED:
+        return True
+    is_known = all(digest is not None and digest.startswith("sha256:") for digest in (used, present))
+    return is_known and used != present
+
+
+def find_changes(
+    contents: Sequence[InputContents], differ: Callable[[str | None, str | None], bool] = prove_difference
+) -> tuple[InputChange, ...]:
+    """Return the changed instances of late inputs, oldest first within an input; those whose digests `differ`.
 
     An evicted instance is not a change. Neither is an instance that a mandatory input lacks at the moment, because a
     writer may be at work on it.
@@ -105,29 +118,20 @@ def find_changes(contents: Sequence[InputContents]) -> tuple[InputChange, ...]:
         if not each.is_late:
             continue
         for time in sorted(each.used.keys() | each.present.keys()):
-            if (kind := _change_of(each, time)) is not None:
+            if (kind := _change_of(each, time, differ)) is not None:
                 changes.append(InputChange(input=each.name, feed=each.feed, nominal_time=time, kind=kind))
     return tuple(changes)
 
 
-def _change_of(contents: InputContents, time: datetime) -> ChangeKind | None:
+def _change_of(
+    contents: InputContents, time: datetime, differ: Callable[[str | None, str | None], bool]
+) -> ChangeKind | None:
     if time not in contents.used:
         return ChangeKind.ARRIVED
     if time not in contents.present:
         return ChangeKind.VANISHED if contents.is_optional and time in contents.gone else None
     used, present = contents.used[time], contents.present[time]
-    return ChangeKind.CHANGED if _prove_difference(used, present) else None
-
-
-def _prove_difference(used: str | None, present: str | None) -> bool:
-    """Return whether two digests prove different content.
-
-    Fingerprints of polls, and None, prove nothing about content.
-    """
-    if used == UNSETTLED:
-        return True
-    is_known = all(digest is not None and digest.startswith("sha256:") for digest in (used, present))
-    return is_known and used != present
+    return ChangeKind.CHANGED if differ(used, present) else None
 
 
 def find_unreadable(contents: Sequence[InputContents]) -> tuple[str, ...]:

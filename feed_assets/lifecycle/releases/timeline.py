@@ -320,7 +320,13 @@ def _is_alike(one: FeedRecord, other: FeedRecord) -> bool:
 
 def _with_current_settings(record: ProcessRecord, current: ProcessRecord) -> ProcessRecord:
     """Apply the settings that take effect at once; late data stay off for a process that did not handle them."""
-    record = replace(record, parallel=current.parallel, catch_up=current.catch_up, retry=current.retry)
+    record = replace(
+        record,
+        parallel=current.parallel,
+        catch_up=current.catch_up,
+        retry=current.retry,
+        on_update=current.on_update,
+    )
     if record.late is None:
         return record
     late = {edge.name for edge in current.inputs if edge.is_late}

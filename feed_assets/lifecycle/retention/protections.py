@@ -13,9 +13,10 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.releases.feed_readers import find_feed_readers
 from feed_assets.lifecycle.releases.left_out import find_former_holds, find_left_out_neighbour
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
+from feed_assets.lifecycle.retention.readers import find_at_work, find_late_readers, find_unread
 from feed_assets.lifecycle.retention.replicas import BEHIND, find_behind, find_changed_since_copy, find_flows
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.batches import Batches

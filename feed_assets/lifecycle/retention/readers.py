@@ -6,23 +6,21 @@ instance reads which, more readers are assumed rather than fewer.
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
-from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, InputEdge, Key
+from feed_assets.lifecycle.releases.feed_readers import FeedReader
+from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.instance_pages import InstancePages, PageOrder
-from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.watermarks import Watermarks
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.expressions import DataDriven
 
 ROWS_AT_MOST = 50_000
 """The maximum number of process instances in one query; with more, everything that they might read is protected."""
@@ -30,69 +28,10 @@ ROWS_AT_MOST = 50_000
 _MOMENT = timedelta(microseconds=1)
 _AT_WORK = frozenset({ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.READY})
 _HAVE_READ = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED})
-_NONE = range(0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedReader:
-    """A process that reads a feed through an input, by the definitions of one span of its instances."""
-
-    active: ActiveRelease
-    edge: InputEdge
-
-    @property
-    def process(self) -> Key:
-        """(process, cluster)."""
-        return self.active.record.key
-
-    @property
-    def newest_read(self) -> int | None:
-        """The number of newest instances that a `latest` window covers; None for other windows."""
-        window = self.edge.window
-        return 1 - window.start.n if window is not None and window.start.data_driven is DataDriven.LATEST else None
-
-    def readers(self, nominal_time: datetime) -> range:
-        """Return the indices of the process instances that read a feed instance.
-
-        Empty for a `latest` window, which reads the newest instances. For a `future` window, which depends on
-        availability, return all possible readers.
-        """
-        feed = self.active.plan.feeds[self.edge.feed_key].sequence
-        process = self.active.record.sequence
-        index = feed.index_at_or_before(nominal_time)
-        if self.newest_read is not None or index < 0 or feed.at(index) != nominal_time:
-            return _NONE
-        window = self.edge.window
-        if window is not None and window.start.data_driven is DataDriven.FUTURE:
-            first = max(0, index - window.end.limit)
-            found = process.indices_between(feed.at(first), feed.at(index + 1))
-        else:
-            found = self.active.plan.reader_indices(self.edge, range(index, index + 1))
-        governs = self.active.between(self.active.start, self.active.stop)
-        return range(max(found.start, governs.start), min(found.stop, governs.stop)) if found else _NONE
-
-    def at(self, index: int) -> datetime:
-        """Return the nominal time of a process instance."""
-        return self.active.record.sequence.at(index)
 
 
 Readers = Mapping[datetime, range]
 """The indices of the readers, by nominal time of the feed; times without readers are left out."""
-
-
-def find_feed_readers(connection: Connection, timeline: ReleaseTimeline, record: FeedRecord) -> list[FeedReader]:
-    """Return all readers of a feed, as processes and flows: by the current plan and by their older releases."""
-    keys = {edge.process_key: None for edge in record.inputs_of}
-    for older in timeline.older_readers(record.cluster):
-        if any(edge.feed_key == record.key for edge in older.record.inputs):
-            keys.setdefault(older.record.key)
-    return [
-        FeedReader(active=active, edge=edge)
-        for key in keys
-        for active in timeline.spans(connection, key)
-        for edge in active.record.inputs
-        if edge.feed_key == record.key
-    ]
 
 
 def find_at_work(
@@ -162,15 +101,17 @@ def find_late_readers(
     times: Collection[datetime],
     as_of: datetime,
 ) -> dict[datetime, str]:
-    """Return a feed's instances whose readers are still checked for late data and may be rerun."""
+    """Return a feed's instances whose readers are still checked for late data or updates, and may be rerun."""
     found: dict[datetime, str] = {}
     for reader in feed_readers:
-        if reader.active.record.late is None:
+        active, (process, cluster) = reader.active.record, reader.process
+        kinds = [Kind.PROCESS.value] * (active.late is not None) + [UPDATE] * active.follows_updates
+        if not kinds:
             continue
-        process, cluster = reader.process
         readers = _readers(reader, times)
         keys = {
-            LateKey(Kind.PROCESS.value, process, cluster, reader.at(index)): index
+            LateKey(kind, process, cluster, reader.at(index)): index
+            for kind in kinds
             for index in {index for indices in readers.values() for index in indices}
         }
         due = {keys[key]: key for key in LateChecks(connection).get_many(keys)}

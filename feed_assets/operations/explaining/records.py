@@ -56,6 +56,7 @@ class ReasonCode(StrEnum):
     LAST_CHANGE = "last-change"
     LATE_CHECK = "late-check"
     LATE_DATA = "late-data"
+    UPDATE = "update"
     SAFE_MODE = "safe-mode"
     RESTORED = "restored"
     POLLS = "polls"

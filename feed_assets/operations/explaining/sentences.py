@@ -25,7 +25,7 @@ from feed_assets.plan.records import FeedRecord, InputEdge
 from feed_assets.plan.rendering import counted
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.records import (
     ARRIVING,
     FeedEvent,
@@ -63,6 +63,7 @@ def explain_process_state(
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
+        reasons.extend(_update(connection, key))
     return tuple(reasons)
 
 
@@ -237,6 +238,17 @@ def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
         due_at, cut_off_at = rendered(check.due_at), rendered(check.cut_off_at)
         text = f"the next check for late data is at {due_at}; checks end at {cut_off_at}"
         yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts={"at": due_at, "until": cut_off_at})
+
+
+def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
+    """Yield that something which the instance may have read was updated, until it is decided whether it runs again."""
+    check = LateChecks(connection).get(UPDATE, *key)
+    if check is not None and check.due_at is not None:
+        text = (
+            f"what it reads was updated at {rendered(check.planned_at)}; whether it runs again is decided when no run"
+        )
+        text += f" is at work on that or on it, the next time at {rendered(check.due_at)}"
+        yield Reason(code=ReasonCode.UPDATE, text=text, facts={"at": rendered(check.due_at)})
 
 
 def _read(frozen: FrozenInput) -> Reason:

@@ -36,7 +36,7 @@ def explain_process_failures(
             continue
         if failure.step in _STEPS and failure.subject in ("", key.process):
             yield _reason(failure, key.process, blocks=True)
-        elif _is_of(failure, TickStep.LATE_DATA, late):
+        elif _is_of(failure, TickStep.LATE_DATA, late) or _is_of(failure, TickStep.UPDATES, ("", key.process)):
             yield _reason(failure, key.process, blocks=False)
 
 

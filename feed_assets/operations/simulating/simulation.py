@@ -26,7 +26,7 @@ from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import apply_retries
-from feed_assets.lifecycle.late.detection import apply_late_checks
+from feed_assets.lifecycle.late.detection import apply_late_checks, apply_updates
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
@@ -196,6 +196,7 @@ class Simulation:
             readied = apply_readiness(
                 database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads, on_time=on_time
             )
+            apply_updates(database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
             requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK, bulkheads)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
@@ -262,7 +263,7 @@ class Simulation:
                 runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
             return self._about(at, SimulatedEvent.FAILED, request, row.nominal_time, str(exc))
-        is_again = row.attempt > 0 and row.cause is Cause.LATE_DATA
+        is_again = row.attempt > 0 and row.cause in (Cause.LATE_DATA, Cause.UPDATED)
         note = row.reason if is_again and row.reason else ""
         missing = {name: times for done in published for name, times in done.missing.items()}
         if missing:

@@ -38,6 +38,7 @@ from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, 
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.lifecycle.late.detection import apply_updates
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.masking import get_logger
 from feed_assets.operations.context import OperationContext
@@ -189,6 +190,11 @@ class _Tick:
             bulkheads,
             without_row=context.without_row,
         )
+        is_held = self.active.is_restored or self.active.is_safe_mode
+        updated = run(
+            TickStep.UPDATES, 0, apply_updates, database, timeline, cluster, as_of, budget, bulkheads, is_held=is_held
+        )
+        readiness = replace(readiness, ready=readiness.ready + updated)
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
         arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
