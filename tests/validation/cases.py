@@ -120,6 +120,17 @@ CASES = (
     ),
     Case(
         code="no-effect",
+        name="update",
+        good={"process daily/trigger": {"on_update": "rerun"}},
+        bad={
+            "process daily/trigger": {"on_update": "rerun"},
+            "process daily/inputs": {"clicks": {"feed": "clicks", "start": "latest(0)", "end": "latest(0)"}},
+        },
+        text="process 'daily': trigger.on_update has no effect yet: which instances have read what follows from no "
+        "window. Keep it for a later release, or remove it.",
+    ),
+    Case(
+        code="no-effect",
         name="property",
         bad={"feed clicks/properties": {"catalog.table": "web.clicks"}},
         text="feed 'clicks': properties.catalog.table has no effect yet: no data are imported into a table of the "

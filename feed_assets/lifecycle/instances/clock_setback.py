@@ -258,7 +258,8 @@ def _move_late_checks(connection: Connection, timeline: ReleaseTimeline, cluster
     checks = LateChecks(connection)
     moved = [
         found
-        for check in checks.due(cluster, NEVER, ROWS_AT_MOST)
+        for updates in (False, True)
+        for check in checks.due(cluster, NEVER, ROWS_AT_MOST, updates=updates)
         if (found := decide_late_check(check, as_of)) is not None
     ]
     checks.put(moved)

@@ -83,7 +83,7 @@ def apply_late_checks(
             units[f"{check.kind} {check.name}"].append(check)
         made = bulkheads.run_apart(TickStep.LATE_DATA, units, make)
         decisions = {key: decision for each in made for key, decision in each.decisions.items()}
-        decisions |= _put_off_failed(database, units, as_of, bulkheads)
+        decisions |= _put_off_failed(database, TickStep.LATE_DATA, units, as_of, bulkheads)
         verdicts += [decision.verdict for decision in decisions.values()]
         changed.update(*(each.changed for each in made))
         refused |= {
@@ -133,9 +133,9 @@ def apply_updates(
         units: dict[str, list[LateCheck]] = defaultdict(list)
         for check in due:
             units[check.name].append(check)
-        verdicts = bulkheads.run_apart(TickStep.UPDATES, units, decide) if due else []
-        again += verdicts.count(LateVerdict.RERUN)
-        if len(due) < CHECKS_A_STEP or not verdicts or budget.is_spent:
+        again += bulkheads.run_apart(TickStep.UPDATES, units, decide).count(LateVerdict.RERUN)
+        _put_off_failed(database, TickStep.UPDATES, units, as_of, bulkheads)
+        if len(due) < CHECKS_A_STEP or budget.is_spent:
             return again
 
 
@@ -146,13 +146,17 @@ class _Made:
 
 
 def _put_off_failed(
-    database: Database, units: Mapping[str, Sequence[LateCheck]], as_of: datetime, bulkheads: Bulkheads
+    database: Database,
+    step: TickStep,
+    units: Mapping[str, Sequence[LateCheck]],
+    as_of: datetime,
+    bulkheads: Bulkheads,
 ) -> dict[LateKey, CheckDecision]:
     """Put off the checks of the entities that failed until the next try."""
     later = {
-        check.key: decide_later(check, as_of, bulkheads.pause(TickStep.LATE_DATA, unit))
+        check.key: decide_later(check, as_of, bulkheads.pause(step, unit))
         for unit, checks in units.items()
-        if bulkheads.has_failed(TickStep.LATE_DATA, unit)
+        if bulkheads.has_failed(step, unit)
         for check in checks
     }
     if later:

@@ -16,8 +16,9 @@ from feed_assets.lifecycle.instances.clock_setback import (
 )
 from feed_assets.lifecycle.instances.reconciliation import REQUEST_PATIENCE, find_launched
 from feed_assets.lifecycle.instances.requests import LaunchRequest
+from feed_assets.lifecycle.late.updates import plan_update
 from feed_assets.state.causes import Cause
-from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ArrivalPoll, ProcessInstance, ProcessInstanceStatus, ProcessKey, WatermarkKind
 from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
@@ -259,3 +260,12 @@ def test_a_check_that_a_run_is_to_process_is_kept(tmp_path: Path) -> None:
         (check,) = LateChecks(connection).get_many([LateKey("process", "count", "primary", START)]).values()
         assert check.changed == ("clicks",)
         assert ProcessInstances(connection).get("count", "primary", START) is not None
+
+
+def test_an_update_that_waits_is_looked_at_again_by_the_right_clock(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, CLICKS, COUNTS, counting(trigger={"on_update": "rerun"}))
+    tick(lifecycle, WRONG)
+    with lifecycle.database.begin() as connection:
+        LateChecks(connection).put([plan_update(ProcessKey("count", "primary", START), WRONG)])
+    tick(lifecycle, RIGHT)
+    assert lifecycle.late_check("count", START, UPDATE) is None  # it was looked at: the instance has read nothing

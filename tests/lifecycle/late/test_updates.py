@@ -7,14 +7,29 @@ from typing import Any
 
 import pytest
 
+from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
+from feed_assets.lifecycle.late import check_batches, detection
+from feed_assets.lifecycle.late.detection import apply_updates
+from feed_assets.lifecycle.late.lateness import CheckDecision
+from feed_assets.lifecycle.late.updates import decide_update
 from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.state.causes import Cause
-from feed_assets.state.late_checks import UPDATE
+from feed_assets.state.late_checks import UPDATE, LateCheck
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.harness import START, LifecycleHarness, counted_statements, feed, hours, process, read_inputs
+from tests.lifecycle.harness import (
+    PLENTY,
+    START,
+    LifecycleHarness,
+    counted_statements,
+    feed,
+    hours,
+    process,
+    read_inputs,
+)
 
 READY, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.READY,
@@ -291,6 +306,30 @@ def test_a_window_that_is_held_is_kept_from_retention(tmp_path: Path) -> None:
         found = find_protections(connection, lifecycle.timeline, lifecycle.feed("hours"), [hours(4)[3]], query)
     (only,) = found[hours(4)[3]]
     assert only.kind is ProtectionKind.LATE_DATA
+
+
+def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lifecycle = done(tmp_path)
+    rewritten(lifecycle, SECOND)
+    rerun(lifecycle, SECOND)
+    lifecycle.launch(lifecycle.tick(NOON), NOON)
+    lifecycle.ready(NOON)
+
+    def refusing(check: LateCheck, *args: Any, **more: Any) -> CheckDecision:
+        if check.name == "sum":
+            raise ArithmeticError("no")
+        return decide_update(check, *args, **more)
+
+    monkeypatch.setattr(check_batches, "decide_update", refusing)
+    monkeypatch.setattr(detection, "CHECKS_A_STEP", 1)
+    bulkheads = Bulkheads("primary", FrozenClock(NOON))
+    apply_updates(lifecycle.database, lifecycle.timeline, "primary", NOON, TimeBudget(PLENTY), bulkheads)
+    assert [failure.reason for failure in bulkheads.failures] == ["ArithmeticError: no"]
+    assert lifecycle.statuses("roll")[FIRST] is READY
+    check = lifecycle.late_check("sum", SECOND, UPDATE)
+    assert check is not None
+    assert check.due_at is not None
+    assert check.due_at > NOON
 
 
 def test_without_a_policy_a_tick_asks_nothing_more_and_without_an_update_one_question(tmp_path: Path) -> None:
