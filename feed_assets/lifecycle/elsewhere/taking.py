@@ -20,7 +20,7 @@ from feed_assets.lifecycle.instances.attempts import begin_attempt
 from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.instances.step_basis import build_basis
 from feed_assets.lifecycle.instances.step_plans import FormerSteps, plan_steps
-from feed_assets.lifecycle.instances.time_outs import find_closed, gate_states
+from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.triggers.applying import pending_of
 from feed_assets.lifecycle.triggers.cuts import apply_cuts, decide_cut
@@ -87,8 +87,7 @@ def take_batch(
     closed: list[InputState] = []
     for row in sorted(again, key=lambda row: row.nominal_time):
         active = find_governing(connection, timeline, record, row.nominal_time)
-        states = gate_states(connection, active.plan, active.record, row, as_of)
-        lacking = find_closed(active.record, row, states, as_of)
+        states, lacking = check_gate(connection, active.plan, active.record, row, as_of)
         closed += lacking
         if not lacking and _claim(connection, row, as_of):
             return _begin(connection, active, row.key, states, run_id, as_of)

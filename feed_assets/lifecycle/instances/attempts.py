@@ -17,7 +17,7 @@ from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_l
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
-from feed_assets.lifecycle.instances.time_outs import find_closed, gate_states
+from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -136,12 +136,11 @@ def open_gate(
     with context.database.read() as connection:
         row = ProcessInstances(connection).get(*key)
         assert row is not None
-        states = gate_states(connection, context.plan, process, row, now)
+        states, closed = check_gate(connection, context.plan, process, row, now)
     if any(state.missing for state in states):
         poll_missing_inputs(context.database, context.stores, context.plan, states, now)
         with context.database.read() as connection:
-            states = gate_states(connection, context.plan, process, row, now)
-    closed = find_closed(process, row, states, now)
+            states, closed = check_gate(connection, context.plan, process, row, now)
     if closed:
         missing = {state.edge.name: _missing_urls(context, state) for state in closed}
         raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=missing)

@@ -4,8 +4,8 @@ The deadline of the instance tells it, so retries and runs for changed inputs go
 person waits anew. No attempt reads less than an earlier one.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -20,24 +20,27 @@ def runs_incomplete(process: ProcessRecord, row: ProcessInstance, as_of: datetim
     return process.on_timeout is OnTimeout.RUN and row.deadline_at is not None and row.deadline_at <= as_of
 
 
-def gate_states(
+class Gate(NamedTuple):
+    """The inputs with which an instance may run now, and those that keep it from running."""
+
+    states: tuple[InputState, ...]
+    closed: tuple[InputState, ...]
+
+
+def check_gate(
     connection: Connection, plan: Plan, process: ProcessRecord, row: ProcessInstance, as_of: datetime
-) -> tuple[InputState, ...]:
-    """Return the input states with which an instance may run now.
+) -> Gate:
+    """Return whether an instance may run now.
 
-    If it runs with what is there, a window that lacks available instances has those that there are.
+    If it runs with what is there, a data-driven window that lacks instances has those that there are.
     """
-    is_partial = runs_incomplete(process, row, as_of)
-    states = input_states(connection, plan, process, [row.nominal_time], as_of, is_partial=is_partial)
-    return states[row.nominal_time]
-
-
-def find_closed(
-    process: ProcessRecord, row: ProcessInstance, states: Sequence[InputState], as_of: datetime
-) -> tuple[InputState, ...]:
-    """Return the inputs that keep an instance from running now."""
+    time = row.nominal_time
+    states = input_states(connection, plan, process, [time], as_of)[time]
     closed = closed_gates(states)
-    if not runs_incomplete(process, row, as_of):
-        return closed
-    read = {frozen.name: frozen.nominal_times for frozen in row.inputs}
-    return tuple(state for state in closed if not set(read.get(state.edge.name, ())) <= state.available)
+    if not closed or not runs_incomplete(process, row, as_of):
+        return Gate(states, closed)
+    partial = input_states(connection, plan, process, [time], as_of, is_partial=True)[time]
+    there = {state.edge.name: set(state.present) for state in partial}
+    read = {frozen.name: set(frozen.nominal_times) for frozen in row.inputs}
+    lost = (state for state in closed if not read.get(state.edge.name, set()) <= there[state.edge.name])
+    return Gate(partial, tuple(lost))

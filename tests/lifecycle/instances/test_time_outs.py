@@ -112,8 +112,9 @@ def test_late_data_runs_it_again_with_what_is_there_by_then(tmp_path: Path) -> N
     assert seen == {"clicks": ["b", "a"]}
 
 
-def test_no_attempt_reads_less_than_an_earlier_one(tmp_path: Path) -> None:
-    lifecycle = waiting(tmp_path)
+@pytest.mark.parametrize("window", ["now(0,0) now(2,0)", "latest(-2) latest(0)"])
+def test_no_attempt_reads_less_than_an_earlier_one(tmp_path: Path, window: str) -> None:
+    lifecycle = waiting(tmp_path, window)
     lifecycle.land("clicks", *hours(3)[1:], text="b")
     lifecycle.launch(lifecycle.tick(OVER), OVER)
     assert lifecycle.statuses("count") == {START: SUCCEEDED}
