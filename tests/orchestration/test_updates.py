@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, RunRequest
 
+from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.instances.control import control_instances
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.location.contexts import build_context
@@ -154,6 +157,8 @@ def test_in_safe_mode_updates_wait(harness: Readers) -> None:
     database = harness.runtime.database(harness.instance)
     set_safe_mode(database, is_on=True, author="ann", now=NOON)
     assert harness.work() == {}
+    (why,) = explain(harness.context(), Kind.PROCESS, "telling", START).items
+    assert [each.facts["updated_at"] for each in why.reasons if each.code is ReasonCode.UPDATE] == [f"{NOON:%FT%TZ}"]
     set_safe_mode(database, is_on=False, author="ann", now=NOON)
     harness.at(NOON + timedelta(seconds=2))
     assert harness.work() == {("telling", key(0)): 1, ("rolling", key(0)): 1}

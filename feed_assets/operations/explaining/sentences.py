@@ -244,11 +244,9 @@ def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
     """Yield that something which the instance may have read was updated, until it is decided whether it runs again."""
     check = LateChecks(connection).get(UPDATE, *key)
     if check is not None and check.due_at is not None:
-        text = (
-            f"what it reads was updated at {rendered(check.planned_at)}; whether it runs again is decided when no run"
-        )
-        text += f" is at work on that or on it, the next time at {rendered(check.due_at)}"
-        yield Reason(code=ReasonCode.UPDATE, text=text, facts={"at": rendered(check.due_at)})
+        updated_at, due_at = rendered(check.planned_at), rendered(check.due_at)
+        text = f"what it reads was updated at {updated_at}; the next look at whether it must run again is at {due_at}"
+        yield Reason(code=ReasonCode.UPDATE, text=text, facts={"updated_at": updated_at, "at": due_at})
 
 
 def _read(frozen: FrozenInput) -> Reason:

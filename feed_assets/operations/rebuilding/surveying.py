@@ -118,5 +118,5 @@ def find_finished(
                     and each.is_written_by(process)
                 }
                 if written and mandatory <= written.keys():
-                    finished[nominal_time] = next(iter(written.values())).run_id
+                    finished[nominal_time] = (written.get(first.name) or next(iter(written.values()))).run_id
     return finished
