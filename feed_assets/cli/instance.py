@@ -275,7 +275,18 @@ def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
 
 def _details(row: "InstanceRow") -> str | None:
     missing = [render_some(row.details, _DETAILS)] if row.details else []
-    return "; ".join([*missing, *([row.reason] if row.reason else [])]) or row.url
+    reason = [row.reason] if row.reason else []
+    return "; ".join([*missing, *reason, *_iter_contents(row)]) or row.url
+
+
+def _iter_contents(row: "InstanceRow") -> Iterator[str]:
+    """Yield what an attempt has read and published, as clauses."""
+    from feed_assets.plan.rendering import counted
+
+    if row.inputs:
+        yield "read " + ", ".join(f"{each.name} ({counted(len(each.instances), 'instance')})" for each in row.inputs)
+    if row.outputs:
+        yield "wrote " + ", ".join(f"{each.name} (event {each.event})" for each in row.outputs)
 
 
 def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:

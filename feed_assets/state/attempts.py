@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, update
+from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import attempts
 from feed_assets.state.upserts import build_upsert
@@ -31,14 +31,18 @@ class Attempts:
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
         """Record how the running attempt ended; do nothing if none is running."""
-        is_running = (
-            _T.process == key.process,
-            _T.cluster == key.cluster,
-            _T.nominal_time == key.nominal_time,
-            _T.status == ProcessInstanceStatus.RUNNING,
-        )
-        statement = update(attempts).where(*is_running).values(status=status, ended_at=ended_at, reason=reason)
+        statement = update(attempts).where(_is_running(key)).values(status=status, ended_at=ended_at, reason=reason)
         self._connection.execute(statement)
+
+    def freeze(self, key: ProcessKey, inputs: tuple[FrozenInput, ...]) -> None:
+        """Record what the running attempt reads."""
+        self._connection.execute(update(attempts).where(_is_running(key)).values(inputs=inputs))
+
+    def add_output(self, key: ProcessKey, attempt: int, event: int) -> None:
+        """Record the number of an event that an attempt has published."""
+        is_it = and_(_is_of(key), _T.attempt == attempt)
+        outputs = self._connection.scalar(select(_T.outputs).where(is_it)) or ()
+        self._connection.execute(update(attempts).where(is_it).values(outputs=(*outputs, event)))
 
     def of(self, key: ProcessKey) -> list[Attempt]:
         """Return the attempts at an instance, in order."""
@@ -53,3 +57,11 @@ class Attempts:
         for attempt in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
+
+
+def _is_of(key: ProcessKey) -> ColumnElement[bool]:
+    return and_(_T.process == key.process, _T.cluster == key.cluster, _T.nominal_time == key.nominal_time)
+
+
+def _is_running(key: ProcessKey) -> ColumnElement[bool]:
+    return and_(_is_of(key), _T.status == ProcessInstanceStatus.RUNNING)

@@ -1,6 +1,6 @@
 """Append events of feed instances to a log, and read them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, func, insert, select
@@ -71,11 +71,6 @@ class EventLog:
         """Return the sequence number of the newest event; 0 for an empty log."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0
 
-    def for_instance(self, feed: str, cluster: str, nominal_time: datetime) -> list[FeedEvent]:
-        """Return all events of one instance, oldest first."""
-        is_of_it = (_T.feed == feed, _T.cluster == cluster, _T.nominal_time == nominal_time)
-        return _ROWS.find(self._connection, _ROWS.select.where(*is_of_it).order_by(_T.seq))
-
     def for_instances(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, list[FeedEvent]]:
         """Return all events of several instances in one statement, oldest first; instances without one are left out."""
         if not keys:
@@ -85,6 +80,13 @@ class EventLog:
         for event in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}):
             found.setdefault(FeedKey(event.feed, event.cluster, event.nominal_time), []).append(event)
         return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
+
+    def of_numbers(self, seqs: Iterable[int]) -> dict[int, FeedEvent]:
+        """Return the events with some numbers in one statement, in order."""
+        statement = select_keyed(self._connection.dialect.name, feed_events, ("seq",), _ROWS.columns)
+        rows = render_rows([seq] for seq in seqs)
+        found = {event.seq: event for event in _ROWS.find(self._connection, statement, {KEY_ROWS: rows})}
+        return dict(sorted(found.items()))
 
     def find_key(self, idempotency_key: str) -> FeedEvent | None:
         """Return the event with an idempotency key."""

@@ -294,6 +294,11 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
         ["2", "clean", "SUCCEEDED"],
         ["2", "store", "SUCCEEDED"],
     ]
+    attempts = [line.split("\t") for line in ok("instance", "list", "load", "--all-attempts").stdout.splitlines()]
+    assert [(cells[3], cells[-2]) for cells in attempts[1:]] == [
+        ("2", "read orders (2 instances); wrote loaded (event 7)"),
+        ("1", "the warehouse is away; read orders (2 instances)"),
+    ]
     assert shown("queue", "show", "load")["queue"]["pending"] == 3  # type: ignore[index]
     ok("queue", "verify")
 

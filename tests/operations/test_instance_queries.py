@@ -1,9 +1,13 @@
+from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.errors import InputsMissingError
+from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.counts import summarize_instances
@@ -189,6 +193,37 @@ def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
     assert [each.trigger for each in page.instances] == ["a run that was started by hand", "its inputs are there"]
     (one,) = listed(context, "count").instances
     assert (one.attempt, one.status) == (2, "SUCCEEDED")
+
+
+def test_each_attempt_says_what_it_read_and_what_it_published(tmp_path: Path, state_url: str) -> None:
+    lifecycle = LifecycleHarness.of(
+        tmp_path,
+        feed("counts"),
+        feed("reports"),
+        process("count", outputs={"counts": "now(0,0)"}),
+        process("report", inputs={"counts": "now(0,0)"}, outputs={"reports": "now(0,0)"}),
+        state=state_url,
+    )
+    written: list[Published] = []
+
+    def run(name: str, minute: int, text: str) -> None:
+        lifecycle.job = lambda work: {work.outputs[0].name: text} if text else {}
+        with nullcontext() if text else pytest.raises((KeyError, InputsMissingError)):
+            lifecycle.run(name, START, START + timedelta(minutes=minute), on_published=written.append)
+
+    run("report", 5, "")
+    run("count", 10, "old")
+    run("report", 20, "")
+    run("count", 30, "new")
+    run("report", 40, "done")
+
+    page = listed(context_of(lifecycle, at("01T00:50")), "report", all_attempts=True)
+
+    old, new, done = (each.content.digest for each in written)
+    read = [[(each.name, each.instances[0].digest) for each in row.inputs or ()] for row in page.instances]
+    assert read == [[("counts", new)], [("counts", old)], []]
+    published = [[(each.name, each.event, each.digest) for each in row.outputs or ()] for row in page.instances]
+    assert published == [[("reports", 3, done)], [], []]
 
 
 def test_row_113_an_instance_that_waits_has_a_row_beside_its_attempts(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 from feed_assets.state.attempts import OVERTAKEN, Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
-from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
 from tests.state.samples import hour
 
 RUNNING, FAILED, SUCCEEDED = (
@@ -43,6 +43,19 @@ def test_an_attempt_that_never_ended_has_failed_when_the_next_begins(database: D
         first, then = Attempts(connection).of(FIRST.key)
     assert (first.status, first.ended_at, first.reason) == (FAILED, hour(3), OVERTAKEN)
     assert (then.run_id, then.status, then.ended_at) == ("r2", SUCCEEDED, hour(4))
+
+
+def test_an_attempt_keeps_what_it_read_and_the_numbers_of_its_events(database: Database) -> None:
+    read = FrozenInput(name="clicks", feed="clicks", nominal_times=(hour(0),), digests=("blake3:1",))
+    with database.begin() as connection:
+        Attempts(connection).begin(FIRST)
+        Attempts(connection).freeze(FIRST.key, (read,))
+        Attempts(connection).add_output(FIRST.key, 1, 7)
+        Attempts(connection).begin(replace(FIRST, attempt=2))
+        Attempts(connection).add_output(FIRST.key, 1, 9)
+        first, then = Attempts(connection).of(FIRST.key)
+    assert (first.inputs, first.outputs) == ((read,), (7, 9))
+    assert (then.inputs, then.outputs) == ((), ())
 
 
 def test_an_end_without_a_beginning_does_nothing(database: Database) -> None:

@@ -94,7 +94,7 @@ def test_the_history_of_an_instance_is_in_order(database: Database) -> None:
         log = EventLog(connection)
         for kind in kinds:
             log.append([event(0, kind=kind), event(1, kind=kind), event(0, kind=kind, cluster="backup")])
-        assert [found.kind for found in log.for_instance("clicks", "primary", hour(0))] == kinds
+        assert [found.kind for found in log.of_numbers([7, 1, 10, 4, 99]).values()] == kinds
         assert [found.nominal_time for found in log.for_feed("clicks", "primary", FeedEventKind.EVICTED)] == [
             hour(0),
             hour(1),

@@ -139,9 +139,8 @@ def _publish(
         attempt=row.attempt,
         seconds=(context.real_now - (row.started_at or context.real_now)).total_seconds(),
     )
-    payload = {"process": batch.record.process, "rows": None, **place.details}
-    status = FeedInstanceStatus.AVAILABLE
-    record_published(context, leased, lease, done, FeedEventKind.PRODUCED, status, payload, marking=marking)
+    payload, status = {"rows": None, **place.details}, FeedInstanceStatus.AVAILABLE
+    record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload, marking=marking)
     return done
 
 

@@ -15,7 +15,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.elsewhere.refusals import refuse
 from feed_assets.lifecycle.errors import BatchRefusedError, OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states
-from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs
+from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs
 from feed_assets.lifecycle.instances.attempts import begin_attempt
 from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.instances.step_basis import build_basis
@@ -199,8 +199,7 @@ def _begin(
                 process=edge.process, output=edge.name, feed=edge.feed, nominal_time=key.nominal_time
             )
     attempt = begin_attempt(connection, record, key.nominal_time, run_id, as_of, active.release).attempt
-    frozen = frozen_inputs(connection, states, {})
-    ProcessInstances(connection).transition(key, {ProcessInstanceStatus.RUNNING}, inputs=frozen, updated_at=as_of)
+    frozen = freeze_inputs(connection, key, states, {}, as_of)
     workflow = record.workflow
     if workflow is not None and workflow.steps:
         former = FormerSteps.load(connection, key, attempt)

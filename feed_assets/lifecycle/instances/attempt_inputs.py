@@ -1,7 +1,7 @@
 """Prepare the inputs of one attempt: freeze them with their digests, scan them for late data, give Spark their URLs."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +18,13 @@ from feed_assets.lifecycle.late.checks import decide_process_check
 from feed_assets.lifecycle.late.contents import record_contents, scan_contents
 from feed_assets.lifecycle.late.lateness import UNSETTLED
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.attempts import Attempts
 from feed_assets.state.batches import Batches
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
-from feed_assets.state.records import FeedEvent, FeedKey, FrozenInput, ProcessKey
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEvent, FeedKey, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 
@@ -76,27 +78,33 @@ def _key_of(process: ProcessRecord, nominal_time: datetime) -> LateKey:
     return LateKey(Kind.PROCESS.value, *process.key, nominal_time)
 
 
-def frozen_inputs(
-    connection: Connection, states: Sequence[InputState], scanned: Mapping[FeedKey, str]
+def freeze_inputs(
+    connection: Connection, key: ProcessKey, states: Sequence[InputState], scanned: Mapping[FeedKey, str], now: datetime
 ) -> tuple[FrozenInput, ...]:
-    """Return the inputs of the attempt with their recorded digests, so that later changes can be detected.
+    """Record the inputs of the running attempt with their recorded digests, so that later changes can be detected: in
+    the attempt, and in the instance as its newest ones. Return them.
 
     `scanned` has digests that were computed just now.
     """
+    frozen = tuple(_iter_frozen(connection, states, scanned))
+    ProcessInstances(connection).transition(key, {ProcessInstanceStatus.RUNNING}, inputs=frozen, updated_at=now)
+    Attempts(connection).freeze(key, frozen)
+    return frozen
+
+
+def _iter_frozen(
+    connection: Connection, states: Sequence[InputState], scanned: Mapping[FeedKey, str]
+) -> Iterator[FrozenInput]:
     instances = FeedInstances(connection)
-    frozen = []
     for state in states:
         rows = instances.get_many([FeedKey(*state.edge.feed_key, time) for time in state.present])
         digests = {key.nominal_time: scanned.get(key, row.manifest_digest) for key, row in rows.items()}
-        frozen.append(
-            FrozenInput(
-                name=state.edge.name,
-                feed=state.edge.feed,
-                nominal_times=state.present,
-                digests=tuple(digests.get(time) for time in state.present),
-            )
+        yield FrozenInput(
+            name=state.edge.name,
+            feed=state.edge.feed,
+            nominal_times=state.present,
+            digests=tuple(digests.get(time) for time in state.present),
         )
-    return tuple(frozen)
 
 
 def find_batch_events(

@@ -13,7 +13,7 @@ from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
-from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check, scan_late_inputs
+from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
@@ -147,12 +147,7 @@ def open_gate(
     scanned = scan_late_inputs(context.database, context.stores, context.plan, states, now, context.real_clock.now())
     with context.database.begin() as connection:
         leased.check_in(connection)
-        ProcessInstances(connection).transition(
-            key,
-            {ProcessInstanceStatus.RUNNING},
-            inputs=frozen_inputs(connection, states, scanned),
-            updated_at=now,
-        )
+        freeze_inputs(connection, key, states, scanned, now)
     return states
 
 
@@ -166,6 +161,7 @@ def record_published(
     context: AttemptContext,
     leased: HeldLeases,
     lease: Lease,
+    key: ProcessKey,
     done: Published,
     kind: FeedEventKind,
     status: FeedInstanceStatus,
@@ -173,7 +169,9 @@ def record_published(
     *,
     marking: str | None = None,
 ) -> None:
-    """Record a publication: the event, and the new row of the feed instance."""
+    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, and the new
+    row of the feed instance.
+    """
     record, content, now = done.record, done.content, context.clock.now()
     with context.database.begin() as connection:
         (seq,) = EventLog(connection).append(
@@ -189,6 +187,8 @@ def record_published(
                     files=content.files,
                     payload={
                         "path": record.path(done.nominal_time),
+                        "process": key.process,
+                        "output": done.output,
                         **payload,
                         "attempt": done.attempt,
                         "seconds": round(done.seconds, 3),
@@ -200,6 +200,7 @@ def record_published(
             ]
         )
         leased.check_in(connection)
+        Attempts(connection).add_output(key, done.attempt, seq)
         FeedInstances(connection).put(
             [
                 FeedInstance(

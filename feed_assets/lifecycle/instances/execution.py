@@ -235,10 +235,9 @@ class InstanceRunner:
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
                 events=events,
             )
-            payload = {"process": process.process, "rows": done.rows, **target.place.details}
-            record_published(
-                self.context, leased, target.lease, done, FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE, payload
-            )
+            key, payload = ProcessKey(*process.key, nominal_time), {"rows": done.rows, **target.place.details}
+            kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
+            record_published(self.context, leased, target.lease, key, done, kind, status, payload)
             on_published(done)
             published.append(done)
         self.on_report(nominal_time, report)

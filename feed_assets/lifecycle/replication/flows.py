@@ -265,8 +265,9 @@ class FlowRunner:
         )
         status = FeedInstanceStatus.AVAILABLE if claimed.is_last else FeedInstanceStatus.PARTIAL
         if copied.status is not CopyStatus.UNCHANGED or not self._is_known(done, status):
-            payload = {"process": flow.process, "copy": describe_copy(copied), **claimed.place.details}
-            record_published(self.context, claimed.held, claimed.lease, done, FeedEventKind.REPLICATED, status, payload)
+            key = ProcessKey(*flow.key, claimed.nominal_time)
+            kind, payload = FeedEventKind.REPLICATED, {"copy": describe_copy(copied), **claimed.place.details}
+            record_published(self.context, claimed.held, claimed.lease, key, done, kind, status, payload)
         on_published(done)
         finish_attempt(
             self.context, claimed.held, flow, claimed.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None

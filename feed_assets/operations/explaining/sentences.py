@@ -11,9 +11,8 @@ from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
 from feed_assets.lifecycle.elsewhere.refusals import init_command
-from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
+from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
-from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
@@ -40,7 +39,6 @@ from feed_assets.state.records import (
 from feed_assets.timing.dates import NEVER, render_datetime
 
 _DIGITS = 12
-_WRITTEN = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 
 
 def explain_process_state(
@@ -190,40 +188,25 @@ def _made_from(
             text=f"it follows release {release}{version}{own}",
             facts={"release": release, "version": active.version, **({"changed_files": changed} if changed else {})},
         )
-    for frozen in row.inputs:
-        yield _read(frozen)
-    if active is not None:
-        yield from _written(connection, key, active, row)
-
-
-def _written(connection: Connection, key: ProcessKey, active: ActiveRelease, row: ProcessInstance) -> Iterator[Reason]:
-    """Yield the outputs that the newest attempt has published, and those that it has left out."""
-    outputs = {
-        FeedKey(*edge.feed_key, time): edge.name
-        for edge in active.record.outputs
-        if (time := active.plan.output_time(edge, key.nominal_time)) is not None
-    }
-    for feed, events in EventLog(connection).for_instances(outputs).items():
-        own = [event for event in events if event.kind in _WRITTEN and _is_by(event, row)]
-        for event in own[-1:]:
-            digest = _shortened(event.manifest_digest)
-            text = (
-                f"it wrote feed {feed.feed} {render_datetime(feed.nominal_time)} as output {outputs[feed]} ({digest})"
-            )
-            facts = {"output": outputs[feed], "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
-            yield Reason(code=ReasonCode.OUTPUT, text=text, facts={**facts, **_event_facts(event)})
-    for each in iter_omissions(connection, active, row):
+    for newest in attempts[-1:]:
+        yield from map(_read, newest.inputs)
+        yield from map(_wrote, EventLog(connection).of_numbers(newest.outputs).values())
+    for each in iter_omissions(connection, active, row) if active is not None else ():
         yield _left_out(f"it {each.render()}", each)
+
+
+def _wrote(event: FeedEvent) -> Reason:
+    output, time = event.payload["output"], render_datetime(event.nominal_time)
+    text = f"it wrote feed {event.feed} {time} as output {output} ({_shortened(event.manifest_digest)})"
+    return Reason(
+        code=ReasonCode.OUTPUT, text=text, facts={"feed": event.feed, "instance": time, **_event_facts(event)}
+    )
 
 
 def _left_out(text: str, omission: Omission, *, blocks: bool = False) -> Reason:
     feed = omission.feed
     facts = {"output": omission.output, "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
     return Reason(code=ReasonCode.LEFT_OUT, text=text, blocks=blocks, facts=facts)
-
-
-def _is_by(event: FeedEvent, row: ProcessInstance) -> bool:
-    return event.origin == origin_of(row.run_id or "") and event.payload.get("attempt") == row.attempt
 
 
 def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:

@@ -15,9 +15,12 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.plan.records import FeedRecord, InputEdge, Plan
 from feed_assets.state.attempts import Attempts
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import (
     Attempt,
+    FeedEvent,
+    FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     ProcessInstance,
@@ -42,12 +45,42 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadInstance:
+    """An instance that an attempt has read, with the digest that its content had then; None if that was not known."""
+
+    nominal_time: NominalTime
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptInput:
+    """One input of an attempt as it was frozen."""
+
+    name: str
+    feed: str
+    instances: tuple[ReadInstance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptOutput:
+    """One publication of an attempt; `event` is its number in the event log."""
+
+    name: str
+    feed: str
+    nominal_time: NominalTime
+    event: int
+    kind: FeedEventKind
+    published_at: datetime
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
     """An instance of a feed or process, or one attempt at it.
 
     `lifecycle` is set for copies and evictions. `details` are the URLs of the missing mandatory inputs of a WAITING
     instance. `log` is the URL of the run in Dagster. For feeds, `ended_at` is the time of availability, and `url` the
-    location. `tags` and `actions` are None if they were not requested.
+    location. `tags` and `actions` are None if they were not requested, `inputs` and `outputs` if it is no attempt.
     """
 
     kind: Kind
@@ -73,6 +106,8 @@ class InstanceRow:
     url: str | None = None
     tags: tuple[str, ...] | None = None
     actions: tuple[Action, ...] | None = None
+    inputs: tuple[AttemptInput, ...] | None = None
+    outputs: tuple[AttemptOutput, ...] | None = None
 
 
 def rendered(moment: datetime | None) -> str | None:
@@ -121,19 +156,32 @@ def attempt_rows(
 ) -> tuple[InstanceRow, ...]:
     """Return one row for each attempt, newest first; an instance without attempts keeps its row."""
     attempts = Attempts(connection).of_many([ProcessKey(row.name, row.cluster, row.nominal_time) for row in rows])
-    found: list[InstanceRow] = []
+    found: list[tuple[InstanceRow, Attempt | None]] = []
     for row in rows:
         tries = attempts.get(ProcessKey(row.name, row.cluster, row.nominal_time), [])
-        current = [row] if not tries or row.status in _UNSTARTED else []
-        found.extend([*current, *(attempt_row(context, row, attempt) for attempt in reversed(tries))])
-    return tuple(found)
+        if not tries or row.status in _UNSTARTED:
+            found.append((row, None))
+        found.extend((row, attempt) for attempt in reversed(tries))
+    return tuple(rows_of_attempts(context, connection, found))
 
 
 _UNSTARTED = frozenset({ProcessInstanceStatus.WAITING.value, ProcessInstanceStatus.READY.value})
 
 
-def attempt_row(context: OperationContext, row: InstanceRow, attempt: Attempt) -> InstanceRow:
-    """Return the row of one attempt at an instance."""
+def rows_of_attempts(
+    context: OperationContext, connection: Connection, found: Sequence[tuple[InstanceRow, Attempt | None]]
+) -> Iterator[InstanceRow]:
+    """Yield the row of each attempt at an instance, with what it has read and published; without an attempt, the
+    instance's own row.
+    """
+    events = EventLog(connection).of_numbers(seq for _, attempt in found if attempt for seq in attempt.outputs)
+    for row, attempt in found:
+        yield row if attempt is None else _attempt_row(context, row, attempt, events)
+
+
+def _attempt_row(
+    context: OperationContext, row: InstanceRow, attempt: Attempt, events: Mapping[int, FeedEvent]
+) -> InstanceRow:
     is_last = row.attempt == attempt.attempt
     return replace(
         row,
@@ -149,6 +197,29 @@ def attempt_row(context: OperationContext, row: InstanceRow, attempt: Attempt) -
         ended_at=attempt.ended_at,
         deadline_at=None,
         retry_at=row.retry_at if is_last else None,
+        inputs=tuple(
+            AttemptInput(
+                name=frozen.name,
+                feed=frozen.feed,
+                instances=tuple(
+                    ReadInstance(nominal_time=time, digest=digest)
+                    for time, digest in zip(frozen.nominal_times, frozen.digests, strict=True)
+                ),
+            )
+            for frozen in attempt.inputs
+        ),
+        outputs=tuple(
+            AttemptOutput(
+                name=str(event.payload["output"]),
+                feed=event.feed,
+                nominal_time=event.nominal_time,
+                event=event.seq,
+                kind=event.kind,
+                published_at=event.recorded_at,
+                digest=event.manifest_digest,
+            )
+            for event in map(events.__getitem__, attempt.outputs)
+        ),
     )
 
 

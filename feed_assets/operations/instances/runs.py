@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.instances.run_names import origin_of
 from feed_assets.lifecycle.instances.work_data import (
     input_data,
     job_properties,
@@ -25,19 +24,11 @@ from feed_assets.operations.instances.lifecycles import find_work
 from feed_assets.operations.instances.queries import InstancePage, list_instances
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.instances.ranges import InstanceQuery
-from feed_assets.operations.instances.rows import Action, attempt_row
+from feed_assets.operations.instances.rows import Action, InstanceRow, rows_of_attempts
 from feed_assets.plan.records import InputEdge
 from feed_assets.state.attempts import Attempts
-from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import (
-    Attempt,
-    FeedEvent,
-    FeedEventKind,
-    ProcessInstance,
-    ProcessInstanceStatus,
-    ProcessKey,
-)
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.text import render_text
 
 LEFT_OUT = "LEFT_OUT"
@@ -138,12 +129,14 @@ def find_logs(context: OperationContext, query: InstanceQuery, attempt: int | No
     with context.read() as connection:
         keys = [ProcessKey(row.name, row.cluster, row.nominal_time) for row in page.instances]
         attempts = Attempts(connection).of_many(keys)
-        logs = [
-            replace(row, actions=())
-            if chosen is None
-            else replace(attempt_row(context, row, chosen), actions=_actions(context, connection, chosen))
+        found = [
+            (row, chosen)
             for row, key in zip(page.instances, keys, strict=True)
             if (chosen := _choose(attempts.get(key, ()), attempt)) is not None or attempt is None
+        ]
+        logs = [
+            replace(row, actions=_actions(context, connection, row))
+            for row in rows_of_attempts(context, connection, found)
         ]
     return replace(page, instances=tuple(logs))
 
@@ -154,25 +147,25 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
     return found[-1] if found else None
 
 
-def _actions(context: OperationContext, connection: Connection, attempt: Attempt) -> tuple[Action, ...]:
-    """Return the work of an attempt, and the outputs that it has published or left out."""
-    log = context.run_url(attempt.run_id)
-    actions = [Action(name=attempt.process, status=attempt.status.value, ended_at=attempt.ended_at, log=log)]
-    active = context.timeline.find(connection, (attempt.process, attempt.cluster), attempt.nominal_time)
-    for edge in active.record.outputs if active else ():
-        assert active is not None
-        time = active.plan.output_time(edge, attempt.nominal_time)
-        events = [] if time is None else EventLog(connection).for_instance(edge.feed, edge.cluster, time)
-        own = [
-            Action(name=f"{attempt.process}/{edge.name}", status=event.kind.value, ended_at=event.recorded_at, log=log)
-            for event in events
-            if event.kind in (FeedEventKind.PRODUCED, FeedEventKind.REPLICATED) and _is_of(event, attempt)
+def _actions(context: OperationContext, connection: Connection, row: InstanceRow) -> tuple[Action, ...]:
+    """Return the work of an attempt, and the outputs that it has published or left out; nothing for an instance without
+    one.
+    """
+    if row.outputs is None:
+        return ()
+    actions = [
+        Action(name=row.name, status=row.status, ended_at=row.ended_at, log=row.log),
+        *(
+            Action(name=f"{row.name}/{each.name}", status=each.kind.value, ended_at=each.published_at, log=row.log)
+            for each in row.outputs
+        ),
+    ]
+    active = context.timeline.find(connection, (row.name, row.cluster), row.nominal_time)
+    if active is not None and row.status == ProcessInstanceStatus.SUCCEEDED:
+        published = {each.name for each in row.outputs}
+        actions += [
+            Action(name=f"{row.name}/{edge.name}", status=LEFT_OUT, ended_at=row.ended_at, log=row.log)
+            for edge in active.record.outputs
+            if edge.optional and edge.name not in published
         ]
-        if not own and edge.optional and attempt.status is ProcessInstanceStatus.SUCCEEDED:
-            own = [Action(name=f"{attempt.process}/{edge.name}", status=LEFT_OUT, ended_at=attempt.ended_at, log=log)]
-        actions.extend(own)
     return tuple(actions)
-
-
-def _is_of(event: FeedEvent, attempt: Attempt) -> bool:
-    return event.origin == origin_of(attempt.run_id or "") and event.payload.get("attempt") == attempt.attempt

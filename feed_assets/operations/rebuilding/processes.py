@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import input_states
-from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check
+from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check
 from feed_assets.lifecycle.instances.attempts import begin_attempt, end_attempt
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.rebuilding.watermarks import move_watermark
@@ -111,8 +111,8 @@ def _record_finished(
             active = context.timeline.find_or_declared(connection, process.key, time)
             release = active.release if active else None
             begin_attempt(connection, process, time, runs[time], now, release, Cause.REBUILT)
-            frozen = frozen_inputs(connection, states[time], {})
-            instances.transition(key, {ProcessInstanceStatus.RUNNING}, request_key=None, inputs=frozen, updated_at=now)
+            freeze_inputs(connection, key, states[time], {}, now)
+            instances.transition(key, {ProcessInstanceStatus.RUNNING}, request_key=None, updated_at=now)
         cause = None if is_at_work else Cause.REBUILT
         end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now, cause)
         plan_late_check(connection, context.plan, process, time, now)
