@@ -104,6 +104,8 @@ FeedAssetsError
     ├── WorkflowSignatureError    user code that does not fit the inputs and outputs of its process
     ├── InputReadError
     ├── OutputMismatchError
+    ├── EventRefusedError         what a function says about the event of an output cannot be kept
+    ├── UnknownFeedError          a function asks for the newest event of a feed that is not declared
     ├── WorkflowFailedError       user code or Spark raised, or an external application ended with a failure
     └── ServiceError              Spark, a catalog, a database or Java cannot be reached, or refuses
 

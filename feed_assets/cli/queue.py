@@ -1,5 +1,6 @@
 """`queue`: what waits for processes that take what comes."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,9 @@ def print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
             each.kind,
             each.marking or "",
             each.origin,
+            json.dumps(each.payload) if each.payload else "",
         )
         for each in events
     ]
-    print_table(("event", "input", "feed", "instance", "kind", "marking", "origin"), rows, output)
+    header = ("event", "input", "feed", "instance", "kind", "marking", "origin", "payload")
+    print_table(header, rows, output, spare=("origin", "payload"))

@@ -1,5 +1,8 @@
 """Errors in starting or doing the work of a process."""
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 from feed_assets.errors import FeedAssetsError
 
 
@@ -54,6 +57,30 @@ class OutputMismatchError(EngineError):
         self.reason = reason
         self.next_step = next_step
         super().__init__(f"{subject}: {reason}. {next_step}")
+
+
+class EventRefusedError(EngineError):
+    """What a function says about the event of an output cannot be kept, or it makes no such output."""
+
+    def __init__(self, *, process: str, output: str, reason: str, next_step: str) -> None:
+        self.process = process
+        self.output = output
+        self.reason = reason
+        self.next_step = next_step
+        super().__init__(f"process {process!r}: the event of output {output!r} cannot say this: {reason}. {next_step}")
+
+
+class UnknownFeedError(EngineError):
+    """A function asks for the newest event of a feed that is not declared on its cluster."""
+
+    def __init__(self, *, process: str, cluster: str, feed: str, known: Sequence[str]) -> None:
+        self.process = process
+        self.cluster = cluster
+        self.feed = feed
+        self.suggestions = tuple(get_close_matches(feed, known, n=2))
+        named = " or ".join(map(repr, self.suggestions))
+        hint = f"Did you mean {named}?" if named else "Name a feed that is declared there."
+        super().__init__(f"process {process!r}: there is no feed {feed!r} on {cluster}. {hint}")
 
 
 class WorkflowFailedError(EngineError):

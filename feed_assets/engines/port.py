@@ -1,17 +1,27 @@
 """The port between the life cycle of an instance and the work of a process: what an engine receives and returns.
 
-Everything here is plain data with addresses that Spark can open. Other modules know the storage behind an address and
-publish the output. `Context` is public: user code receives it.
+Everything but `newest_event` is plain data with addresses that Spark can open. Other modules know the storage behind an
+address and publish the output. `Context` is public: user code receives it.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
+
+from feed_assets.engines.errors import EventRefusedError
+from feed_assets.entities.event_messages import (
+    MARKING_REMEDY,
+    PAYLOAD_REMEDY,
+    EventMessage,
+    find_marking_fault,
+    find_payload_fault,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +72,16 @@ class InputEvent:
     digest: str | None = None
     marking: str | None = None
     payload: Mapping[str, object] = field(default_factory=dict)
+
+
+OUTPUT_REMEDY = "Name an output that this function returns; with steps, say it in the last one, which makes the output."
+
+NewestEvent: TypeAlias = Callable[[str], InputEvent | None]
+"""Finds the newest event of a feed by its name."""
+
+
+def find_no_event(_: str) -> None:
+    """Return that nothing has come, where there is no state, such as in a trial or a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +177,7 @@ class Context:
     `nominal_time` is UTC; `timezone` is the process's. `attempt` counts from 1. `input_instances` maps the name of each
     input to its instances in reading order. `output_urls` maps the name of each output to its staging directory.
     `events` maps each name of a trigger to the events that the batch has taken, in the order of the log; names without
-    events are left out.
+    events are left out. `messages` are those of `event`, by output.
     """
 
     process: str
@@ -170,11 +190,51 @@ class Context:
     input_instances: Mapping[str, tuple[InputInstance, ...]] = field(default_factory=dict)
     output_urls: Mapping[str, str] = field(default_factory=dict)
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
+    newest_event: NewestEvent = field(default=find_no_event, repr=False)
+    messages: dict[str, EventMessage] = field(default_factory=dict, init=False)
 
     @property
     def local_time(self) -> datetime:
         """The nominal time as local time in the process's time zone."""
         return self.nominal_time.astimezone(self.timezone)
+
+    def event(self, output: str, *, payload: Mapping[str, object] | None = None, marking: str | None = None) -> None:
+        """Say what the event of an output tells those who take it, once the output is published; the last call counts.
+
+        `payload` is JSON of at most 64 KiB, `marking` a word by which batches may end.
+
+        Raises:
+            EventRefusedError: it is no output of this code, or cannot be kept.
+        """
+        values = {} if payload is None else payload
+        for fault, remedy in (
+            (find_output_fault(output, self.output_urls), OUTPUT_REMEDY),
+            (find_payload_fault(values), PAYLOAD_REMEDY),
+            (find_marking_fault(marking), MARKING_REMEDY),
+        ):
+            if fault is not None:
+                raise EventRefusedError(process=self.process, output=output, reason=fault, next_step=remedy)
+        self.messages[output] = EventMessage(payload=json.loads(json.dumps(dict(values))), marking=marking)
+
+    def last_event(self, feed: str) -> InputEvent | None:
+        """Return the newest event of a feed of the cluster: a mark of how far it has come. It is read now, so a
+        repetition may find a newer one. Of a feed that the process writes, it is one of another instance.
+
+        Raises:
+            UnknownFeedError: no such feed is declared on the cluster.
+        """
+        return self.newest_event(feed)
+
+
+def find_output_fault(output: str, made: Collection[str]) -> str | None:
+    """Return why an event cannot be that of an output, as a clause; None if it is among those that are made.
+
+    >>> find_output_fault("loded", ["loaded"])
+    'the outputs here are loaded'
+    """
+    if output in made:
+        return None
+    return f"the outputs here are {', '.join(made)}" if made else "no output is made here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +244,7 @@ class Work:
     `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
     `catalog` is the address of the cluster's metastores. `pinned` has the content of files that have changed since the
-    instance's release; it replaces what is in the files.
+    instance's release; it replaces what is in the files. `newest_event` reads the state when it is called.
     """
 
     process: str
@@ -205,6 +265,7 @@ class Work:
     pinned: Mapping[str, bytes] = field(default_factory=dict)
     step: StepPlace | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
+    newest_event: NewestEvent = field(default=find_no_event, repr=False)
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
@@ -222,16 +283,21 @@ class Work:
             input_instances=MappingProxyType({data.name: data.instances for data in self.inputs}),
             output_urls=MappingProxyType({target.name: target.url for target in self.outputs}),
             events=MappingProxyType(dict(self.events)),
+            newest_event=self.newest_event,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
-    """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them."""
+    """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them.
+
+    `message` is what the event of the output says.
+    """
 
     name: str
     rows: int | None
     columns: tuple[tuple[str, str], ...] | None = None
+    message: EventMessage = field(default_factory=EventMessage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

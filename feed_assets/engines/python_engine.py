@@ -6,19 +6,35 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from feed_assets.engines.arguments import CONTEXT, SPARK, match_arguments, parameter_name
-from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
+from feed_assets.engines.errors import (
+    EventRefusedError,
+    OutputMismatchError,
+    WorkflowNotFoundError,
+    WorkflowSignatureError,
+)
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
-from feed_assets.engines.port import Engine, OutputTarget, StepPlace, Work, WorkReport
+from feed_assets.engines.port import (
+    OUTPUT_REMEDY,
+    Context,
+    Engine,
+    OutputTarget,
+    StepPlace,
+    Work,
+    WorkReport,
+    find_output_fault,
+)
 from feed_assets.engines.sessions import open_session
 from feed_assets.engines.step_frames import frame_targets, name_single
+from feed_assets.entities.event_messages import EventMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +61,18 @@ class PythonEngine(Engine):
             with reporting_failures(work):
                 spark = open_session(session, work.run_id)
                 add_libraries(spark, work)
-                known: dict[str, object] = {SPARK: spark, CONTEXT: work.context()}
+                context = work.context()
+                known: dict[str, object] = {SPARK: spark, CONTEXT: context}
                 taken = {name: data for data in work.inputs if (name := parameter_name(data.name)) in names}
                 known |= {name: read_input(spark, data) for name, data in taken.items()}
                 result = function(**{name: known[name] for name in names})
                 frames = _match_outputs(work, result) if work.step is None else _match_frames(work, work.step, result)
                 targets = _targets_of(work, frames)
-                reports = tuple(write_output(frames[target.name], target) for target in targets)
+                messages = match_messages(context, [target.name for target in targets])
+                reports = tuple(
+                    replace(write_output(frames[target.name], target), message=messages[target.name])
+                    for target in targets
+                )
         return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
 
 
@@ -219,6 +240,18 @@ def _match_frames(work: Work, step: StepPlace, result: object) -> Mapping[str, "
                 reason=f"{work.path} returned {_render_result(result)}",
                 next_step="Return a Spark DataFrame, {name: DataFrame}, or None.",
             )
+
+
+def match_messages(context: Context, made: Sequence[str]) -> dict[str, EventMessage]:
+    """Return what the event of each output says that a function has made.
+
+    Raises:
+        EventRefusedError: it has said something about an output that it has not made.
+    """
+    for output in context.messages:
+        if fault := find_output_fault(output, made):
+            raise EventRefusedError(process=context.process, output=output, reason=fault, next_step=OUTPUT_REMEDY)
+    return {name: context.messages.get(name, EventMessage()) for name in made}
 
 
 def _expected_result(names: Sequence[str], optional: Collection[str]) -> str:

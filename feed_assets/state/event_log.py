@@ -88,6 +88,13 @@ class EventLog:
         found = {event.seq: event for event in _ROWS.find(self._connection, statement, {KEY_ROWS: rows})}
         return dict(sorted(found.items()))
 
+    def newest(
+        self, feed: str, cluster: str, kinds: Collection[FeedEventKind], *, besides: Collection[datetime] = ()
+    ) -> FeedEvent | None:
+        """Return the newest event of some kinds of a feed on a cluster, not one of the instances `besides`."""
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.kind.in_(sorted(kinds)), _T.nominal_time.not_in(besides))
+        return _ROWS.find_one(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq.desc()).limit(1))
+
     def find_key(self, idempotency_key: str) -> FeedEvent | None:
         """Return the event with an idempotency key."""
         return _ROWS.find_one(self._connection, _ROWS.select.where(_T.idempotency_key == idempotency_key, HAS_KEY))

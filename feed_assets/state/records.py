@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Required, TypedDict
+from typing import NamedTuple, Required, TypedDict, cast
 
 from feed_assets.state.causes import Cause, describe_cause
 
@@ -35,6 +35,9 @@ ARRIVING = frozenset(
 
 CONTENT = ARRIVING | {FeedEventKind.CHANGED}
 """The events after which an instance has other content, or content again."""
+
+
+MESSAGE = "message"  # the key of an event's payload that has what its sender says
 
 
 class FeedInstanceStatus(StrEnum):
@@ -212,6 +215,11 @@ class FeedEvent(NewFeedEvent):
     """A row of the event log; `seq` grows by one from row to row, in the order of the commits."""
 
     seq: int
+
+    @property
+    def message(self) -> Mapping[str, object]:
+        """The payload that its sender gave it."""
+        return cast("Mapping[str, object]", self.payload.get(MESSAGE) or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from feed_assets.engines.errors import (
 )
 from feed_assets.engines.port import Work, WorkReport
 from feed_assets.engines.python_engine import PythonEngine
+from feed_assets.entities.event_messages import EventMessage
 from tests.engines.works import flights, target, work, written_lines
 
 
@@ -45,13 +46,15 @@ def test_a_function_of_a_file_gets_its_inputs_and_the_context_by_name(spark: Spa
         "    assert context.input_instances['late-flights'][0].nominal_time == context.nominal_time\n"
         "    assert context.local_time.hour == 0 and context.properties['carrier'] == 'AA'\n"
         "    assert list(context.output_urls) == ['out']\n"
+        "    context.event('out', payload={'up to': 3}, marking='whole')\n"
         "    return late_flights.where('delay > 0').withColumn('delay', late_flights.delay * lit(factor))\n",
     )
     data = flights(tmp_path, "origin,delay\nJFK,1\nEWR,-2\n", "origin,delay\nLGA,3\n", name="late-flights")
     output = target(tmp_path)
     report = run(work(tmp_path, path, inputs=(data,), outputs=(output,), properties={"carrier": "AA"}), spark)
     assert written_lines(output) == ["JFK,2", "LGA,6"]
-    assert [(done.name, done.rows) for done in report.outputs] == [("out", 2)]
+    message = EventMessage(payload={"up to": 3}, marking="whole")
+    assert [(done.name, done.rows, done.message) for done in report.outputs] == [("out", 2, message)]
 
 
 @pytest.mark.spark

@@ -13,7 +13,8 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event
 
 from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
+from feed_assets.engines.port import Context, Engine, OutputReport, Work, WorkReport
+from feed_assets.engines.python_engine import match_messages
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
@@ -154,23 +155,30 @@ class CountingStore(LocalStore):
 
 
 class FileEngine(Engine):
-    """Runs a function that says what each output holds; the text is written to one file. No Spark.
+    """Runs a function that says what each output holds; the text is written to one file. No Spark. Before, the code has
+    its context, as that of a process has.
 
     An optional output that it does not name is left out; with the text "" it is reported, and has no file.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, code: Callable[[Context], None] = lambda _: None) -> None:
         self._job = job
+        self._code = code
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it needs none
+        context = work.context()
+        self._code(context)
         texts = self._job(work)
         made = [target for target in work.outputs if target.name in texts or not target.optional]
+        messages = match_messages(context, [target.name for target in made])
         for target in made:
             folder = Path(urlsplit(target.url).path)
             folder.mkdir(parents=True, exist_ok=True)
             if texts[target.name]:
                 (folder / "part-0.csv").write_text(texts[target.name])
-        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in made))
+        return WorkReport(
+            outputs=tuple(OutputReport(name=target.name, rows=1, message=messages[target.name]) for target in made)
+        )
 
 
 def no_session() -> "SparkSession":
@@ -202,6 +210,7 @@ class LifecycleHarness:
     decisions: tuple[ReleaseDecision, ...] = ()
     timeline: ReleaseTimeline = field(init=False)
     job: Job = field(default=lambda work: {target.name: "made" for target in work.outputs})
+    code: Callable[[Context], None] = lambda _: None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
@@ -380,7 +389,7 @@ class LifecycleHarness:
             ),
             root=self.root,
             session=no_session,
-            engines=lambda _: FileEngine(self.job),
+            engines=lambda _: FileEngine(self.job, self.code),
         )
 
     def active_release(self, name: str, nominal_time: datetime, cluster: str = "primary") -> ActiveRelease | None:

@@ -15,10 +15,14 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import lock_log
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
-
-MESSAGE = "message"
-"""The key of an event's payload that holds what its sender says."""
+from feed_assets.state.records import (
+    MESSAGE,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    NewFeedEvent,
+)
 
 SEARCHED_AT_ONCE = 64
 """Seconds in which a free one is searched with one question."""

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.event_messages import EventMessage
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stagings, find_stagings
@@ -71,9 +72,10 @@ def require_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[Output
 
 
 def publish_batch(
-    context: AttemptContext, batch: BatchAtWork, stagings: Sequence[OutputStaging], author: str, marking: str | None
+    context: AttemptContext, batch: BatchAtWork, stagings: Sequence[OutputStaging], author: str, message: EventMessage
 ) -> tuple[Published, ...]:
-    """Publish the outputs of a batch, and record that it has succeeded. If this breaks off, a repetition goes on.
+    """Publish the outputs of a batch, whose events say `message`, and record that it has succeeded. If this breaks off,
+    a repetition goes on.
 
     Raises:
         LeaseHeldError: another command ends the batch, or writes one of its outputs.
@@ -83,7 +85,7 @@ def publish_batch(
     record, row = batch.record, batch.row
     with _LeasedBatch(context, batch, author) as leased:
         claims = _claim(context, leased, batch)
-        published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], marking) for each in stagings)
+        published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
         finish_attempt(context, leased, record, row.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
     discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
     return published
@@ -121,7 +123,7 @@ def _publish(
     batch: BatchAtWork,
     staging: OutputStaging,
     lease: Lease,
-    marking: str | None,
+    message: EventMessage,
 ) -> Published:
     row, record = batch.row, staging.record
     place = Place.of(context, record, staging.nominal_time, {**dict(batch.record.properties), **row.overrides})
@@ -138,9 +140,10 @@ def _publish(
         details=place.details,
         attempt=row.attempt,
         seconds=(context.real_now - (row.started_at or context.real_now)).total_seconds(),
+        message=message,
     )
     payload, status = {"rows": None, **place.details}, FeedInstanceStatus.AVAILABLE
-    record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload, marking=marking)
+    record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload)
     return done
 
 

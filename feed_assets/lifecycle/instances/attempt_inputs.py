@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 from sqlalchemy import Connection
 
+from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
 from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.work_data import input_data, table_partition
 from feed_assets.lifecycle.late.checks import decide_process_check
 from feed_assets.lifecycle.late.contents import record_contents, scan_contents
@@ -21,10 +23,11 @@ from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.batches import Batches
 from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEvent, FeedKey, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import CONTENT, FeedEvent, FeedKey, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 
@@ -120,6 +123,25 @@ def find_batch_events(
     return {each.input: tuple(map(_input_event, each.events)) for each in taken}
 
 
+def find_newest_event(
+    context: AttemptContext, process: ProcessRecord, nominal_time: datetime, feed: str
+) -> InputEvent | None:
+    """Return the newest event of a feed on the cluster after which an instance has other content; None if nothing has
+    come. Of a feed that the process writes, it is one of another instance: a repetition begins where the first attempt
+    began.
+
+    Raises:
+        UnknownFeedError: no such feed is declared on the cluster.
+    """
+    known = {name for name, cluster in (*context.plan.feeds, *context.feeds) if cluster == process.cluster}
+    if feed not in known:
+        raise UnknownFeedError(process=process.process, cluster=process.cluster, feed=feed, known=sorted(known))
+    own = [context.plan.output_time(edge, nominal_time) for edge in process.outputs if edge.feed == feed]
+    with context.database.read() as connection:
+        event = EventLog(connection).newest(feed, process.cluster, CONTENT, besides=[time for time in own if time])
+    return None if event is None else _input_event(event)
+
+
 def _input_event(event: FeedEvent) -> InputEvent:
     return InputEvent(
         number=event.seq,
@@ -128,7 +150,7 @@ def _input_event(event: FeedEvent) -> InputEvent:
         recorded_at=event.recorded_at,
         digest=event.manifest_digest,
         marking=event.marking,
-        payload=cast("Mapping[str, object]", event.payload.get("message") or {}),
+        payload=event.message,
     )
 
 

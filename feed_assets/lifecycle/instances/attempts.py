@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.engines.port import InputEvent
+from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
@@ -25,6 +26,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
+    MESSAGE,
     Attempt,
     FeedEventKind,
     FeedInstance,
@@ -46,7 +48,8 @@ class Published:
     """One published output of an attempt: its feed instance, its content, and what it was made from.
 
     `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
-    None if they are not known. `events` are those of a batch, by the names of its trigger.
+    None if they are not known. `events` are those of a batch, by the names of its trigger. `message` is what its own
+    event says.
     """
 
     record: FeedRecord
@@ -63,6 +66,7 @@ class Published:
     seconds: float
     columns: tuple[tuple[str, str], ...] | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
+    message: EventMessage = field(default_factory=EventMessage)
 
 
 OnPublished = Callable[[Published], None]
@@ -166,8 +170,6 @@ def record_published(
     kind: FeedEventKind,
     status: FeedInstanceStatus,
     payload: Mapping[str, Any],
-    *,
-    marking: str | None = None,
 ) -> None:
     """Record a publication of the process instance `key`: the event, also in the attempt that has made it, and the new
     row of the feed instance.
@@ -193,9 +195,10 @@ def record_published(
                         "attempt": done.attempt,
                         "seconds": round(done.seconds, 3),
                         **({"late": list(done.late)} if done.late else {}),
+                        **({MESSAGE: done.message.payload} if done.message.payload else {}),
                     },
                     recorded_at=now,
-                    marking=marking,
+                    marking=done.message.marking,
                 )
             ]
         )

@@ -16,11 +16,17 @@ from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
+from feed_assets.entities.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
-from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_batch_events, find_late_inputs
+from feed_assets.lifecycle.instances.attempt_inputs import (
+    InputReader,
+    find_batch_events,
+    find_late_inputs,
+    find_newest_event,
+)
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
 from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
@@ -197,7 +203,8 @@ class InstanceRunner:
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
             watch = Stopwatch()
-            work = replace(work, pinned=pinned.contents, events=events)
+            newest = partial(find_newest_event, self.context, process, nominal_time)
+            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest)
             engine = self._engine(leased, process, workflow, readable, work)
             report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
@@ -234,6 +241,7 @@ class InstanceRunner:
                 attempt=attempt,
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
                 events=events,
+                message=own.message if own else EventMessage(),
             )
             key, payload = ProcessKey(*process.key, nominal_time), {"rows": done.rows, **target.place.details}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE

@@ -11,10 +11,16 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
+from feed_assets.entities.event_messages import (
+    MARKING_REMEDY,
+    PAYLOAD_REMEDY,
+    find_marking_fault,
+    find_payload_fault,
+)
 from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
-from feed_assets.lifecycle.arrival.signals import MESSAGE, Signal, content_digest, record_signals
+from feed_assets.lifecycle.arrival.signals import Signal, content_digest, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.retention.instance_paths import plain_template
 from feed_assets.operations.audit_notes import note_target
@@ -24,15 +30,9 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.state.records import MESSAGE, FeedEventKind, FeedInstanceStatus
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
-
-PAYLOAD_AT_MOST = 65_536
-"""The bytes of a payload's JSON."""
-
-LONGEST_MARKING = 200
-MARKING_REMEDY = "Write a short word such as 2026-01-01_DAILY_END."
 
 
 class NoticeOutcome(StrEnum):
@@ -167,20 +167,10 @@ def require_message(notice: Notice) -> None:
     Raises:
         ArrivalRefusedError: one of them cannot.
     """
-    size = len(json.dumps(notice.payload).encode())
-    if size > PAYLOAD_AT_MOST:
-        reason = f"its payload has {size:,} bytes, more than {PAYLOAD_AT_MOST:,}"
-        _refuse(notice, None, notice.nominal_time, reason, "Write the content into the data, and a hint here.")
-    fault = find_marking_fault(notice.marking)
-    if fault is not None:
+    if fault := find_payload_fault(notice.payload):
+        _refuse(notice, None, notice.nominal_time, fault, PAYLOAD_REMEDY)
+    if fault := find_marking_fault(notice.marking):
         _refuse(notice, None, notice.nominal_time, fault, MARKING_REMEDY)
-
-
-def find_marking_fault(marking: str | None) -> str | None:
-    """Return why a marking cannot be kept, as a clause; None if it can."""
-    if marking is None or (0 < len(marking) <= LONGEST_MARKING and marking.isprintable()):
-        return None
-    return f"its marking {marking[:20]!r} is empty, longer than {LONGEST_MARKING} characters or not printable"
 
 
 def _find_time(record: FeedRecord, notice: Notice) -> datetime:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
+from feed_assets.entities.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.bulkheads import Unconfined
@@ -31,7 +32,6 @@ from feed_assets.lifecycle.instances.run_names import name_elsewhere
 from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.arrival_notices import MARKING_REMEDY, find_marking_fault
 from feed_assets.operations.queues.called_batches import (
     CalledBatch,
     EndedBatch,
@@ -184,7 +184,8 @@ def end_batch(
     require_steps_done(batch)
     attempt = _attempt_context(context, batch)
     stagings = require_outputs(attempt, batch)
-    published = () if dry_run else publish_batch(attempt, batch, stagings, author, marking)
+    message = EventMessage(marking=marking)
+    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message)
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
     called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)

@@ -31,7 +31,7 @@ LISTED_AT_MOST = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedEvent:
-    """An event of the log in the queue of an input, or in a batch."""
+    """An event of the log in the queue of an input, or in a batch; `payload` and `marking` are what it says."""
 
     event: int
     input: str
@@ -39,6 +39,7 @@ class QueuedEvent:
     nominal_time: NominalTime
     kind: str
     marking: str | None
+    payload: Mapping[str, object]
     origin: str
     recorded_at: datetime
     digest: str | None
@@ -293,6 +294,7 @@ def _queued(name: str, event: FeedEvent) -> QueuedEvent:
         nominal_time=event.nominal_time,
         kind=event.kind.value,
         marking=event.marking,
+        payload=event.message,
         origin=event.origin,
         recorded_at=event.recorded_at,
         digest=event.manifest_digest,

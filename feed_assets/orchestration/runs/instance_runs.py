@@ -217,6 +217,7 @@ class InstanceRun:
             run_id=self.context.run.run_id,
             release=active.release,
             past_locations=past_locations,
+            feeds=runtime.plan.feeds.keys(),
         )
 
     def _session(self) -> "SparkSession":

@@ -48,6 +48,8 @@ def published_metadata(
     if done.events:
         metadata[names.META_EVENT_COUNT] = sum(map(len, done.events.values()))
         metadata[names.META_EVENTS] = build_events(done.events)
+    if done.message.payload:
+        metadata[names.META_PAYLOAD] = MetadataValue.json(mask_values(dict(done.message.payload)))
     metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
     for name, value in done.details.items():
         metadata[names.META_DETAIL + name] = mask_values(value)

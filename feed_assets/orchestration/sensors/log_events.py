@@ -11,7 +11,6 @@ from typing import TypeAlias
 from dagster import AssetKey, AssetMaterialization, AssetObservation, DagsterInstance, MetadataValue, RunsFilter
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.arrival.signals import MESSAGE
 from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
@@ -100,8 +99,7 @@ def _place(record: FeedRecord, event: FeedEvent) -> dict[str, MetadataValue]:
 
 def _payload(event: FeedEvent) -> dict[str, MetadataValue]:
     """Return what a signal says."""
-    message = event.payload.get(MESSAGE)
-    return {names.META_PAYLOAD: MetadataValue.json(message)} if isinstance(message, dict) else {}
+    return {names.META_PAYLOAD: MetadataValue.json(dict(event.message))} if event.message else {}
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
