@@ -12,7 +12,7 @@ from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, delete_keys
 from feed_assets.state.schema import feed_instances
 from feed_assets.state.upserts import build_upsert
 
@@ -111,6 +111,10 @@ class FeedInstances:
             values = list(map(_ROWS.values, last_of_key.values()))
             self._connection.execute(build_upsert(self._dialect, feed_instances), values)
             ArrivalPolls(self._connection).remove(key for key, row in last_of_key.items() if row.status in SETTLED)
+
+    def remove(self, keys: Iterable[FeedKey]) -> None:
+        """Remove the rows of instances: they have never been seen then."""
+        delete_keys(self._connection, feed_instances, FeedKey._fields, keys)
 
     def find_settled(self, keys: Collection[tuple[str, str, datetime]]) -> set[FeedKey]:
         """Return the instances that are AVAILABLE or EVICTED, which a poll must not change.

@@ -84,6 +84,7 @@ class TickStep(StrEnum):
     STAGING_SWEEP = "staging sweep"  # the address of a store
     STORAGE = "storage"  # the endpoint of stores
     MATERIALIZATIONS = "materializations"  # a feed that an asset of another Dagster code produces
+    WATCHES = "watches"  # a feed whose instances come as they come
     ARRIVALS = "arrivals"  # the polls of the cluster
     PAST_ARRIVALS = "past arrivals"  # a process with older releases
     RETRIES = "retries"  # a process

@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="datasource-version", kind=Kind.FEED, check=rules_transfers.check_datasource_versions),
     Rule(code="feed-validity", kind=Kind.FEED, check=rules_feed.check_validity),
     Rule(code="feed-instances", kind=Kind.FEED, check=rules_feed.check_instances),
+    Rule(code="feed-watch", kind=Kind.FEED, check=rules_feed.check_watch),
     Rule(code="retention-limit", kind=Kind.FEED, check=rules_retention.check_limit),
     Rule(code="retention-late-arrival", kind=Kind.FEED, check=rules_retention.check_late_arrival),
     Rule(code="retention-newest", kind=Kind.FEED, check=rules_retention.check_newest),

@@ -96,6 +96,30 @@ def check_instances(_: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(path=("instances",), message=message, remedy="Remove instances.")
 
 
+def check_watch(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """A location can be watched if it is of files, and somebody else puts them there."""
+    if feed.watch is None or feed.is_expected or not feed.has_data:
+        return
+    tables = [name for name in feed.clusters if feed.table_on(name) is not None]
+    if tables:
+        yield Complaint(
+            path=("watch",),
+            message=f"a table cannot be watched, such as that on {tables[0]}: each look would list all its partitions",
+            remedy="Remove watch, and give notice of each partition with feed-assets feed notify.",
+        )
+    writers = {
+        name: f"process {found[0].process.name!r} writes it" if found else "a copy writes it"
+        for name, entry in feed.clusters.items()
+        if (found := scope.writers.get((feed.name, name))) or entry.type is ClusterRole.TARGET
+    }
+    if writers.keys() == feed.clusters.keys():
+        yield Complaint(
+            path=("watch",),
+            message=f"watch has no meaning: {next(iter(writers.values()))}, and each publication is an event by itself",
+            remedy="Remove it.",
+        )
+
+
 def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Complaint]:
     """Yield a complaint about each of the parts that has a value."""
     places: list[tuple[FieldPath, object, tuple[str, ...]]] = [((), feed, parts.feed)]

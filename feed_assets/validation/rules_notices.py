@@ -53,8 +53,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
     if not isinstance(entity, Feed):
         yield from _iter_of_process(entity)
         return
-    if entity.watch is not None:
-        yield ("watch",), "instances that come as they come are known by notices only"
     lifecycles: list[tuple[FieldPath, Lifecycle | None]] = [((), entity.lifecycle)]
     lifecycles += [(("clusters", name), on.lifecycle) for name, on in entity.clusters.items()]
     for path, lifecycle in lifecycles:

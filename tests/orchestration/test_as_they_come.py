@@ -11,15 +11,18 @@ from feed_assets import build_definitions
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.operations.instances.feed_listings import list_feed
+from feed_assets.operations.instances.polled_ranges import poll_range
 from feed_assets.operations.instances.queries import list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEvent, FeedEventKind, ProcessInstanceStatus
+from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 
@@ -55,12 +58,21 @@ def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
 
 
 def notify(harness: LocationHarness, feed: str, at: datetime | None = None, **fields: object) -> NoticeOutcome:
-    database = harness.runtime.database(harness.instance)
-    context = build_context(
-        harness.runtime, harness.runtime.timeline(harness.location), database, harness.runtime.clock.now()
-    )
     notice = Notice(feed=feed, nominal_time=at, author="ann", cluster="here", **fields)  # type: ignore[arg-type]
-    return record_notice(context, notice).outcome
+    return record_notice(context_of(harness), notice).outcome
+
+
+def context_of(harness: LocationHarness) -> OperationContext:
+    database, timeline = harness.runtime.database(harness.instance), harness.runtime.timeline(harness.location)
+    return build_context(harness.runtime, timeline, database, harness.runtime.clock.now())
+
+
+def land(harness: LocationHarness, *seconds: int) -> None:
+    """Put a file into instances of the minute before."""
+    for second in seconds:
+        folder = harness.home.data / "orders" / "2026-01-01" / f"1204{second:02}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text("n\n1\n")
 
 
 def events(harness: LocationHarness) -> list[FeedEvent]:
@@ -190,6 +202,32 @@ def test_a_batch_runs_for_what_has_come_when_its_condition_holds(tmp_path: Path,
         (state,) = input_states(connection, plan, plan.processes["load", "here"], [NOON], NOON)[NOON]
     assert state.present == (NOON - timedelta(seconds=9), NOON - timedelta(seconds=8))
     assert not harness.tick().run_requests
+
+
+def test_what_a_look_at_a_watched_location_finds_takes_part_in_triggers(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    watched = BATCHES.replace("name: orders\n", "name: orders\n    watch: minutes(1)\n", 1)
+    harness = LocationHarness(Home(folder=tmp_path), instance, watched)
+    harness.tick()
+    land(harness, 51)
+    notify(harness, "approval")
+    assert not harness.tick().run_requests
+    harness.at(NOON + timedelta(minutes=1))
+    result = harness.tick()
+    assert ("here/orders", "2026-01-01-12:04:51") in materialized(result)
+    assert [request.partition_key for request in result.run_requests or []] == ["2026-01-01-12:06:00"]
+    (why, _) = explain(context_of(harness), Kind.FEED, "orders", NOON - timedelta(seconds=1)).items
+    assert "nobody has given notice of it, and no look at" in why.render()
+    assert "has found it: there is one every minutes(1)" in why.render()
+
+
+def test_a_notice_of_a_range_records_what_stands_there_and_expects_nothing_else(harness: LocationHarness) -> None:
+    land(harness, 51, 52)
+    (polled,) = poll_range(context_of(harness), "orders", NOON - timedelta(days=1), NOON, author="ann", cluster="here")
+    assert (polled.arrived, polled.known, polled.absent) == (2, 0, ())
+    with harness.runtime.database(harness.instance).read() as connection:
+        assert FeedInstances(connection).counts("orders", "here") == {FeedInstanceStatus.AVAILABLE: 2}
 
 
 def test_what_is_queued_is_kept_by_retention(tmp_path: Path, instance: DagsterInstance) -> None:

@@ -253,6 +253,22 @@ CASES = (
         "instances: on-schedule.",
     ),
     Case(
+        code="feed-watch",
+        name="written",
+        good={
+            "feed landed": {
+                "name": "landed",
+                "instances": "as-they-come",
+                "watch": "minutes(1)",
+                "clusters": ONLY_PRIMARY,
+                "locations": {"data": "/landed/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}${SECOND}"},
+            }
+        },
+        bad={"feed summary/instances": "as-they-come", "feed summary/watch": "minutes(1)"},
+        text="feed 'summary': watch has no meaning: process 'daily' writes it, and each publication is an event by "
+        "itself. Remove it.",
+    ),
+    Case(
         code="feed-instances",
         name="signal",
         good={"feed approval": {"name": "approval", "signal": True, "clusters": ONLY_PRIMARY}},

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.entities.samples import REMOVED
-from tests.validation.cases import BACKUP, DAILY, PRIMARY, Case, another
+from tests.validation.cases import BACKUP, DAILY, ONLY_PRIMARY, PRIMARY, Case, another
 
 DAILY_TABLE = "catalog:web:summary#ds=${YEAR}-${MONTH}-${DAY}"
 CATALOGS = {
@@ -54,6 +54,22 @@ TABLE_CASES = (
         bad=tables(**{"cluster backup/catalog": None}),
         text="feed 'clicks': the feed is a table on backup, but the cluster has no catalog. "
         "Write catalog: thrift://host:9083 (or the interface registry) at the cluster.",
+    ),
+    Case(
+        code="feed-watch",
+        name="table",
+        bad={
+            **CATALOGS,
+            "feed landed": {
+                "name": "landed",
+                "instances": "as-they-come",
+                "watch": "minutes(1)",
+                "clusters": ONLY_PRIMARY,
+                "table": "catalog:web:landed#at=${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}",
+            },
+        },
+        text="feed 'landed': a table cannot be watched, such as that on primary: each look would list all its "
+        "partitions. Remove watch, and give notice of each partition with feed-assets feed notify.",
     ),
     Case(
         code="table-sources",

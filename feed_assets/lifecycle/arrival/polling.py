@@ -60,8 +60,9 @@ _STATUS = {
 class PollResult:
     """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
 
-    `row` is None if the store could not look into the instance. `late_check` plans a check for late data if no process
-    does. `is_news` says that the result differs from the last poll, or that no earlier result is known.
+    `row` is None if the store could not look into the instance, or if it `is_gone`: nobody expects it any more.
+    `late_check` plans a check for late data if no process does. `is_news` says that the result differs from the last
+    poll, or that no earlier result is known.
     """
 
     key: FeedKey
@@ -70,15 +71,25 @@ class PollResult:
     next_poll: ArrivalPoll | None
     is_news: bool
     late_check: LateCheck | None = None
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalResult:
-    """The results of the polls of one tick."""
+    """The results of the polls of one tick: how many there were, and how many instances have arrived."""
 
-    polled: int
-    arrived: int
-    is_complete: bool
+    polled: int = 0
+    arrived: int = 0
+    is_complete: bool = True
+
+    @classmethod
+    def sum_of(cls, *results: "ArrivalResult") -> "ArrivalResult":
+        """Return the results of several steps as one."""
+        return cls(
+            polled=sum(each.polled for each in results),
+            arrived=sum(each.arrived for each in results),
+            is_complete=all(each.is_complete for each in results),
+        )
 
 
 def pause_after_poll(nominal_time: datetime, as_of: datetime, *, has_begun: bool = False) -> timedelta:
@@ -98,7 +109,8 @@ def fingerprint(look: Look) -> str:
 def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin: str = ORIGIN) -> PollResult:
     """Decide the result of a poll; `origin` is who asked for it.
 
-    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work.
+    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work. Of instances that
+    come as they come none is MISSING: one that had begun to come and is not there any more is forgotten.
     """
     record = candidate.record
     key = FeedKey(*record.key, candidate.nominal_time)
@@ -107,6 +119,8 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle)
         return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
     status = _STATUS[look.availability]
+    if status is FeedInstanceStatus.MISSING and not record.is_expected:
+        return PollResult(key=key, row=None, event=None, next_poll=None, is_news=True, is_gone=True)
     arrived = status is FeedInstanceStatus.AVAILABLE
     digest = fingerprint(look) if arrived else None
     row = FeedInstance(
@@ -315,6 +329,9 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
     rows = [each.row for each in news if each.event is None and each.row is not None]
+    gone = [each.key for each in news if each.is_gone]
+    instances.remove(gone)
+    planned.remove(gone)
     instances.put([*rows, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
     LateChecks(connection).add([each.late_check for each in news if each.late_check is not None])
     planned.put([each.next_poll for each in news if each.next_poll is not None])

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.sizes import Size
-from feed_assets.lifecycle.retention.instance_paths import PathMatcher
+from feed_assets.lifecycle.instance_paths import PathMatcher
 from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime

@@ -287,7 +287,7 @@ def explain_feed_state(
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(record, key))
     elif record.is_external and facts.row is None and not record.is_expected:
-        reasons.append(Reason(code=ReasonCode.NOT_THERE, text="nobody has given notice of it", blocks=True))
+        reasons.append(_not_noticed(context, record, key))
     elif record.is_external and facts.row is None and facts.poll is None:
         reasons.append(_not_polled(context, record, key))
     elif record.is_external:
@@ -358,6 +358,15 @@ def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status
     flag = f", and neither does its flag {record.flag}" if record.flag else ""
     text = f"{told}{url} does not exist{flag}"
     return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
+
+
+def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that an instance that nobody expects has not come."""
+    text = "nobody has given notice of it"
+    if record.watch is not None:
+        url = context.feed_url(record, key.nominal_time)
+        text += f", and no look at {url} has found it: there is one every {record.watch}"
+    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True)
 
 
 def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:

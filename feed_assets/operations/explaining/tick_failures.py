@@ -22,6 +22,8 @@ _STEPS = frozenset(
     }
 )
 """The steps whose units are processes; a step that fails as a whole has no subject."""
+_COMING = frozenset({TickStep.MATERIALIZATIONS, TickStep.WATCHES})
+"""The steps whose units are feeds, without which no instance of theirs comes."""
 
 
 def explain_process_failures(
@@ -46,7 +48,7 @@ def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure
     for failure in failures:
         if failure.cluster != key.cluster:
             continue
-        if _is_of(failure, TickStep.MATERIALIZATIONS, ("", key.feed)):
+        if failure.step in _COMING and failure.subject in ("", key.feed):
             yield _reason(failure, key.feed, blocks=True)
         is_late = _is_of(failure, TickStep.LATE_DATA, late)
         if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):

@@ -22,7 +22,7 @@ from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
 from feed_assets.lifecycle.arrival.signals import Signal, content_digest, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate
-from feed_assets.lifecycle.retention.instance_paths import plain_template
+from feed_assets.lifecycle.instance_paths import plain_template
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import ArrivalRefusedError

@@ -4,14 +4,16 @@ For a history that landed before its feed was declared, or between two polls.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import BATCH, decide_poll_result, record_poll_results
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
+from feed_assets.lifecycle.arrival.watching import find_standing
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.arrival_notices import notice_origin
@@ -60,7 +62,8 @@ def poll_range(
 ) -> tuple[PolledRange, ...]:
     """Poll the instances of a feed in `[start, end)` on each cluster where it arrives, and record the arrived ones.
 
-    The next tick opens the gates of the processes that read them. `on_progress` receives the instances polled and all.
+    Of a feed whose instances come as they come, these are the instances whose paths exist in storage. The next tick
+    opens the gates of the processes that read them. `on_progress` receives the instances polled and all.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -68,8 +71,8 @@ def poll_range(
         StorageError: storage could not be read; the arrivals of the instances before are recorded.
     """
     records = _arriving(context, feed, cluster)
-    ranges = [(record, _indices(record, start, min(end, context.as_of))) for record in records]
-    total = sum(map(len, (indices for _, indices in ranges)))
+    ranges = [(record, _times(context, record, start, min(end, context.as_of))) for record in records]
+    total = sum(count for _, (count, _) in ranges)
     if not total:
         raise InstanceQueryError(
             subject=f"feed {feed!r}",
@@ -77,10 +80,9 @@ def poll_range(
             next_step="Give an earlier --start, or a later --end; the end is exclusive.",
         )
     done, results = 0, []
-    for record, indices in ranges:
+    for record, (_, coming) in ranges:
         arrived, known, absent = 0, 0, list[datetime]()
-        for first in range(indices.start, indices.stop, BATCH):
-            times = [record.sequence.at(index) for index in range(first, min(first + BATCH, indices.stop))]
+        while times := list(islice(coming, BATCH)):
             found = poll_now(context, record, times, author=author, dry_run=dry_run)
             arrived, known = arrived + found.arrived, known + found.known
             absent.extend(found.absent)
@@ -163,6 +165,12 @@ def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list
     return arriving
 
 
-def _indices(record: FeedRecord, start: datetime, end: datetime) -> range:
-    sequence = record.sequence
-    return sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_after(end)))
+def _times(
+    context: OperationContext, record: FeedRecord, start: datetime, end: datetime
+) -> tuple[int, Iterator[datetime]]:
+    """Return how many instances are to be polled, and their times."""
+    if record.is_expected:
+        indices = record.sequence.indices_between(start, end)
+        return len(indices), map(record.sequence.at, indices)
+    standing = find_standing(context.stores.get(record.store), record, end, start) if record.has_data else []
+    return len(standing), iter(standing)

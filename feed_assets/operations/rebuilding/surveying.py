@@ -5,11 +5,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
-from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
-from feed_assets.lifecycle.retention.eligibility import collect_candidates
+from feed_assets.lifecycle.arrival.watching import find_standing
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
@@ -57,10 +55,8 @@ def find_nominal_times(stores: StorePool, record: FeedRecord, as_of: datetime) -
     Raises:
         StorageError: the storage cannot be listed.
     """
-    location = RetainedLocation(kind=LocationKind.DATA, store=record.store, template=record.template)
-    found = collect_candidates(stores.get(record.store), location, record.sequence, None)
-    times = sorted({time for time in found.times if time <= as_of or not record.is_external})
-    return [time for time in times if record.sequence.contains(time)]
+    standing = find_standing(stores.get(record.store), record, before=None)
+    return [time for time in standing if time <= as_of or not record.is_external]
 
 
 def iter_found(

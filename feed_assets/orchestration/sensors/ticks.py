@@ -29,6 +29,7 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.arrival.watching import apply_watches
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
@@ -64,7 +65,7 @@ from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
-NO_POLLS = ArrivalResult(polled=0, arrived=0, is_complete=True)
+NO_POLLS = ArrivalResult()
 NO_RETRIES = RetryResult(again=(), exhausted=())
 NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
@@ -144,23 +145,15 @@ class _Tick:
         record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
         run = bulkheads.run
         use = run(TickStep.SPARK, None, self.runtime.servers.use, record)
-        run(
-            TickStep.RECONCILIATION,
-            None,
-            reconcile,
-            database,
-            record,
-            use,
-            instance,
-            heartbeats,
-            as_of,
-            real_now,
-            bulkheads,
-        )
+        step = TickStep.RECONCILIATION
+        run(step, None, reconcile, database, record, use, instance, heartbeats, as_of, real_now, bulkheads)
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         announced = self._follow_materializations(real_now)
         arrivals = run(
             TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
+        )
+        watched = run(
+            TickStep.WATCHES, NO_POLLS, apply_watches, database, stores, plan, cluster, as_of, budget, bulkheads
         )
         run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
         retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
@@ -197,7 +190,7 @@ class _Tick:
         readiness = replace(readiness, ready=readiness.ready + updated)
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
-        arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
+        arrivals = ArrivalResult.sum_of(arrivals, watched, ArrivalResult(arrived=announced.arrived))
         return _Done(
             arrivals=arrivals, readiness=readiness, requests=requests, explained=explained, triggered=triggered
         )

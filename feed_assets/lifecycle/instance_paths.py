@@ -1,4 +1,4 @@
-"""Match the paths of a location to instances, exactly, without entering folders that have no old instances."""
+"""Match the paths of a location to instances, exactly, without entering folders that are too new or too old."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,6 +13,7 @@ from feed_assets.timing.zones import resolve_wall
 
 _UTC = ZoneInfo("UTC")
 _DAY = timedelta(days=1)
+_NO_TIME = timedelta(0)
 _LONGEST = MappingProxyType(
     {
         TimeVariable.YEAR: timedelta(days=366),
@@ -66,7 +67,7 @@ def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, na
 
 
 class PathMatcher:
-    """Matches the paths of one template and finds their nominal times before a moment.
+    """Matches the paths of one template and finds their nominal times before a moment, and since another.
 
     Differs from Falcon: Falcon globs each variable as `*`, and its date parser rolls over nonexistent dates.
 
@@ -79,11 +80,19 @@ class PathMatcher:
     ['d/2015-01-01']
     """
 
-    def __init__(self, template: PathTemplate, sequence: InstanceSequence, before: datetime | None) -> None:
+    def __init__(
+        self,
+        template: PathTemplate,
+        sequence: InstanceSequence,
+        before: datetime | None,
+        since: datetime | None = None,
+    ) -> None:
         self._template = plain_template(template)
         self._sequence = sequence
         self._before = before
-        self._until = None if before is None else _later_wall(before)
+        self._since = since
+        self._until = None if before is None else _wall_beyond(before, _DAY)
+        self._from = None if since is None else _wall_beyond(since, -_DAY)
         self._levels = tuple(_iter_levels(self._template))
         self.base = self._template.base
         self._above = f"{self.base}/" if self.base else ""
@@ -105,25 +114,37 @@ class PathMatcher:
         paths, moments = [], []
         for name in names:
             moment = find_nominal_time(self._template, above + name, self._sequence)
-            if moment is not None and (self._before is None or moment < self._before):
+            if moment is not None and self._is_between(moment):
                 paths.append(above + name)
                 moments.append(moment)
         return paths, moments
 
+    def find_instances(self, above: str, names: Sequence[str]) -> Iterator[datetime]:
+        """Yield the instances of the sequence that have a path in a folder ("", or with a trailing slash)."""
+        for name in names:
+            moment = self._template.find_instance(above + name, self._sequence)
+            if moment is not None and self._is_between(moment):
+                yield moment
+
+    def _is_between(self, moment: datetime) -> bool:
+        return (self._before is None or moment < self._before) and (self._since is None or moment >= self._since)
+
     def _can_match_below(self, prefix: PathTemplate, path: str) -> bool:
-        """Return whether a folder matches the template and can hold a path from before the moment."""
-        if TimeVariable.YEAR not in prefix.variables:
+        """Return whether a folder matches the template and can hold a path between the moments."""
+        if prefix.granularity is None:
             return prefix.matches(path)
         earliest = prefix.parse(path, _UTC)
-        return earliest is not None and (self._until is None or earliest < self._until)
+        if earliest is None or (self._until is not None and earliest >= self._until):
+            return False
+        return self._from is None or _wall_beyond(earliest, _LONGEST[prefix.granularity]) > self._from
 
 
-def _later_wall(before: datetime) -> datetime:
-    """Return a wall-clock time, as if in UTC, that is later than `before` in every time zone."""
+def _wall_beyond(moment: datetime, span: timedelta) -> datetime:
+    """Return a wall-clock time, as if in UTC, that is a span away; a day away it is so in every time zone."""
     try:
-        return before + _DAY
+        return moment + span
     except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+        return datetime.max.replace(tzinfo=UTC) if span > _NO_TIME else datetime.min.replace(tzinfo=UTC)
 
 
 def _iter_levels(template: PathTemplate) -> Iterator[PathTemplate]:

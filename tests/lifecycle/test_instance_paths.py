@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.instance_paths import PathMatcher, find_nominal_time, plain_template
 from feed_assets.lifecycle.retention.eligibility import collect_candidates
-from feed_assets.lifecycle.retention.instance_paths import PathMatcher, find_nominal_time, plain_template
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
@@ -196,6 +196,15 @@ def test_row_51_a_walk_finds_exactly_what_the_template_says_of_every_name(data: 
     before = data.draw(st.one_of(st.none(), bound, st.builds(datetime.__add__, bound, shift)))
     assert found_in(store, template, sequence, before) == {
         path: time for path, time in expected.items() if before is None or time < before
+    }
+    since = data.draw(st.one_of(st.none(), bound, st.builds(datetime.__add__, bound, shift)))
+    matcher = PathMatcher(template, sequence, before, since)
+    walked = store.walk_folders(matcher.base, matcher.depth, matcher.choose)
+    instances = {plain.find_instance(path, sequence) for path in there} - {None}
+    assert {time for found in walked for time in matcher.find_instances(found.folder, found.names)} == {
+        time
+        for time in cast("set[datetime]", instances)
+        if (before is None or time < before) and (since is None or time >= since)
     }
 
 
