@@ -9,6 +9,7 @@ from dagster import MetadataValue, TableMetadataValue, TableRecord
 
 from feed_assets import Cluster
 from feed_assets.engines.port import InputEvent
+from feed_assets.entities.event_messages import EventMessage
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import remember
 from feed_assets.orchestration.runs.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
@@ -91,9 +92,13 @@ def test_the_newest_events_of_a_batch_are_a_table_and_all_are_counted() -> None:
     ]
     approval = InputEvent(number=3, feed="approval", nominal_time=DAY, recorded_at=DAY)
     done = replace(
-        published(record_of("memory://shop"), "n"), events={"orders": tuple(events), "approval": (approval,)}
+        published(record_of("memory://shop"), "n"),
+        events={"orders": tuple(events), "approval": (approval,)},
+        message=EventMessage(payload={"rows": 12}, marking="DAY_END"),
     )
     metadata = published_metadata(done)
+    assert metadata["feed_assets/payload"] == MetadataValue.json({"rows": 12})
+    assert metadata["feed_assets/marking"] == MetadataValue.text("DAY_END")
     table = metadata["feed_assets/events"]
     assert isinstance(table, TableMetadataValue)
     assert metadata["feed_assets/event_count"] == SHOWN_EVENTS + 6

@@ -48,8 +48,7 @@ def published_metadata(
     if done.events:
         metadata[names.META_EVENT_COUNT] = sum(map(len, done.events.values()))
         metadata[names.META_EVENTS] = build_events(done.events)
-    if done.message.payload:
-        metadata[names.META_PAYLOAD] = MetadataValue.json(mask_values(dict(done.message.payload)))
+    metadata |= message_metadata(done.message.payload, done.message.marking)
     metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
     for name, value in done.details.items():
         metadata[names.META_DETAIL + name] = mask_values(value)
@@ -58,6 +57,16 @@ def published_metadata(
     if done.columns is not None:
         metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
     return metadata
+
+
+def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, MetadataValue]:
+    """Return what an event says to those who take it."""
+    said: dict[str, MetadataValue] = {}
+    if payload:
+        said[names.META_PAYLOAD] = MetadataValue.json(mask_values(dict(payload)))
+    if marking:
+        said[names.META_MARKING] = MetadataValue.text(mask(marking))
+    return said
 
 
 def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataValue:

@@ -15,6 +15,7 @@ from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.runs.published_metadata import message_metadata
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
@@ -86,7 +87,8 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             **_change_metadata(event),
             **_copy_metadata(event),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
-            **(_place(record, event) if record.has_data else _payload(event)),
+            **message_metadata(event.message, event.marking),
+            **(_place(record, event) if record.has_data else {}),
         },
         tags={names.DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
     )
@@ -95,11 +97,6 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
 def _place(record: FeedRecord, event: FeedEvent) -> dict[str, MetadataValue]:
     url = mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")
     return {"dagster/uri": MetadataValue.url(url)}
-
-
-def _payload(event: FeedEvent) -> dict[str, MetadataValue]:
-    """Return what a signal says."""
-    return {names.META_PAYLOAD: MetadataValue.json(dict(event.message))} if event.message else {}
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
