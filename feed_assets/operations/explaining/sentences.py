@@ -13,6 +13,7 @@ from feed_assets.entities.process import OnTimeout
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
