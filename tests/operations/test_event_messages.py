@@ -11,7 +11,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import EventRefusedError, UnknownFeedError
 from feed_assets.engines.port import Context, InputEvent
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.triggers.applying import apply_triggers
+from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.operations.queues.queues import show_batch, show_queue
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, feed, hours, process, validity
 from tests.operations.contexts import context_of
@@ -39,6 +39,12 @@ def said(lifecycle: LifecycleHarness, code: Callable[[Context], None], hour: int
     lifecycle.run("count", START + timedelta(hours=hour), AS_OF, run)
 
 
+def route(lifecycle: LifecycleHarness, *, may_cut: bool = True) -> TriggerResult:
+    """Read the log as a tick does."""
+    bulkheads, budget = lifecycle.bulkheads("primary", AS_OF), TimeBudget(PLENTY)
+    return apply_triggers(lifecycle.database, lifecycle.plan, "primary", AS_OF, budget, bulkheads, may_cut=may_cut)
+
+
 def newest(lifecycle: LifecycleHarness, feed: str, hour: int = 0) -> InputEvent | None:
     """What the function finds as the newest event of a feed."""
     found: list[InputEvent | None] = []
@@ -46,25 +52,17 @@ def newest(lifecycle: LifecycleHarness, feed: str, hour: int = 0) -> InputEvent 
     return found[0]
 
 
-def test_those_who_take_the_event_of_an_output_see_what_the_function_has_said(lifecycle: LifecycleHarness) -> None:
+def test_af_30_those_who_take_the_event_of_an_output_see_what_the_function_has_said(
+    lifecycle: LifecycleHarness,
+) -> None:
     said(lifecycle, lambda context: context.event("counts", payload={"rows": 12}))
     said(lifecycle, lambda context: context.event("counts", payload={"rows": (7,)}, marking="1_DAILY_END"), hour=1)
     context = context_of(lifecycle, AS_OF)
-    apply_triggers(
-        lifecycle.database,
-        lifecycle.plan,
-        "primary",
-        AS_OF,
-        TimeBudget(PLENTY),
-        lifecycle.bulkheads("primary", AS_OF),
-        may_cut=False,
-    )
+    route(lifecycle, may_cut=False)
     shown = [({"rows": 12}, None), ({"rows": [7]}, "1_DAILY_END")]
     assert [(each.payload, each.marking) for each in show_queue(context, "report").events] == shown
 
-    bulkheads = lifecycle.bulkheads("primary", AS_OF)
-    done = apply_triggers(lifecycle.database, lifecycle.plan, "primary", AS_OF, TimeBudget(PLENTY), bulkheads)
-    (batch,) = done.batches
+    (batch,) = route(lifecycle).batches
     assert [(each.payload, each.marking) for each in show_batch(context, *batch[::2], "primary").events] == shown
     read: list[InputEvent] = []
     lifecycle.code = lambda context: read.extend(context.events["counts"])
@@ -118,7 +116,7 @@ def test_the_newest_event_of_a_feed_is_its_high_water_mark(lifecycle: LifecycleH
     assert (found.feed, found.nominal_time, found.number) == ("clicks", START + timedelta(hours=1), 3)
 
 
-def test_of_its_own_output_a_repetition_finds_the_mark_that_the_first_attempt_found(
+def test_af_32_of_its_own_output_a_repetition_finds_the_mark_that_the_first_attempt_found(
     lifecycle: LifecycleHarness,
 ) -> None:
     said(lifecycle, lambda context: context.event("counts", payload={"up to": 40}))

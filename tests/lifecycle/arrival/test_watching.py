@@ -59,7 +59,7 @@ def come(lifecycle: LifecycleHarness) -> list[datetime]:
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_what_has_come_is_an_event_at_its_second_once(tmp_path: Path, scheme: str) -> None:
+def test_af_46_what_has_come_is_an_event_at_its_second_once(tmp_path: Path, scheme: str) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, orders(), scheme=scheme)
     times = [second("01T05:30:07"), second("01T05:31:00")]
     for time in reversed(times):
