@@ -15,6 +15,13 @@ from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.contents import (
+    event_facts,
+    explain_left_out,
+    explain_read,
+    explain_written,
+    shorten_digest,
+)
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.retention import explain_eviction, explain_keeping
@@ -28,18 +35,14 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.records import (
     ARRIVING,
-    FeedEvent,
     FeedEventKind,
     FeedInstanceStatus,
     FeedKey,
-    FrozenInput,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
 )
 from feed_assets.timing.dates import NEVER, render_datetime
-
-_DIGITS = 12
 
 
 def explain_process_state(
@@ -190,24 +193,10 @@ def _made_from(
             facts={"release": release, "version": active.version, **({"changed_files": changed} if changed else {})},
         )
     for newest in attempts[-1:]:
-        yield from map(_read, newest.inputs)
-        yield from map(_wrote, EventLog(connection).of_numbers(newest.outputs).values())
+        yield from map(explain_read, newest.inputs)
+        yield from map(explain_written, EventLog(connection).of_numbers(newest.outputs).values())
     for each in iter_omissions(connection, active, row) if active is not None else ():
-        yield _left_out(f"it {each.render()}", each)
-
-
-def _wrote(event: FeedEvent) -> Reason:
-    output, time = event.payload["output"], render_datetime(event.nominal_time)
-    text = f"it wrote feed {event.feed} {time} as output {output} ({_shortened(event.manifest_digest)})"
-    return Reason(
-        code=ReasonCode.OUTPUT, text=text, facts={"feed": event.feed, "instance": time, **_event_facts(event)}
-    )
-
-
-def _left_out(text: str, omission: Omission, *, blocks: bool = False) -> Reason:
-    feed = omission.feed
-    facts = {"output": omission.output, "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
-    return Reason(code=ReasonCode.LEFT_OUT, text=text, blocks=blocks, facts=facts)
+        yield explain_left_out(f"it {each.render()}", each)
 
 
 def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
@@ -231,32 +220,6 @@ def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
         updated_at, due_at = rendered(check.planned_at), rendered(check.due_at)
         text = f"what it reads was updated at {updated_at}; the next look at whether it must run again is at {due_at}"
         yield Reason(code=ReasonCode.UPDATE, text=text, facts={"updated_at": updated_at, "at": due_at})
-
-
-def _read(frozen: FrozenInput) -> Reason:
-    pairs = list(zip(frozen.nominal_times, frozen.digests, strict=True))
-    if not pairs:
-        text = f"it read nothing as input {frozen.name}"
-    else:
-        span = render_datetime(pairs[0][0])
-        span += f" to {render_datetime(pairs[-1][0])}" if len(pairs) > 1 else ""
-        digest = f" ({_shortened(pairs[0][1])})" if len(pairs) == 1 else ""
-        text = f"it read {counted(len(pairs), 'instance')} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
-    instances = [{"instance": render_datetime(time), "digest": digest} for time, digest in pairs]
-    facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances}
-    return Reason(code=ReasonCode.INPUT_READ, text=text, facts=facts)
-
-
-def _shortened(digest: str | None) -> str:
-    """Return a digest shortened for people.
-
-    >>> _shortened("sha256:0123456789abcdef"), _shortened(None)
-    ('sha256:0123456789ab', 'no digest')
-    """
-    if digest is None:
-        return "no digest"
-    method, separator, value = digest.partition(":")
-    return f"{method}{separator}{value[:_DIGITS]}"
 
 
 def explain_feed_state(
@@ -299,7 +262,7 @@ def explain_feed_state(
         reasons.append(_polls(facts))
     elif omissions:
         reasons.extend(
-            _left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
+            explain_left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
             for writer, each in omissions.items()
         )
     else:
@@ -312,13 +275,13 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
     there = [event for event in facts.events if event.kind in ARRIVING]
     for event in there[-1:]:
         size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
-        what = f"{size}, {_shortened(event.manifest_digest)}"
+        what = f"{size}, {shorten_digest(event.manifest_digest)}"
         by = event.payload.get("process")
         who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
         yield Reason(
             code=ReasonCode.EVENT,
             text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
-            facts=_event_facts(event),
+            facts=event_facts(event),
         )
     if len(facts.events) > len(there[-1:]):
         yield from _history(facts)
@@ -331,18 +294,6 @@ def _name_process(name: str) -> str:
     ('process count', "the replication of feed 'clicks' from east")
     """
     return describe_process(name) if is_flow(name) else f"process {name}"
-
-
-def _event_facts(event: FeedEvent) -> dict[str, object]:
-    return {
-        "kind": event.kind.value,
-        "at": rendered(event.recorded_at),
-        "origin": event.origin,
-        "digest": event.manifest_digest,
-        "bytes": event.bytes,
-        "files": event.files,
-        **event.payload,
-    }
 
 
 def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
@@ -430,8 +381,8 @@ def _history(facts: FeedFacts) -> Iterator[Reason]:
     if status is not FeedInstanceStatus.AVAILABLE and changes:
         event = changes[-1]
         text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
-        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=_event_facts(event))
+        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=event_facts(event))
     elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
         event = changes[-1]
         text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
-        yield Reason(code=ReasonCode.EVENT, text=text, facts=_event_facts(event))
+        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))

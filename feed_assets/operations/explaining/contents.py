@@ -1,0 +1,64 @@
+"""What attempts have read, written and left out, as reasons."""
+
+from feed_assets.operations.explaining.records import Reason, ReasonCode
+from feed_assets.operations.instances.omissions import Omission
+from feed_assets.operations.instances.rows import rendered
+from feed_assets.plan.rendering import counted
+from feed_assets.state.records import FeedEvent, FrozenInput
+from feed_assets.timing.dates import render_datetime
+
+_DIGITS = 12
+
+
+def explain_written(event: FeedEvent) -> Reason:
+    """Return that an attempt has written an output."""
+    output, time = event.payload["output"], render_datetime(event.nominal_time)
+    text = f"it wrote feed {event.feed} {time} as output {output} ({shorten_digest(event.manifest_digest)})"
+    return Reason(code=ReasonCode.OUTPUT, text=text, facts={"feed": event.feed, "instance": time, **event_facts(event)})
+
+
+def explain_left_out(text: str, omission: Omission, *, blocks: bool = False) -> Reason:
+    """Return that an attempt has left out an output."""
+    feed = omission.feed
+    facts = {"output": omission.output, "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
+    return Reason(code=ReasonCode.LEFT_OUT, text=text, blocks=blocks, facts=facts)
+
+
+def explain_read(frozen: FrozenInput) -> Reason:
+    """Return what an attempt has read as an input."""
+    pairs = list(zip(frozen.nominal_times, frozen.digests, strict=True))
+    if not pairs:
+        text = f"it read nothing as input {frozen.name}"
+    else:
+        span = render_datetime(pairs[0][0])
+        span += f" to {render_datetime(pairs[-1][0])}" if len(pairs) > 1 else ""
+        digest = f" ({shorten_digest(pairs[0][1])})" if len(pairs) == 1 else ""
+        text = f"it read {counted(len(pairs), 'instance')} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
+    instances = [{"instance": render_datetime(time), "digest": digest} for time, digest in pairs]
+    facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances}
+    return Reason(code=ReasonCode.INPUT_READ, text=text, facts=facts)
+
+
+def shorten_digest(digest: str | None) -> str:
+    """Return a digest shortened for people.
+
+    >>> shorten_digest("sha256:0123456789abcdef"), shorten_digest(None)
+    ('sha256:0123456789ab', 'no digest')
+    """
+    if digest is None:
+        return "no digest"
+    method, separator, value = digest.partition(":")
+    return f"{method}{separator}{value[:_DIGITS]}"
+
+
+def event_facts(event: FeedEvent) -> dict[str, object]:
+    """Return the facts of an event."""
+    return {
+        "kind": event.kind.value,
+        "at": rendered(event.recorded_at),
+        "origin": event.origin,
+        "digest": event.manifest_digest,
+        "bytes": event.bytes,
+        "files": event.files,
+        **event.payload,
+    }
