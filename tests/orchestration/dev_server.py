@@ -19,6 +19,8 @@ from tests.servers import free_port
 PATIENCE_SECONDS = 15.0
 SELF_HEALING_SECONDS = 25.0
 """`dagster dev` starts a code server again that has gone; what it has not mended by then, it will not mend."""
+DAEMON_HEALING_SECONDS = 5.0
+"""The daemon alone would do so once a minute."""
 
 
 class Role(StrEnum):
@@ -44,17 +46,19 @@ _SIGNS = {
 
 @dataclass(slots=True)
 class DevServer:
-    """`dagster dev` over a home. `started` counts how often it was."""
+    """`dagster dev` over a home; with `is_bare` only its daemon and code server. `started` counts how often it was."""
 
     home: Home
+    is_bare: bool = False
     started: int = 0
     _lacking_since: float | None = None
     _groups: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
         """Start it; returns at once."""
-        command = ("dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(free_port()))
-        process = self.home.start(*command)
+        dev = ("dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(free_port()))
+        bare = ("dagster._daemon", "run", "-w", "workspace.yaml")
+        process = self.home.start(*(bare if self.is_bare else dev))
         self._groups.append(process)
         self._lacking_since = None
         self.started += 1
@@ -91,8 +95,10 @@ class DevServer:
         self._groups[-1].wait(PATIENCE_SECONDS)
 
     def is_up(self) -> bool:
-        """Whether all services live; a code server is two processes, one before the other."""
+        """Whether all services live; below `dagster dev`, a code server is two processes, one before the other."""
         alive = self.processes()
+        if self.is_bare:
+            return bool(alive[Role.DAEMON] and alive[Role.CODE_SERVER])
         return len(alive[Role.CODE_SERVER]) >= 2 and bool(alive[Role.DAEMON] and alive[Role.WEBSERVER])
 
     def revive(self) -> bool:
@@ -104,7 +110,8 @@ class DevServer:
             self._lacking_since = None
             return False
         self._lacking_since = self._lacking_since or time.monotonic()
-        if is_running and time.monotonic() < self._lacking_since + SELF_HEALING_SECONDS:
+        patience = DAEMON_HEALING_SECONDS if self.is_bare else SELF_HEALING_SECONDS
+        if is_running and time.monotonic() < self._lacking_since + patience:
             return False
         if is_running:
             self._groups[-1].terminate()
@@ -139,9 +146,9 @@ class DevServer:
 
 
 @contextmanager
-def dev_server(home: Home) -> Iterator[DevServer]:
-    """`dagster dev`, ended with everything that it has started."""
-    server = DevServer(home=home)
+def dev_server(home: Home, *, is_bare: bool = False) -> Iterator[DevServer]:
+    """`dagster dev`, or only daemon and code server, ended with everything that it has started."""
+    server = DevServer(home=home, is_bare=is_bare)
     server.start()
     try:
         server.wait_until_up()
