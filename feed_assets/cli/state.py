@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from feed_assets.cli.dagster_home import find_state_url
 from feed_assets.cli.progress import status_line
 from feed_assets.errors import FeedAssetsError, SettingsError
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database":
-    """Open the state database, and make its tables if necessary. `may_take_over` allows that of another project.
+    """Open the state database, and make its tables if necessary; its connections end with the command.
+
+    `may_take_over` allows the database of another project.
 
     Raises:
         SettingsError: neither settings nor environment name the database.
@@ -30,6 +34,9 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.state.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
+    command = click.get_current_context(silent=True)  # none completes a word
+    if command is not None:
+        command.call_on_close(database.close)
     with status_line.waiting_for(f"the state database {database.name}"):
         database.migrate()
         if not may_take_over:

@@ -1,6 +1,9 @@
-"""A database or storage that is away is one sentence and exit code 2, whatever the command."""
+"""A database or storage that is away is one sentence and exit code 2, whatever the command; and commands leave nothing
+open.
+"""
 
 import errno
+import gc
 import shutil
 import socket
 from pathlib import Path
@@ -92,3 +95,14 @@ def test_what_this_user_may_not_write_is_refused_and_ends_with_1(
 )
 def test_an_exception_says_who_has_to_act(error: Exception, code: int) -> None:
     assert exit_code_of(error) == code
+
+
+def test_a_command_ends_its_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path, monkeypatch)
+    gc.disable()
+    try:
+        assert run("queue", "list").exit_code == 0
+        found = [str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    finally:
+        gc.enable()
+    assert not [file for file in found if file.startswith(str(tmp_path))]
