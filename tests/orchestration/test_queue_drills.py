@@ -1,149 +1,195 @@
-"""Batches under the real daemon, on both databases: what comes is taken once, whoever is killed meanwhile."""
+"""Batches under the real daemon, on both databases: what comes is taken once, whoever is killed meanwhile.
+
+`FEED_ASSETS_SEED` repeats the choices of the last one.
+"""
 
 import json
-import os
 import random
 import time
 from collections import Counter
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from dagster import AssetMaterialization
 
-from feed_assets.lifecycle.triggers.routing import find_routed
-from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.drills import drill_seed
-from tests.orchestration.dagster_home import Home, state_of, wait_until
+from tests.orchestration.dagster_home import materialized, wait_until
 from tests.orchestration.dev_server import DevServer, Role, dev_server
 from tests.orchestration.queued import (
     DATABASES,
-    batches_of,
+    VALIDITY,
     events_by_batch,
+    is_routed,
+    pending,
     places,
+    programs,
     queued_home,
     seen_by_work,
     signals,
+    statuses,
     taker,
     wait_until_followed,
-    writers,
 )
-from tests.orchestration.test_reloading import command
 
-pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server]
+pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
 
-JOINED = signals(["d1", "d2", "d3"]) + taker("joined", "{when: {all: [d1, d2, d3]}}")
+JOINED = signals("d1", "d2", "d3", "other") + taker("joined", "{when: {all: [d1, d2, d3]}}")
 SUCCEEDED = ProcessInstanceStatus.SUCCEEDED
-SEVERAL_TICKS_SECONDS = 15.0
-WRITERS = 16
+PROGRAMS = 16
 ROUNDS = 20
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["", "killed"])
+@pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
 @pytest.mark.parametrize("database", DATABASES)
 def test_a_batch_takes_all_that_has_come_when_the_last_name_comes(
     tmp_path: Path, database: str, is_killed: bool
 ) -> None:
     """The example of AF-10."""
-    with queued_home(tmp_path, database, JOINED) as home, dev_server(home, is_bare=True) as server:
+    with (
+        queued_home(tmp_path, database, JOINED) as home,
+        dev_server(home, is_bare=True) as server,
+        programs(home, 1) as program,
+    ):
 
         def come(feed: str) -> None:
-            command(home, "feed", "notify", feed)
+            program.require(f"feed notify {feed}")
             if is_killed:
-                start_again(server)
+                for daemon in server.processes()[Role.DAEMON]:
+                    server.kill(daemon)
+                wait_until(server.revive, home.log)
+            wait_until(lambda: is_routed(home), home.log)
 
         wait_until_followed(home, "joined")
         for feed in ("d1", "d1", "d1", "d2"):
             come(feed)
-        wait_until(lambda: pending(home, "joined") == 4, home.log)
-        said = json.loads(command(home, "queue", "show", "joined", "--output", "json"))
-        assert "2 of 3" in said["queue"]["lacks"], said
-        assert len(said["events"]) == 4
-        assert not batches_of(home, "joined")
+        (text,) = program.require("queue show joined --output json")
+        shown = json.loads(text)
+        assert shown["queue"]["lacks"].startswith("2 of 3"), shown
+        assert [each["feed"] for each in shown["events"]] == ["d1", "d1", "d1", "d2"]
+        assert not statuses(home, "joined")
         come("d3")
         wait_until(lambda: statuses(home, "joined") == [SUCCEEDED], home.log)
-        (batch,) = batches_of(home, "joined")
-        shown = json.loads(
-            command(home, "batch", "show", "joined", f"{batch.nominal_time:%Y-%m-%dT%H:%M:%SZ}", "--output", "json")
-        )
-        assert (shown["status"], Counter(each["feed"] for each in shown["events"])) == (
-            "SUCCEEDED",
-            {"d1": 3, "d2": 1, "d3": 1},
-        )
         come("d1")
-        wait_until(lambda: pending(home, "joined") == 1, home.log)
-        time.sleep(SEVERAL_TICKS_SECONDS)
-        assert statuses(home, "joined") == [SUCCEEDED]
-        assert {tuple(events) for _, events in seen_by_work(home, "joined")} == {(1, 2, 3, 4, 5)}
-        command(home, "queue", "verify")
+        come("other")  # the tick that has routed d1 has ended before
+        assert (statuses(home, "joined"), pending(home, "joined")) == ([SUCCEEDED], 1)
+        ((batch, events),) = events_by_batch(home, "joined").items()
+        (text,) = program.require(f"batch show joined {batch} --output json")
+        taken = Counter(each["feed"] for each in json.loads(text)["events"])
+        assert taken == {"d1": 3, "d2": 1, "d3": 1}
+        assert set(seen_by_work(home, "joined")) == {(batch, events)}
+        program.require("queue verify")
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("database", DATABASES)
 def test_sixteen_programs_give_notice_at_once_and_each_batch_has_sixteen_events(tmp_path: Path, database: str) -> None:
-    """airflow#56541: 15 of 16 there, and the last one lost."""
-    feeds = [f"s{number}" for number in range(WRITERS)]
-    entities = signals(feeds) + taker("gathered", f"{{when: {{all: [{', '.join(feeds)}]}}}}", parallel=12)
-    with (
-        queued_home(tmp_path, database, entities) as home,
-        home.daemon(),
-        writers(home, WRITERS) as programs,
-    ):
+    """airflow#56541: fifteen of sixteen are there, and the last one is lost."""
+    feeds = [f"s{number}" for number in range(PROGRAMS)]
+    entities = signals(*feeds) + taker("gathered", f"{{when: {{all: [{', '.join(feeds)}]}}}}", parallel=4)
+    with queued_home(tmp_path, database, entities) as home, home.daemon(), programs(home, PROGRAMS) as sixteen:
         wait_until_followed(home, "gathered")
         for number in range(1, ROUNDS + 1):
-            programs.give(*(f"feed notify {feed}" for feed in feeds))
-            wait_until(lambda: len(batches_of(home, "gathered")) == number, home.log)  # noqa: B023
+            sixteen.require(*(f"feed notify {feed}" for feed in feeds))
+            wait_until(lambda: len(statuses(home, "gathered")) == number, home.log)  # noqa: B023
         wait_until(lambda: statuses(home, "gathered") == [SUCCEEDED] * ROUNDS, home.log)
-        batches = events_by_batch(home, "gathered")
-        assert [len(events) for events in batches] == [WRITERS] * ROUNDS
-        assert sorted(chain.from_iterable(batches)) == list(range(1, WRITERS * ROUNDS + 1))
-        command(home, "queue", "verify")
+        (text,) = sixteen.require("batch list gathered --output json")
+        assert [each["events"] for each in json.loads(text)["batches"]] == [PROGRAMS] * ROUNDS
+        taken = events_by_batch(home, "gathered")
+        assert sorted(chain.from_iterable(taken.values())) == list(range(1, PROGRAMS * ROUNDS + 1))
+        assert set(seen_by_work(home, "gathered")) == set(taken.items())
+        sixteen.require("queue verify")
+
+
+OUTSIDE = (
+    signals("approval")
+    + f"""
+---
+{{kind: feed, name: rates, asset: [team, rates], {VALIDITY}}}
+---
+kind: feed
+name: orders
+instances: as-they-come
+locations: {{data: "/orders/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}${{MINUTE}}${{SECOND}}"}}
+clusters: {{here: {{type: source, validity: {{start: 2026-01-01T00:00Z}}}}}}
+"""
+    + "".join(taker(f"on-{feed}", f"{{when: {feed}}}") for feed in ("approval", "rates", "orders"))
+)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_what_comes_from_outside_runs_once_what_waits_for_it(tmp_path: Path, database: str) -> None:
+    """AF-74, AF-45, AF-46: an approval, an asset that is not ours, and a file of which notice is given twice."""
+    processes = ("on-approval", "on-rates", "on-orders")
+    with (
+        queued_home(tmp_path, database, OUTSIDE) as home,
+        home.instance() as instance,
+        home.daemon(),
+        programs(home, 1) as program,
+    ):
+        wait_until_followed(home, *processes)
+        approve = 'feed notify approval --payload {"by":"ann"} --author ann --key ticket-7'
+        folder = home.data / "orders" / "2026-01-02" / "030405"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text("n\n1\n")
+        for said in ("recorded", "known already"):
+            for notice in (approve, f"feed notify orders --path {folder}"):
+                assert said in program.require(notice)[0]
+        instance.report_runless_asset_event(AssetMaterialization(["team", "rates"]))
+        for process in processes:
+            wait_until(lambda: statuses(home, process) == [SUCCEEDED], home.log)  # noqa: B023
+        taken = {process: events_by_batch(home, process) for process in processes}
+        assert {process: len(next(iter(found.values()))) for process, found in taken.items()} == dict.fromkeys(
+            processes, 1
+        )
+        assert all(set(seen_by_work(home, process)) == set(found.items()) for process, found in taken.items())
+        (text,) = program.require(f"batch show on-approval {next(iter(taken['on-approval']))} --output json")
+        (event,) = json.loads(text)["events"]
+        assert event["origin"] == "notice:ann"
+        program.require("queue verify")
+        assert materialized(instance, "here", "orders") == {"2026-01-02-03:04:05"}
 
 
 TAKERS = (
-    signals(["a", "b"])
+    signals("a", "b")
     + taker("joined", "{when: {all: [a, b]}, batch: {min: 2}}")
     + taker("single", "{when: a, batch: {max: 3}}", parallel=2)
 )
-KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "200"))
+KILLS = 200
 KILLED = (Role.DAEMON, Role.CODE_SERVER, Role.WORKER)
 DROPPED = 0.2
 
 
-@pytest.mark.timeout(4 * 3600)
+@pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("database", DATABASES)
 def test_whoever_is_killed_each_event_is_in_one_batch_pending_or_dropped(tmp_path: Path, database: str) -> None:
-    seed = drill_seed()
-    chance, killed = random.Random(seed), Counter[str]()
+    chance, killed = random.Random(drill_seed()), Counter[str]()
     with (
         queued_home(tmp_path, database, TAKERS, seconds=1.5) as home,
         dev_server(home, is_bare=True) as server,
-        writers(home, 3) as programs,
+        programs(home, 3) as three,
     ):
-        for process in ("joined", "single"):
-            wait_until_followed(home, process)
+        wait_until_followed(home, "joined", "single")
         for _ in range(KILLS):
-            said = programs.give(*(f"feed notify {feed}" for feed in chance.choices("aab", k=chance.randint(1, 3))))
-            assert all("recorded" in each for each in said), said
+            three.require(*(f"feed notify {feed}" for feed in chance.choices("aab", k=chance.randint(1, 3))))
+            if chance.random() < DROPPED:
+                process = chance.choice(["joined", "single"])
+                newest = places(home, process)[1][-1:]
+                three.give(*(f"queue drop {process} --event {event} --reason mistaken" for event in newest))
             time.sleep(chance.uniform(0, 4))
             killed[kill_one(server, chance)] += 1
-            programs.give("feed notify a", *([drop_of(home, chance)] if chance.random() < DROPPED else []))
-            look_after(home, server)
-            command(home, "queue", "verify")
-        programs.give("feed notify b")
-        wait_until(lambda: is_settled(home, server), home.log)
-        command(home, "queue", "verify")
-        for process, feeds in (("joined", "ab"), ("single", "a")):
-            counted, due = places(home, process, *feeds)
-            assert counted == Counter(due), process
-            taken = {f"{row.nominal_time:%Y-%m-%dT%H:%M:%S}" for row in batches_of(home, process)}
-            seen = seen_by_work(home, process)
-            assert {at for at, _ in seen} == taken
-            of_batches = {tuple(events) for events in events_by_batch(home, process)}
-            assert {tuple(events) for _, events in seen} == of_batches
-            print(f"{database}, {process}: {len(due)} events, {len(taken)} batches in {len(seen)} attempts")
-        print(f"seed {seed}: killed {dict(killed)}, started {server.started} times")
+            wait_until(lambda: not server.revive() and server.is_up() and is_routed(home), home.log)
+            three.require("queue verify")
+        wait_until(lambda: not server.revive() and pending(home, "single") == 0, home.log)
+        for process in ("joined", "single"):
+            wait_until(lambda: not server.revive() and set(statuses(home, process)) == {SUCCEEDED}, home.log)  # noqa: B023
+            counted, routed = places(home, process)
+            assert counted == Counter(routed), process
+            taken, seen = events_by_batch(home, process), seen_by_work(home, process)
+            assert set(seen) == set(taken.items())
+            print(f"{database}, {process}: {len(routed)} events, {len(taken)} batches in {len(seen)} attempts")
+        three.require("queue verify")
+        print(f"killed {dict(killed)}, started {server.started} times")
 
 
 def kill_one(server: DevServer, chance: random.Random) -> str:
@@ -154,46 +200,3 @@ def kill_one(server: DevServer, chance: random.Random) -> str:
         if alive and server.kill(chance.choice(alive)):
             return role.value
         server.revive()
-
-
-def drop_of(home: Home, chance: random.Random) -> str:
-    """The command that drops one of the newest events, if it is not taken yet."""
-    process, feeds = chance.choice([("joined", "ab"), ("single", "a")])
-    _, due = places(home, process, *feeds)
-    return f"queue drop {process} --event {due[-1]} --reason mistaken"
-
-
-def look_after(home: Home, server: DevServer) -> None:
-    """Start what is lacking, until a tick has routed all that has come."""
-
-    def is_routed() -> bool:
-        server.revive()
-        with closing(state_of(home)) as database, database.read() as connection:
-            return find_routed(connection, "here") == EventLog(connection).last_seq()
-
-    wait_until(is_routed, home.log)
-
-
-def is_settled(home: Home, server: DevServer) -> bool:
-    """Whether all that can run has run."""
-    server.revive()
-    found = [status for process in ("joined", "single") for status in statuses(home, process)]
-    return set(found) == {SUCCEEDED} and pending(home, "single") == 0
-
-
-def start_again(server: DevServer) -> None:
-    """Kill the daemon, and start what is lacking."""
-    for worker in server.processes()[Role.DAEMON]:
-        server.kill(worker)
-    server.revive()
-
-
-def statuses(home: Home, process: str) -> list[ProcessInstanceStatus]:
-    """The statuses of the batches, the oldest first."""
-    return [batch.status for batch in batches_of(home, process)]
-
-
-def pending(home: Home, process: str) -> int:
-    """How many events `queue show` counts as pending."""
-    found: int = json.loads(command(home, "queue", "show", process, "--output", "json"))["queue"]["pending"]
-    return found
