@@ -20,6 +20,7 @@ from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, Scale, make_report
 from benchmarks.retention import measure_retention
 from benchmarks.ticks import measure_ticks
+from benchmarks.triggers import measure_triggers
 from benchmarks.windows import measure_windows
 
 WIDTH = 170
@@ -85,6 +86,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_retention
         case Part.REPLICATION:
             measure = measure_replication
+        case Part.TRIGGERS:
+            measure = measure_triggers
         case _:
             assert_never(part)
     folder.mkdir()

@@ -12,6 +12,8 @@ from pathlib import Path
 from sqlalchemy import Column, Table
 
 from benchmarks.workload import CLUSTER, HOUR, START, Pair
+from feed_assets.lifecycle.arrival.signals import Signal, record_signals
+from feed_assets.plan.records import Plan
 from feed_assets.state.column_types import UtcDateTime
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import open_database
@@ -36,28 +38,21 @@ _DIGEST = "look:0123456789abcdef0123456789abcdef"
 _HOUR_MICROS = HOUR.seconds * 1_000_000
 
 
-def fill_history(file: Path, pairs: Sequence[Pair], hours: int) -> int:
-    """Make a migrated state database in which the first `hours` instances of everything are done.
-
-    Returns:
-        The number of events in the log.
-    """
+def fill_history(file: Path, pairs: Sequence[Pair], hours: int) -> None:
+    """Make a migrated state database in which the first `hours` instances of everything are done."""
     _record_first_hour(f"sqlite:///{file}", pairs, hours)
-    with sqlite3.connect(file) as connection:
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -400000", "temp_store = MEMORY"):
-            connection.execute(f"PRAGMA {pragma}")
-        indexes = _drop_indexes(connection)
-        connection.execute("CREATE TEMP TABLE hour (rank INTEGER PRIMARY KEY)")
-        connection.executemany("INSERT INTO hour VALUES (?)", ((rank,) for rank in range(1, hours)))
-        _repeat(connection, feed_instances, "first CROSS JOIN hour")
-        _repeat(connection, feed_events, "hour CROSS JOIN first")
-        _repeat(connection, process_instances, "first CROSS JOIN hour")
-        for index in indexes:
-            connection.execute(index)
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-    os.sync()  # else the rows are still being written to disk while ticks are measured
-    return 2 * len(pairs) * hours
+    _repeat_hour(file, hours, feed_instances, feed_events, process_instances)
+
+
+def fill_signals(plan: Plan, file: Path, hours: int) -> None:
+    """Make a migrated state database in which every signal of a plan has come once in each of the first `hours`."""
+    database = open_database(f"sqlite:///{file}")
+    database.migrate()
+    signals = [Signal(record=record, at=START, origin="benchmark") for record in plan.feeds.values()]
+    with database.begin() as connection:
+        record_signals(connection, signals, START)
+    database.close()
+    _repeat_hour(file, hours, feed_instances, feed_events)
 
 
 def next_time(hours: int) -> datetime:
@@ -144,6 +139,23 @@ def _watermarks(pairs: Sequence[Pair], hours: int) -> Iterator[Watermark]:
             yield Watermark(kind=kind, entity=entity, cluster=CLUSTER, next_index=hours, next_time=next_time(hours))
 
 
+def _repeat_hour(file: Path, hours: int, *tables: Table) -> None:
+    """Copy the rows of the first hour into each later one."""
+    with sqlite3.connect(file) as connection:
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -400000", "temp_store = MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
+        indexes = _drop_indexes(connection)
+        connection.execute("CREATE TEMP TABLE hour (rank INTEGER PRIMARY KEY)")
+        connection.executemany("INSERT INTO hour VALUES (?)", ((rank,) for rank in range(1, hours)))
+        for table in tables:
+            _repeat(connection, table, "hour CROSS JOIN first" if table is feed_events else "first CROSS JOIN hour")
+        for index in indexes:
+            connection.execute(index)
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    os.sync()  # else the rows are still being written to disk while ticks are measured
+
+
 def _drop_indexes(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall()
     for name, _ in rows:
@@ -166,4 +178,4 @@ def _later(column: "Column[object]", count: int) -> str:
     name = f'first."{column.name}"'
     if isinstance(column.type, UtcDateTime):
         return f"{name} + hour.rank * {_HOUR_MICROS}"
-    return f"{name} + hour.rank * {count}" if column.name == "seq" else name
+    return f"{name} + hour.rank * {count}" if column.name in ("seq", "event_seq") else name

@@ -3,6 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from feed_assets import Context
+
 COLUMNS = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay double, arr_time int, "
     "sched_arr_time int, arr_delay double, carrier string, flight int, tailnum string, origin string, dest string, "
@@ -18,6 +20,10 @@ def by_airline(flights: DataFrame) -> DataFrame:
         f.avg("dep_delay").alias("mean_departure_delay"),
         f.avg("arr_delay").alias("mean_arrival_delay"),
     )
+
+
+def take(context: Context) -> None:
+    """Do nothing: the work of the processes that wait for signals."""
 
 
 def count_source(source: DataFrame) -> DataFrame:

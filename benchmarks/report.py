@@ -51,6 +51,7 @@ class Part(StrEnum):
     EXPLAINING = "f"
     RETENTION = "g"
     REPLICATION = "h"
+    TRIGGERS = "i"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
+from feed_assets.plan.records import Plan
 from feed_assets.settings import load_settings
 
 STATE = "state.db"
@@ -29,33 +30,18 @@ HALF_HOUR = timedelta(minutes=30)
 
 
 @dataclass(slots=True)
-class TickHarness:
-    """A location with a clock that only the benchmark moves. `nominal_time` is the newest hour that is due."""
+class TickedLocation:
+    """A location with a clock that only the benchmark moves, and the cursor of its sensor."""
 
-    pairs: Sequence[Pair]
     folder: Path
     runtime: Runtime
     layout: AssetLayout
     instance: DagsterInstance
-    nominal_time: datetime
-    cursor: str
-    results: list[SensorResult] = field(default_factory=list)
-
-    def advance(self, hours: int) -> list[datetime]:
-        """Move the clock to half an hour after the next instance, or after several; return the newly due ones."""
-        due = [self.nominal_time + n * HOUR for n in range(1, hours + 1)]
-        self.nominal_time = due[-1]
-        self.set_clock(self.nominal_time + HALF_HOUR)
-        return due
+    cursor: str = ""
 
     def set_clock(self, at: datetime) -> None:
         """Set the clock."""
         self.runtime.clock = FrozenClock(at)
-
-    def land(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
-        """Let instances arrive in storage."""
-        for pair, nominal_time in instances:
-            land(self.folder / "data", pair, nominal_time)
 
     def tick(self) -> tuple[float, SensorResult]:
         """Run one tick; return its seconds and its result for Dagster."""
@@ -66,8 +52,8 @@ class TickHarness:
         self.cursor = result.cursor
         return seconds, result
 
-    def give_notice(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
-        """Record notices of arrivals, as producers do with `feed-assets feed notify`; these instances need no poll."""
+    def give_notice(self, feed: str, nominal_time: datetime | None = None) -> None:
+        """Record a notice, as producers do with `feed-assets feed notify`; its instance needs no poll."""
         context = OperationContext(
             timeline=ReleaseTimeline(self.runtime.plan),
             database=self.runtime.database(self.instance),
@@ -76,13 +62,65 @@ class TickHarness:
             clock=self.runtime.clock,
             real_clock=self.runtime.real_clock,
         )
+        notice = Notice(feed=feed, nominal_time=nominal_time, author="benchmark", is_trusted=True)
+        assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+
+    def pass_over_reports(self) -> None:
+        """Let the sensor go on behind the whole log, as if Dagster had been told all of it."""
+        with sqlite3.connect(self.folder / STATE) as connection:
+            (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
+        self.cursor = TickCursor(reported=(ReportedEvent(seq=last),), location=self.runtime.location.digest).render()
+
+
+@contextmanager
+def open_location(
+    folder: Path, at: datetime, fill: Callable[[Plan, Path], None] = lambda *_: None
+) -> Iterator[TickedLocation]:
+    """Open the location whose entities are in a folder, at a time, and tell Dagster nothing of what `fill` has put into
+    its state.
+    """
+    settings = load_settings(
+        {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / STATE}"}, environ={}, start=folder
+    )
+    location = load_location(settings, at)
+    assert not location.errors, location.errors[0].render()
+    fill(location.plan, folder / STATE)
+    runtime = Runtime(settings=settings, location=location, clock=FrozenClock(at))
+    layout = lay_out(location.plan)
+    (folder / "home").mkdir()
+    with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
+        ticked = TickedLocation(folder=folder, runtime=runtime, layout=layout, instance=instance)
+        ticked.pass_over_reports()
+        yield ticked
+
+
+@dataclass(slots=True)
+class TickHarness:
+    """A location of pairs. `nominal_time` is the newest hour that is due."""
+
+    pairs: Sequence[Pair]
+    location: TickedLocation
+    nominal_time: datetime
+
+    def advance(self, hours: int) -> list[datetime]:
+        """Move the clock to half an hour after the next instance, or after several; return the newly due ones."""
+        due = [self.nominal_time + n * HOUR for n in range(1, hours + 1)]
+        self.nominal_time = due[-1]
+        self.location.set_clock(self.nominal_time + HALF_HOUR)
+        return due
+
+    def land(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
+        """Let instances arrive in storage."""
         for pair, nominal_time in instances:
-            notice = Notice(feed=pair.source, nominal_time=nominal_time, author="benchmark", is_trusted=True)
-            assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+            land(self.location.folder / "data", pair, nominal_time)
+
+    def tick(self) -> tuple[float, SensorResult]:
+        """Run one tick; return its seconds and its result for Dagster."""
+        return self.location.tick()
 
     def count_waiting(self) -> int:
         """Count the waiting instances."""
-        with sqlite3.connect(self.folder / STATE) as connection:
+        with sqlite3.connect(self.location.folder / STATE) as connection:
             query = "SELECT count(*) FROM fa_process_instances WHERE status = 'WAITING'"
             (count,) = connection.execute(query).fetchone()
         return int(count)
@@ -93,7 +131,7 @@ class TickHarness:
         """
         processes = ", ".join(f"'{pair.process}'" for pair in still_waiting)
         sources = ", ".join(f"'{pair.source}'" for pair in still_waiting)
-        with sqlite3.connect(self.folder / STATE) as connection:
+        with sqlite3.connect(self.location.folder / STATE) as connection:
             connection.execute(
                 "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING') "
                 f"AND process NOT IN ({processes})"
@@ -104,8 +142,7 @@ class TickHarness:
                 f"AND poll.nominal_time = fa_feed_instances.nominal_time AND poll.feed NOT IN ({sources})"
             )
             connection.execute(f"DELETE FROM fa_arrival_polls WHERE feed NOT IN ({sources})")
-            (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
-        self.cursor = TickCursor(reported=(ReportedEvent(seq=last),), location=self.runtime.location.digest).render()
+        self.location.pass_over_reports()
 
 
 @contextmanager
@@ -114,23 +151,7 @@ def tick_harness(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[Ti
     folder.mkdir(parents=True)
     (folder / "data").mkdir()
     write_entities(folder / "entities", list(pairs), folder / "data")
-    last = fill_history(folder / STATE, pairs, hours)
+    fill_history(folder / STATE, pairs, hours)
     done = next_time(hours) - HOUR
-    settings = load_settings(
-        {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / STATE}"}, environ={}, start=folder
-    )
-    location = load_location(settings, done)
-    assert not location.errors, location.errors[0].render()
-    runtime = Runtime(settings=settings, location=location, clock=FrozenClock(done + HALF_HOUR))
-    layout = lay_out(location.plan)
-    (folder / "home").mkdir()
-    with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
-        yield TickHarness(
-            pairs=pairs,
-            folder=folder,
-            runtime=runtime,
-            layout=layout,
-            instance=instance,
-            nominal_time=done,
-            cursor=TickCursor(reported=(ReportedEvent(seq=last),), location=location.digest).render(),
-        )
+    with open_location(folder, done + HALF_HOUR) as location:
+        yield TickHarness(pairs=pairs, location=location, nominal_time=done)

@@ -1,19 +1,16 @@
 """Measures Dagster's own automation: one evaluation of `eager()` over hourly assets with a history and some news.
-Arguments: pairs, hours of history, new materializations. The history is copied inside SQLite from one real event of
-each asset, because Dagster reports about 200 events a second.
+Arguments: pairs, hours of history, new materializations.
 """
 
 import json
-import os
-import sqlite3
 import sys
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from benchmarks.peer_log import repeat_events
 from benchmarks.workload import HOUR, Pair, pairs_of
 from benchmarks.workload import START as BEGIN
 
@@ -78,23 +75,8 @@ def fill(instance: dg.DagsterInstance, pairs: list[Pair], hours: int) -> None:
     for pair in pairs:
         for name in (pair.source, pair.result):
             instance.report_runless_asset_event(materialization(name, BEGIN))
-    (file,) = Path(instance.root_directory).rglob("index.db")
     first, *others = [(BEGIN + n * HOUR).strftime(KEY) for n in range(hours)]
-    connection = sqlite3.connect(file, isolation_level=None)
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("BEGIN")
-    connection.execute("CREATE TEMP TABLE hour (key TEXT)")
-    connection.executemany("INSERT INTO hour VALUES (?)", ((key,) for key in others))
-    same = "run_id, dagster_event_type, timestamp, step_key, asset_key"
-    connection.execute(
-        f"INSERT INTO event_logs ({same}, event, partition) "
-        f"SELECT {same}, replace(event, :first, hour.key), hour.key FROM event_logs CROSS JOIN hour "
-        "WHERE partition = :first",
-        {"first": first},
-    )
-    connection.execute("COMMIT")
-    connection.close()
-    os.sync()
+    repeat_events(instance, first, others)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def _look(harness: TickHarness) -> dict[str, float]:
     """Measure a tick in which every source has one due, missing instance, and every process one that waits for it."""
     (nominal_time,) = harness.advance(1)
     harness.tick()
-    harness.set_clock(nominal_time + timedelta(minutes=40))
+    harness.location.set_clock(nominal_time + timedelta(minutes=40))
     seconds, result = harness.tick()
     assert result.skip_reason is not None
     said = result.skip_reason.skip_message or ""
@@ -52,7 +52,8 @@ def _ready(harness: TickHarness, waiting: int) -> dict[str, float]:
     (nominal_time,) = harness.advance(1)
     harness.tick()
     harness.settle(still_waiting=harness.pairs[:waiting])
-    harness.give_notice([(pair, nominal_time) for pair in harness.pairs[: waiting : waiting // BECOME_READY]])
+    for pair in harness.pairs[: waiting : waiting // BECOME_READY]:
+        harness.location.give_notice(pair.source, nominal_time)
     seconds, result = harness.tick()
     assert len(result.asset_events) == len(result.run_requests or ()) == BECOME_READY
     assert harness.count_waiting() == waiting - BECOME_READY
