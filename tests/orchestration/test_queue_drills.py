@@ -93,7 +93,7 @@ def test_sixteen_programs_give_notice_at_once_and_each_batch_has_sixteen_events(
             sixteen.require(*(f"feed notify {feed}" for feed in feeds))
             wait_until(lambda: len(statuses(home, "gathered")) == number, home.log)  # noqa: B023
         wait_until(lambda: statuses(home, "gathered") == [SUCCEEDED] * ROUNDS, home.log)
-        (text,) = sixteen.require("batch list gathered --output json")
+        (text,) = sixteen.require(f"batch list gathered --num-results {ROUNDS} --output json")
         assert [each["events"] for each in json.loads(text)["batches"]] == [PROGRAMS] * ROUNDS
         taken = events_by_batch(home, "gathered")
         assert sorted(chain.from_iterable(taken.values())) == list(range(1, PROGRAMS * ROUNDS + 1))
