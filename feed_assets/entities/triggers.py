@@ -241,6 +241,10 @@ class Trigger(EntityModel):
             raise refuse("trigger", "both or_every and and_every are written", "Remove one of them.")
         if self.backlog is Backlog.LATEST and self.batch.max is not None:
             raise refuse("trigger", "with backlog latest, a batch has one event of each feed", "Remove batch.max.")
+        quiet = self.batch.quiet
+        if self.max_age is not None and quiet is not None and quiet.as_duration() >= self.max_age.as_duration():
+            message = f"after {quiet} of silence, no event is younger than max_age {self.max_age}: it never holds"
+            raise refuse("trigger", message, "Raise max_age, or lower batch.quiet.")
         if self.on_update is not OnUpdate.IGNORE and self.makes_batches:
             message = "on_update is for a process with a frequency: the events of a batch are frozen"
             raise refuse("trigger", message, "Remove on_update, or write it alone, and a frequency.")

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.conditions import condition_of, find_grids, find_named
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import (
     GROUP_PREFIX,
@@ -18,11 +19,8 @@ from feed_assets.entities.triggers import (
     Trigger,
     Unchanged,
 )
-from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
-
-_DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 
 class TriggerInput(NamedTuple):
@@ -101,35 +99,22 @@ class TriggerRecord:
 def compile_trigger(bundle: Bundle, process: Process, cluster: str) -> TriggerRecord | None:
     """Compile the trigger of a process on a cluster; None if its instances are no batches.
 
-    A name in the condition means an input, else the input that takes what is new of this feed, else the feed. A name
-    that nothing has stays, and never holds.
+    A name that nothing has stays, and never holds.
     """
     if process.trigger is None or not process.makes_batches:
         return None
-    trigger, sequence = process.trigger, process.sequence_on(cluster)
-    names = _Names(bundle, process, cluster)
+    trigger, names = process.trigger, _Names(bundle, process, cluster)
     new = [name for name, item in process.inputs.items() if item.takes_new]
-    if trigger.when is None:
-        condition: Condition = All(tuple(names.find(name) for name in new if not process.inputs[name].optional))
-    else:
-        condition = _compile_condition(trigger.when, names)
+    condition = _compile_condition(condition_of(process), names)
     for name in new:
         names.find(name)
-    zone = parse_timezone(process.timezone)
-
-    def grid(frequency: Frequency | None, start: datetime = sequence.start) -> InstanceSequence | None:
-        if frequency is None:
-            return None
-        return InstanceSequence(start=start, frequency=frequency, timezone=zone, end=sequence.end)
-
-    by = trigger.by_time()
-    first = None if by is None else datetime.combine(sequence.start.astimezone(zone).date(), by, tzinfo=zone)
+    grids = find_grids(process, trigger, cluster)
     return TriggerRecord(
         condition=condition,
         inputs=names.inputs(trigger, frozenset(new)),
-        or_every=grid(trigger.or_every),
-        and_every=grid(trigger.and_every),
-        by=None if first is None else grid(_DAILY, first),
+        or_every=grids.or_every,
+        and_every=grids.and_every,
+        by=grids.by,
         max_age=_duration(trigger.max_age),
         max_events=trigger.batch.max,
         quiet=_duration(trigger.batch.quiet),
@@ -149,26 +134,11 @@ class _Names:
 
     def find(self, text: str) -> Condition:
         """Return the condition that a name stands for."""
-        if text.startswith(GROUP_PREFIX):
-            group = text.removeprefix(GROUP_PREFIX)
-            feeds = [
-                feed.name for feed in self._bundle.feeds if group in feed.groups and self._cluster in feed.clusters
-            ]
-            return Any(tuple(self._of_feed(feed, feed) for feed in feeds)) if feeds else Name(text, None)
-        item = self._process.inputs.get(text)
-        if item is None:
-            return self._of_feed(text, text)
-        self._feeds[text] = item.feed
-        return Name(text, text)
-
-    def _of_feed(self, text: str, feed: str) -> Name:
-        found = self._bundle.find_feed(feed)
-        if found is None or self._cluster not in found.clusters:
-            return Name(text, None)
-        taking = (name for name, item in self._process.inputs.items() if item.takes_new and item.feed == feed)
-        name = next(taking, feed)
-        self._feeds[name] = feed
-        return Name(text, name)
+        found = find_named(self._bundle, self._process, self._cluster, text)
+        self._feeds |= dict(found)
+        if text.startswith(GROUP_PREFIX) and found:
+            return Any(tuple(Name(each.feed, each.input) for each in found))
+        return Name(text, found[0].input if found else None)
 
     def inputs(self, trigger: Trigger, new: frozenset[str]) -> tuple[TriggerInput, ...]:
         """Return the inputs that were found. Size and end of a batch are those of its data: of inputs that take what is

@@ -1,14 +1,17 @@
 """Compatibility of changes: the dependents that are valid before a change of other entities, and invalid after it."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.common import label_of
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.conditions import find_named
 from feed_assets.entities.feed import Feed, FeedCluster
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
+from feed_assets.entities.triggers import iter_names
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
 from feed_assets.validation.rules import validate_bundle
 
@@ -102,9 +105,11 @@ def _affected(
 ) -> dict[EntityKey, set[EntityKey]]:
     """Return each unchanged entity whose rules read a changed one, with the changed ones."""
     found: dict[EntityKey, set[EntityKey]] = {}
+    conditions = [_find_named(bundle) for bundle in (before, after)]
     for key in changed:
         neighbours = {name for graph in graphs for name in graph.dependents_of([key])}
         neighbours.update(_iter_neighbours(before, graphs[0], key), _iter_neighbours(after, graphs[1], key))
+        neighbours.update(name for named in conditions for name in named.get(key, ()))
         for name in neighbours.difference(changed):
             found.setdefault(name, set()).add(key)
     return found
@@ -122,6 +127,17 @@ def _iter_neighbours(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> 
             feed = bundle.find_feed(item.feed)
             if feed is not None and any(entity.name in _kept_for(each) for each in feed.clusters.values()):
                 yield feed.key
+
+
+def _find_named(bundle: Bundle) -> Mapping[EntityKey, set[EntityKey]]:
+    """Return the feeds that conditions of triggers name, by themselves or as a group, with the processes."""
+    found: dict[EntityKey, set[EntityKey]] = defaultdict(set)
+    for process in bundle.processes:
+        for text in iter_names(process.trigger.when) if process.trigger and process.trigger.when else ():
+            for cluster in process.clusters:
+                for _, feed in find_named(bundle, process, cluster, text):
+                    found[Kind.FEED, feed].add(process.key)
+    return found
 
 
 def _kept_for(entry: FeedCluster) -> tuple[str, ...]:

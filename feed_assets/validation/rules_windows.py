@@ -122,6 +122,19 @@ def check_batch_outputs(scope: Scope, process: Process) -> Iterator[Complaint]:
             )
 
 
+def check_output_data(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """A process writes data: a signal has none, and the asset of somebody else is not written here."""
+    for name, item in process.outputs.items():
+        feed = scope.bundle.find_feed(item.feed)
+        if feed is not None and not feed.has_data:
+            what = "a signal" if feed.signal else "the asset of somebody else"
+            yield Complaint(
+                path=("outputs", name, "feed"),
+                message=f"outputs.{name} writes feed {item.feed!r}, which is {what}, without data of its own",
+                remedy="Write a feed with locations or a table.",
+            )
+
+
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
     """P7: the inputs of an instance must not be evicted at its nominal time.
 

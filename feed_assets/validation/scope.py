@@ -103,8 +103,8 @@ class Scope:
 
     `left_out` are entities that could not be read as a whole; their locations count. `as_of` is the present. `root` is
     the folder in which files of workflows are checked; None leaves files unchecked. The `find_…` functions return None
-    for what another rule refuses, so that each mistake is reported once. `waiting_for_themselves` is found for a whole
-    cluster at once: cluster → process → complaint.
+    for what another rule refuses, so that each mistake is reported once. `waiting_for_themselves` and
+    `waking_themselves` are found for many processes at once: cluster → process → complaint.
     """
 
     bundle: Bundle
@@ -114,6 +114,7 @@ class Scope:
     left_out: tuple[AnyEntity, ...] = ()
     places: Places = field(default_factory=Places, init=False, repr=False)
     waiting_for_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)
+    waking_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)
     _sequences: dict[tuple[str, str, str], InstanceSequence] = field(default_factory=dict, init=False, repr=False)
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
 

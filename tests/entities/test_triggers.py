@@ -56,6 +56,7 @@ def test_a_trigger_survives_a_round_trip(document: dict[str, Any]) -> None:
         ({"or_every": "days(1)", "and_every": "days(1)"}, "both or_every and and_every"),
         ({"batch": {"min": 4, "max": 3}}, "at most 3 can never have 4 events"),
         ({"backlog": "latest", "batch": {"max": 3}}, "with backlog latest"),
+        ({"max_age": "minutes(5)", "batch": {"quiet": "seconds(300)"}}, "it never holds"),
         ({"when": "a", "on_update": "rerun"}, "the events of a batch are frozen"),
     ],
 )

@@ -8,7 +8,8 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
 from feed_assets.validation.compatibility import find_broken_dependents, find_dependents
 from tests.entities.samples import bundle
-from tests.validation.cases import DAILY, PRIMARY, another
+from tests.validation.cases import DAILY, ORDERS, PRIMARY, another
+from tests.validation.cases_triggers import load
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
 EXPORT = {"target": {"name": "shop", "table": "orders", "load": {"type": "allowinsert"}}}
@@ -52,6 +53,16 @@ def test_row_17_an_input_partition_that_is_deeper_than_declared_from_now_on_is_r
     reads = {f"{DAILY}/inputs/clicks/partition": "us/nyc"}
     (text,) = _texts(bundle(reads), bundle({**reads, "feed clicks/partitions": ["country"]}))
     assert "is 2 levels deep, but feed 'clicks' declares country" in text
+
+
+def test_a_feed_without_which_a_trigger_can_never_hold_does_not_go_away() -> None:
+    signals = {f"feed {name}": {**ORDERS, "name": name} for name in ("approval", "ticket")}
+    process = load({"when": ["orders", {"any": ["approval", "ticket"]}]})
+    before = bundle({**process, **signals})
+    assert _texts(before, before.without([("feed", "approval")])) == []
+    gone = _texts(before, before.without([("feed", "approval"), ("feed", "ticket")]))
+    said = "process 'load': it is not compatible with changes to feed 'approval' and feed 'ticket': trigger.when names"
+    assert [text.split(", which")[0] for text in gone] == [f"{said} 'approval'", f"{said} 'ticket'"]
 
 
 def test_a_process_that_a_feed_is_kept_for_does_not_go_away_or_stop_reading_it() -> None:

@@ -12,9 +12,18 @@ from tests.validation.cases_replication import REPLICATION_CASES
 from tests.validation.cases_retention import RETENTION_CASES
 from tests.validation.cases_services import SERVICE_CASES
 from tests.validation.cases_tables import TABLE_CASES
+from tests.validation.cases_triggers import TRIGGER_CASES
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-ALL = (*CASES, *MIRROR_CASES, *REPLICATION_CASES, *RETENTION_CASES, *SERVICE_CASES, *TABLE_CASES)
+ALL = (
+    *CASES,
+    *MIRROR_CASES,
+    *REPLICATION_CASES,
+    *RETENTION_CASES,
+    *SERVICE_CASES,
+    *TABLE_CASES,
+    *TRIGGER_CASES,
+)
 NO_EFFECT = "no-effect"
 """Warns of what several cases need to declare."""
 OTHERS = {
