@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, exists, func, insert, select
 
 from feed_assets.state.database import lock_log
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.records import FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_KEY, feed_events
@@ -70,6 +70,15 @@ class EventLog:
     def last_seq(self) -> int:
         """Return the sequence number of the newest event; 0 for an empty log."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0
+
+    def find_seen(self, feeds: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return those of some feeds, by name and cluster, that have an event."""
+        wanted = key_rows(self._connection.dialect.name, ("feed", "cluster"))
+        is_its = exists().where(_T.feed == wanted.c.feed, _T.cluster == wanted.c.cluster)
+        statement = select(wanted.c.feed, wanted.c.cluster).where(is_its)
+        return {
+            (feed, cluster) for feed, cluster in self._connection.execute(statement, {KEY_ROWS: render_rows(feeds)})
+        }
 
     def for_instances(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, list[FeedEvent]]:
         """Return all events of several instances in one statement, oldest first; instances without one are left out."""

@@ -8,12 +8,15 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
+from feed_assets.operations.entities.unseen_feeds import NEVER_CAME
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.difference_records import Effect, EntityChange
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from tests.databases import open_migrated
 
 NOW = datetime(2013, 11, 3, 0, 30, tzinfo=UTC)
@@ -188,3 +191,63 @@ def test_secrets_and_values_from_the_environment_are_not_shown(
     assert "hunter2" not in text
     assert "xyzzy" not in text
     assert "${env:LAKE_PASSWORD}" in text
+
+
+SIGNAL = "{kind: feed, name: approval, signal: true, clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}}"
+LOADING = """\
+kind: process
+name: loading
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+trigger: {when: approval}
+workflow: {path: "jobs:load"}
+"""
+
+
+def unseen(planned: PlannedChanges) -> list[str]:
+    return [issue.render().partition(": ")[2] for issue in planned.issues if issue.code == NEVER_CAME]
+
+
+def test_af_35_a_feed_that_is_read_and_never_came_is_a_warning(context: EntityContext, folder: Path) -> None:
+    assert unseen(plan_folder(context)) == []
+    (folder / "approval.yaml").write_text(SIGNAL)
+    context.store.record_found(NOW)
+    (folder / "loading.yaml").write_text(LOADING)
+    planned = plan_folder(context)
+    assert planned.errors == ()
+    assert unseen(planned) == [
+        "feed 'approval': it has never come on primary: process 'loading' reads it, but nobody has ever given notice "
+        "of it. Check whether its name is the one that is given.",
+        "feed 'clicks': it has never come on primary: process 'count' reads it, but no process here writes it. Check "
+        "its location, or declare the process that writes it.",
+    ]
+
+
+def test_af_35_a_plan_of_files_warns_of_the_feeds_that_they_read(context: EntityContext, folder: Path) -> None:
+    (folder / "approval.yaml").write_text(SIGNAL)
+    (folder / "loading.yaml").write_text(LOADING)
+    context.store.record_found(NOW)
+    changed = put(context, PROCESS.replace("workflow:", "parallel: 3\nworkflow:"))
+    assert [text.split(":")[0] for text in unseen(changed)] == ["feed 'clicks'"]
+    changed = put(context, LOADING.replace("approval", "{any: [approval, counts]}"))
+    assert [text.split(":")[0] for text in unseen(changed)] == ["feed 'approval'"]
+
+
+@pytest.mark.parametrize("start", ["2013-11-03T00:00Z", "2013-11-02T23:00Z"])
+def test_af_35_what_has_come_once_or_is_not_due_yet_is_no_warning(
+    context: EntityContext, folder: Path, database: Database, start: str
+) -> None:
+    (folder / "clicks.yaml").write_text(CLICKS.replace("2013-11-01T00:00Z", start))
+    (folder / "count.yaml").write_text(PROCESS.replace("2013-11-01T00:00Z", "2013-11-03T00:00Z"))
+    context.store.record_found(NOW)
+    assert len(unseen(plan_folder(context))) == (start < "2013-11-03")
+    event = NewFeedEvent(
+        feed="clicks",
+        cluster="primary",
+        nominal_time=NOW,
+        kind=FeedEventKind.ARRIVED,
+        origin="a test",
+        recorded_at=NOW,
+    )
+    with database.begin() as connection:
+        EventLog(connection).append([event])
+    assert unseen(plan_folder(context)) == []

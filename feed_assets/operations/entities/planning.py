@@ -32,6 +32,7 @@ from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
 from feed_assets.operations.entities.first_batches import find_first_batches
+from feed_assets.operations.entities.unseen_feeds import find_unseen_feeds
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.change_impact import decide_impact
@@ -126,6 +127,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
         *find_new_issues(context, preview.before.bundle, preview.after, keys),
         *_find_refusals(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
         *_find_holds(context, keys, preview.after.bundle),
+        *_find_unseen(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
     ]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
@@ -157,6 +159,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     computed = compute_change(context, before, after, loaded.bundle, keys)
     issues += [*blocked, *_find_refusals(context, before, after, loaded.bundle, keys)]
     issues += _find_holds(context, keys, after)
+    issues += _find_unseen(context, before, after, loaded.bundle, {entity.key for entity in after.entities})
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(
@@ -243,6 +246,13 @@ def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bund
                 message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
                 remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
             )
+
+
+def _find_unseen(
+    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
+) -> list[Issue]:
+    with context.database.read() as connection:
+        return list(find_unseen_feeds(connection, before, after, loaded.sources, keys, context.now))
 
 
 def digest_change(
