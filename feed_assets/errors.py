@@ -77,6 +77,7 @@ FeedAssetsError
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed
 │   ├── FeedsUnrestoredError  paths of some feeds of a sweep could not be restored
+│   ├── BatchEndedError       a batch has no events any more, because its process was deleted since it was cut
 │   ├── BatchRefusedError     a call about a batch of work elsewhere comes out of turn; nothing was moved
 │   ├── QueueChangeError      nothing can be decided about an event of a queue, because of where it is
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved

@@ -115,6 +115,19 @@ class QueueChangeError(LifecycleError):
         )
 
 
+class BatchEndedError(LifecycleError):
+    """A batch has no events any more, because its queue has ended since it was cut."""
+
+    def __init__(self, *, process: str, nominal_time: datetime) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        super().__init__(
+            f"batch {render_datetime(nominal_time)} of {describe_process(process)} has no events any more: the process "
+            "was deleted, or taken off the cluster, since it was cut. They are still in the event log: write "
+            "trigger.from: earliest to take all of them again, or add single ones to the queue."
+        )
+
+
 class BatchRefusedError(LifecycleError):
     """A call about a batch of work elsewhere comes out of turn; nothing was moved."""
 

@@ -142,18 +142,19 @@ class Batches:
         found = self._connection.execute(statement, {KEY_ROWS: render_rows(consumers)})
         return {EntityKey(process, cluster): count for process, cluster, count in found}
 
-    def queued(self, feed: str, feed_cluster: str, consumers: Collection[EntityKey]) -> dict[FeedKey, EntityKey]:
-        """Return the instances of a feed with events that a batch is to take, or has taken and not processed, each with
-        a consumer.
+    def queued(self, feed: str, feed_cluster: str, waiting: Collection[EntityKey]) -> dict[FeedKey, EntityKey]:
+        """Return the instances of a feed with events that a batch has taken and not processed, or that are pending for
+        one of the consumers `waiting`; each with a consumer.
         """
         last = self._connection.scalar(select(func.max(_E.seq))) or 0
         found: dict[FeedKey, EntityKey] = {}
         is_mark = (trigger_inputs.c.feed == feed, trigger_inputs.c.feed_cluster == feed_cluster)
-        for mark in _MARKS.find(self._connection, _MARKS.select.where(*is_mark)):
-            if mark.key.consumer in consumers:
+        marks = _MARKS.find(self._connection, _MARKS.select.where(*is_mark))
+        for mark in marks:
+            if mark.key.consumer in waiting:
                 found |= {_key(event): mark.key.consumer for event in self.pending(mark, last)}
         of_batch = and_(*(_B[name] == _P[name] for name in ProcessKey._fields))
-        for consumer in sorted(consumers):
+        for consumer in sorted({mark.key.consumer for mark in marks}):
             is_open = (
                 _P.process == consumer.entity,
                 _P.cluster == consumer.cluster,

@@ -98,6 +98,10 @@ class TriggerInputs:
                 found[mark.key.consumer][mark.key] = mark
         return found
 
+    def of_process(self, process: str) -> list[Mark]:
+        """Return the marks of a process on all clusters."""
+        return _ROWS.find(self._connection, _ROWS.select.where(_T.process == process).order_by(_T.cluster, _T.input))
+
     def oldest_pending(self, cluster: str) -> EntityKey | None:
         """Return the consumer of a cluster with the oldest pending event; None if nothing is pending."""
         is_pending = (_T.cluster == cluster, HAS_PENDING)

@@ -16,7 +16,7 @@ from feed_assets.state.trigger_schema import batches
 from tests.cli.project import run
 from tests.databases import lay_tables
 
-ENTITIES = """
+FEEDS = """
 kind: cluster
 name: here
 storage: file://${PROJECT_ROOT}/data
@@ -25,6 +25,8 @@ storage: file://${PROJECT_ROOT}/data
 ---
 {kind: feed, name: approval, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
 ---
+"""
+PROCESS = """\
 kind: process
 name: load
 clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
@@ -32,6 +34,7 @@ trigger: {when: {all: [orders, approval]}}
 inputs: {orders: {feed: orders, take: new}}
 workflow: {engine: sql, path: load.sql}
 """
+ENTITIES = FEEDS + PROCESS
 
 
 @pytest.fixture
@@ -183,4 +186,31 @@ def test_the_consumers_of_a_feed_say_how_far_they_have_come(project: Path) -> No
     }
     assert run("queue", "consumers", "approval").stdout.splitlines()[1].split("\t")[:5] == [
         *("load", "here", "approval", "0", "0")
+    ]
+
+
+def test_a_deleted_process_leaves_no_queue_and_begins_anew_when_it_is_declared_again(project: Path) -> None:
+    notify("orders")
+    (name,) = tick(project, "here", "approval")
+    notify("orders")
+    tick(project)
+    deleted = run("entity", "delete", "process", "load")
+    assert "killed unfinished instances: 1" in deleted.stdout
+    assert "pending events that it does not take any more: 1" in deleted.stdout
+    (project / "load.yaml").write_text(PROCESS.replace("trigger: {", "trigger: {from: earliest, "))
+    assert run("entity", "submit-and-schedule", "load.yaml").exit_code == 0
+    (again,) = tick(project)
+    assert [each["event"] for each in shown("batch", "show", "load", again)["events"]] == [1, 2, 3]  # type: ignore[index, attr-defined]
+    assert run("queue", "verify").exit_code == 0
+    refused = run("instance", "rerun", "load", "--instance", name)
+    assert (refused.exit_code, "has no events any more" in refused.stderr) == (1, True)
+
+
+def test_why_says_that_a_name_of_the_condition_is_not_declared_any_more(project: Path) -> None:
+    file = project / "entities" / "all.yaml"
+    file.write_text(ENTITIES.replace("[orders, approval]", "[orders, {any: [approval, ticket]}]"))
+    tick(project, "here", "orders")
+    assert run("why", "load").stdout.splitlines() == [
+        "process load on here has 1 pending event",
+        "  - 1 of 2; approval lacks an event or ticket is not declared",
     ]

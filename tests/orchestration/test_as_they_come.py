@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from textwrap import dedent
 from typing import cast
 
 import pytest
@@ -230,7 +231,9 @@ def test_a_notice_of_a_range_records_what_stands_there_and_expects_nothing_else(
         assert FeedInstances(connection).counts("orders", "here") == {FeedInstanceStatus.AVAILABLE: 2}
 
 
-def test_what_is_queued_is_kept_by_retention(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_what_is_queued_is_kept_by_retention_also_while_the_consumer_is_not_declared(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
     harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
     harness.tick()
     folder = harness.home.data / "orders" / "2026-01-01" / "120451"
@@ -239,13 +242,21 @@ def test_what_is_queued_is_kept_by_retention(tmp_path: Path, instance: DagsterIn
     notify(harness, "orders", path=str(folder))
     harness.tick()
     at = NOON - timedelta(seconds=9)
-    timeline = harness.runtime.timeline(harness.location)
-    with harness.runtime.database(harness.instance).begin() as connection:
+
+    def queued() -> dict[datetime, list[str]]:
+        timeline = harness.runtime.timeline(harness.location)
         record, query = timeline.plan.feeds["orders", "here"], ProtectionQuery(as_of=NOON, real_now=NOON, holder=None)
-        found = find_protections(connection, timeline, record, [at, NOON], query)
-    kinds = {time: [each.kind for each in protections] for time, protections in found.items()}
-    assert ProtectionKind.QUEUED in kinds[at]
-    assert ProtectionKind.QUEUED not in kinds.get(NOON, [])
+        with harness.runtime.database(harness.instance).begin() as connection:
+            found = find_protections(connection, timeline, record, [at, NOON], query)
+        kept = {time: [each.reason for each in found[time] if each.kind is ProtectionKind.QUEUED] for time in found}
+        return {time: reasons for time, reasons in kept.items() if reasons}
+
+    assert queued() == {at: ["process 'load' has not processed it yet"]}
+    without = BATCHES.partition("---\n    kind: process")[0]
+    (harness.home.folder / "entities" / "all.yaml").write_text(dedent(without))
+    harness.reopen()
+    harness.tick()
+    assert queued() == {at: ["process 'load', which is not declared at present, has not processed it yet"]}
 
 
 def test_dagster_loads_a_location_with_what_comes_as_it_comes(tmp_path: Path, instance: DagsterInstance) -> None:

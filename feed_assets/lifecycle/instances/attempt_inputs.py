@@ -1,7 +1,7 @@
 """Prepare the inputs of one attempt: freeze them with their digests, scan them for late data, give Spark their URLs."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
+from feed_assets.lifecycle.errors import BatchEndedError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.work_data import input_data, table_partition
@@ -27,7 +28,17 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import CONTENT, FeedEvent, FeedKey, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.queue_ends import QueueEnds
+from feed_assets.state.records import (
+    CONTENT,
+    EntityKey,
+    FeedEvent,
+    FeedKey,
+    FrozenInput,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 
@@ -116,10 +127,15 @@ def find_batch_events(
     """Return the events that a batch has taken, by the names of its trigger; nothing for other instances.
 
     They are rows of the event log, so each attempt at the batch has the same ones.
+
+    Raises:
+        BatchEndedError: it has none any more, because its queue has ended.
     """
     if process.trigger is None:
         return {}
-    taken = Batches(connection).events_of(ProcessKey(*process.key, nominal_time))
+    key = ProcessKey(*process.key, nominal_time)
+    require_queue(connection, ProcessInstances(connection).get_many([key]).values())
+    taken = Batches(connection).events_of(key)
     return {each.input: tuple(map(_input_event, each.events)) for each in taken}
 
 
@@ -140,6 +156,22 @@ def find_newest_event(
     with context.database.read() as connection:
         event = EventLog(connection).newest(feed, process.cluster, CONTENT, besides=[time for time in own if time])
     return None if event is None else _input_event(event)
+
+
+def require_queue(connection: Connection, batches: Iterable[ProcessInstance]) -> None:
+    """Require that the queues from which batches were cut have not ended since; it does not matter for other instances.
+
+    Raises:
+        BatchEndedError: the queue of one has.
+    """
+    ends: dict[EntityKey, datetime | None] = {}
+    for row in batches:
+        consumer = EntityKey(row.process, row.cluster)
+        if consumer not in ends:
+            ends[consumer] = QueueEnds(connection).find(consumer)
+        end = ends[consumer]
+        if end is not None and row.materialized_at is not None and row.materialized_at <= end:
+            raise BatchEndedError(process=row.process, nominal_time=row.nominal_time)
 
 
 def _input_event(event: FeedEvent) -> InputEvent:

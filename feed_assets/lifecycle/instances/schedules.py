@@ -12,9 +12,11 @@ from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.settings import ScheduleMode
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
+from feed_assets.state.database import lock_queues
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.queue_ends import QueueEnds
+from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.watermarks import Watermarks
 
@@ -29,6 +31,7 @@ _UNENDED = frozenset(
         ProcessInstanceStatus.SUSPENDED,
     }
 )
+_FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +124,24 @@ def apply_end_of_work(
     """End an entity's work on clusters.
 
     Its unended instances become KILLED, no more are created, and its schedules are removed. Ended instances stay in the
-    record.
+    record. A queue ends, too: then batches that failed are KILLED as well, since they have no events any more.
 
     Returns the killed instances as they were: some of them have runs, or a request for one.
     """
     killed: list[ProcessInstance] = []
     clusters = tuple(clusters)
     instances = ProcessInstances(connection)
+    lock_queues(connection)
     for cluster in clusters:
         work = _work_of(connection, kind, name, cluster)
         for each in work:
             rows = instances.unended(each, cluster)
+            failed: list[ProcessInstance] = []
+            if QueueEnds(connection).end(EntityKey(each, cluster), now):
+                failed = [row for status in _FAILED for row in instances.with_status(status, each, cluster, limit=None)]
             instances.transition_many(
-                [row.key for row in rows],
-                _UNENDED,
+                [row.key for row in (*rows, *failed)],
+                _UNENDED | _FAILED,
                 status=ProcessInstanceStatus.KILLED,
                 ended_at=now,
                 updated_at=now,

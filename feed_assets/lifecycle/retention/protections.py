@@ -27,6 +27,7 @@ from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.leases import find_held
 from feed_assets.state.records import EntityKey, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import Hold
+from feed_assets.state.trigger_inputs import TriggerInputs
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 
@@ -58,6 +59,7 @@ class ProtectionKind(StrEnum):
     """The retention of the feed has changed since the sweep was planned."""
 
 
+_ABSENT = ", which is not declared at present,"
 _HAS_BEEN_THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
 
 
@@ -133,13 +135,18 @@ def find_protections(
 def _find_queued(
     connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime]
 ) -> dict[datetime, str]:
-    """Return the instances whose events a consumer has not processed, with a phrase that names it."""
-    consumers = {EntityKey(*process.key) for process, _ in plan.triggers_of(record.key)}
+    """Return the instances whose events a consumer has not processed, with a phrase that names it.
+
+    A consumer that is not in the plan, because of errors or a missing file, has its queue still.
+    """
+    consumers = {mark.key.consumer for mark in TriggerInputs(connection).of_feed(*record.key)}
     if not consumers:
         return {}
-    queued = Batches(connection).queued(*record.key, consumers)
+    naming = {EntityKey(*process.key) for process, _ in plan.triggers_of(record.key)}
+    absent = {consumer for consumer in consumers if consumer not in plan.processes}
+    queued = Batches(connection).queued(*record.key, naming | absent)
     return {
-        key.nominal_time: f"process {consumer.entity!r} has not processed it yet"
+        key.nominal_time: f"process {consumer.entity!r}{_ABSENT if consumer in absent else ''} has not processed it yet"
         for key, consumer in queued.items()
         if key.nominal_time in times
     }

@@ -157,7 +157,7 @@ def decide_following(
     """Decide how a consumer follows its trigger, by what is known of it; `last` is the last event of the log."""
     trigger = record.trigger
     assert trigger is not None
-    if state is None and isinstance(trigger.start, datetime) and trigger.start > as_of:
+    if not marks and isinstance(trigger.start, datetime) and trigger.start > as_of:
         return Following(TriggerState(process=record.process, cluster=record.cluster, sign="", wake_at=trigger.start))
     added: list[Mark] = []
     kept: list[Mark] = []

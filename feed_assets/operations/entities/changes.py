@@ -20,6 +20,7 @@ from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import AppliedChange, EntityContext, make_change
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
+    count_pending,
     end_work,
     find_remains,
     keep_submitted,
@@ -178,13 +179,15 @@ def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResu
     for key in keys:
         entity = made.before.find(key)
         clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
-        killed = end_work(context, kind, key[1], sorted(clusters.union(find_remains(context, kind, key[1]))), DELETED)
+        concerned = sorted(clusters.union(find_remains(context, kind, key[1])))
+        pending = count_pending(context, key[1], concerned) if kind is Kind.PROCESS else 0
+        killed = end_work(context, kind, key[1], concerned, DELETED)
         stopped += killed
-        notes = (f"killed unfinished instances: {len(killed)}",) if killed else ()
-        if key not in declared:
-            notes = ("it is not declared: nothing to do", *notes)
+        notes = [] if key in declared else ["it is not declared: nothing to do"]
+        notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
+        notes += [f"pending events that it does not take any more: {pending}"] if pending else []
         outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
-        outcomes.append(EntityOutcome(kind=key[0], name=key[1], outcome=outcome, notes=notes))
+        outcomes.append(EntityOutcome(kind=key[0], name=key[1], outcome=outcome, notes=tuple(notes)))
     return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)
 
 

@@ -19,6 +19,7 @@ from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance
 from feed_assets.state.schedules import Schedules
+from feed_assets.state.trigger_inputs import TriggerInputs
 
 
 def settle_releases(context: EntityContext, declared: LoadedBundle | None = None) -> tuple[ReleaseDecision, ...]:
@@ -86,13 +87,20 @@ def end_work(
 
 
 def find_remains(context: EntityContext, kind: Kind, name: str) -> tuple[str, ...]:
-    """Return the clusters on which an undeclared entity still has schedules or unfinished instances."""
+    """Return the clusters on which an undeclared entity still has schedules, unfinished instances, or a queue."""
     with context.database.read() as connection:
         clusters = set(Schedules(connection).of(kind, name))
         if kind is Kind.PROCESS:
             counts = ProcessInstances(connection).unended_counts()
             clusters |= {cluster for process, cluster in counts if process == name}
+            clusters |= {mark.cluster for mark in TriggerInputs(connection).of_process(name)}
     return tuple(sorted(clusters))
+
+
+def count_pending(context: EntityContext, name: str, clusters: Collection[str]) -> int:
+    """Return how many events are pending in the queues of a process on clusters."""
+    with context.database.read() as connection:
+        return sum(mark.pending for mark in TriggerInputs(connection).of_process(name) if mark.cluster in clusters)
 
 
 def _unended(context: EntityContext, kind: Kind, name: str, clusters: Collection[str]) -> tuple[ProcessInstance, ...]:

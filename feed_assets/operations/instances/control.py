@@ -8,6 +8,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, parse_flow
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction, apply_action, decide_action
+from feed_assets.lifecycle.instances.attempt_inputs import require_queue
 from feed_assets.lifecycle.instances.step_frames import StepFrames
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -119,12 +120,16 @@ def control_instances(
         EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the end is before the start, the process is not on a cluster, an option is only for
             reruns, or the lifecycle does not apply.
+        BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
         SafeModeError: safe mode forbids it.
     """
     require_mode(context.database, _OPERATIONS[action])
     names = find_work(context, process, lifecycles).names
     _check(context, action, names, start, end, clusters, overrides or force or from_start)
     rows = _rows(context, names, start, end, clusters)
+    if action is InstanceAction.RERUN:
+        with context.read() as connection:
+            require_queue(connection, rows)
     if dry_run:
         results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
         instances = tuple(map(ControlledInstance.of, results))
