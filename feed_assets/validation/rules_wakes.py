@@ -7,8 +7,9 @@ from typing import NamedTuple
 from feed_assets.entities.conditions import condition_of, find_named, holds_if
 from feed_assets.entities.flows import find_sources, find_targets, flow_sequence
 from feed_assets.entities.graph import iter_rings
-from feed_assets.entities.process import Process, WorkflowEngine
+from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import iter_names
+from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.validation.scope import Complaint, Scope, render_ring
 
