@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import cast
 
+import dagster as dg
 import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
@@ -262,7 +263,39 @@ def test_what_is_queued_is_kept_by_retention_also_while_the_consumer_is_not_decl
 def test_dagster_loads_a_location_with_what_comes_as_it_comes(tmp_path: Path, instance: DagsterInstance) -> None:
     harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
     graph = build_definitions(settings=harness.settings).resolve_asset_graph()
-    assert AssetKey(["here", "orders"]) in graph.get_all_asset_keys()
+    kinds = {key.path[-1]: graph.get(key).kinds for key in graph.get_all_asset_keys() if key.path[0] == "here"}
+    assert kinds == {
+        "orders": {"feed", "csv"},
+        "approval": {"feed", "signal"},
+        "rates": {"feed", "signal"},
+        "loaded": {"batch", "parquet", "python", "spark"},
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.* is currently in beta")
+def test_a_condition_of_users_below_a_batch_asks_for_what_the_batch_has_made(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance, BATCHES)
+    loaded = AssetKey(["here", "loaded"])
+    ours = build_definitions(settings=harness.settings)
+    partitions = ours.resolve_asset_graph().get(loaded).partitions_def
+    assert isinstance(partitions, dg.DynamicPartitionsDefinition)
+
+    @dg.asset(deps=[loaded], partitions_def=partitions, automation_condition=dg.AutomationCondition.eager())
+    def report() -> None: ...
+
+    defs = dg.Definitions.merge(ours, dg.Definitions(assets=[report]))
+    asked = dg.evaluate_automation_conditions(defs=defs, instance=instance)
+    assert asked.total_requested == 0
+    batch = "2026-01-01-12:05:00"
+    instance.add_dynamic_partitions(str(partitions.name), [batch])
+    instance.report_runless_asset_event(AssetMaterialization(loaded, partition=batch))
+    asked = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=asked.cursor)
+    assert asked.get_requested_partitions(AssetKey("report")) == {batch}
+    assert asked.get_requested_partitions(loaded) == set()
+    again = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=asked.cursor)
+    assert again.total_requested == 0
 
 
 def test_a_quiet_tick_says_what_the_longest_queue_lacks(tmp_path: Path, instance: DagsterInstance) -> None:

@@ -47,7 +47,7 @@ def test_nothing_in_dagster_materializes_what_is_made_elsewhere(harness: Locatio
     loaded = graph.get(AssetKey(["here", "loaded"]))
     assert not loaded.is_materializable
     assert loaded.parent_keys == {AssetKey(["here", "orders"])}
-    assert loaded.kinds == {"parquet", "external"}
+    assert loaded.kinds == {"parquet", "external", "batch"}
 
 
 def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_published(harness: LocationHarness) -> None:

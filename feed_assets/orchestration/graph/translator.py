@@ -43,10 +43,11 @@ class FeedAssetsTranslatorData:
         groups: the groups of the entity.
         tags: the tags of the entity, as declared.
         url: the URL of a feed's data, such as `s3://lake/clicks/${YEAR}/${MONTH}`; None for a process.
-        format: the format of a feed's data, such as `parquet`; None for a process.
+        format: the format of a feed's data, such as `parquet`; None for a process, and for a signal.
         made_by: the process whose runs materialize the feed, as `feed@source` for a replica; None for other feeds.
         engine: the engine of the process: `python`, `sql`, `spark-submit`, `external`, `replication`; None for a
             feed that no process materializes.
+        makes_batches: whether the instances of the process, or of the process that makes the feed, are batches.
         asset_key: the asset key by default.
         asset_description: the description of the asset in Markdown, which begins with that of the entity.
         asset_owners: the owners in Dagster's form, also those of the process that makes a feed.
@@ -70,6 +71,7 @@ class FeedAssetsTranslatorData:
     format: str | None = None
     made_by: str | None = None
     engine: str | None = None
+    makes_batches: bool = False
     asset_description: str | None = None
     asset_owners: tuple[str, ...] = ()
     asset_tags: Mapping[str, str] = EMPTY
@@ -94,8 +96,10 @@ class FeedAssetsTranslator:
         for every feed and process whenever the definitions are loaded, also by sensors: equal data must give equal
         keys.
         """
-        kinds = {data.format} if data.format is not None else {"process"}
+        kinds = {"process" if data.kind == "process" else data.format or "signal"}
         kinds |= {"feed"} if data.engine is None else {data.engine}
+        if data.makes_batches:
+            kinds.add("batch")
         if data.engine not in (None, WorkflowEngine.EXTERNAL):
             kinds.add("spark")
         return AssetSpec(
@@ -127,9 +131,10 @@ def feed_data(
         cluster=record.cluster,
         asset_key=AssetKey([record.cluster, record.feed]),
         url=mask(feed_url(record)),
-        format=record.format.value,
+        format=record.format.value if record.has_data else None,
         made_by=made_by.process if made_by is not None else None,
         engine=made_by.engine if made_by is not None else None,
+        makes_batches=made_by is not None and made_by.trigger is not None,
         metadata=feed_metadata(record, made_by, references),
         partitions_def=grid.definition(),
         asset_description=describe_feed(record, made_by, grid, references.pointer if references is not None else None),
@@ -151,6 +156,7 @@ def process_data(
         cluster=process.cluster,
         asset_key=asset_key,
         engine=process.engine,
+        makes_batches=process.trigger is not None,
         metadata=process_metadata(process, references),
         partitions_def=grid.definition(),
         asset_description=describe_process(
