@@ -153,19 +153,20 @@ class Batches:
         for mark in marks:
             if mark.key.consumer in waiting:
                 found |= {_key(event): mark.key.consumer for event in self.pending(mark, last)}
-        of_batch = and_(*(_B[name] == _P[name] for name in ProcessKey._fields))
         for consumer in sorted({mark.key.consumer for mark in marks}):
-            is_open = (
-                _P.process == consumer.entity,
-                _P.cluster == consumer.cluster,
-                _P.status.in_(_UNPROCESSED),
-                _B.feed == feed,
-                _B.feed_cluster == feed_cluster,
-            )
-            keys = select(_P.process, _P.cluster, _P.nominal_time).join_from(process_instances, batches, of_batch)
-            for row in self._connection.execute(keys.where(*is_open).distinct()).all():
-                for taken in self.events_of(ProcessKey(*row)):
+            for batch in self._open_batches(consumer, feed, feed_cluster):
+                for taken in self.events_of(batch):
                     found |= {_key(event): consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
+        return found
+
+    def _open_batches(self, consumer: EntityKey, feed: str, feed_cluster: str) -> set[ProcessKey]:
+        """Return the batches of a consumer that it has not processed, with a range of a feed, or single events."""
+        is_open = (_P.process == consumer.entity, _P.cluster == consumer.cluster, _P.status.in_(_UNPROCESSED))
+        found: set[ProcessKey] = set()
+        for table, is_of_feed in ((batches, (_B.feed == feed, _B.feed_cluster == feed_cluster)), (queue_changes, ())):
+            of_batch = and_(*(table.c[name] == _P[name] for name in ProcessKey._fields), *is_of_feed)
+            keys = select(*(_P[name] for name in ProcessKey._fields)).join_from(process_instances, table, of_batch)
+            found |= {ProcessKey(*row) for row in self._connection.execute(keys.where(*is_open).distinct())}
         return found
 
 

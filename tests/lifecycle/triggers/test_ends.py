@@ -11,11 +11,14 @@ from feed_assets.lifecycle.instances.attempt_inputs import find_batch_events
 from feed_assets.lifecycle.instances.schedules import DELETED, apply_end_of_work
 from feed_assets.lifecycle.triggers.applying import pending_of
 from feed_assets.lifecycle.triggers.decisions import find_lacking
+from feed_assets.lifecycle.triggers.queue_changes import change_queue
 from feed_assets.lifecycle.triggers.verification import verify_queues
 from feed_assets.state.batches import Batches
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.queue_records import QueueAction
 from feed_assets.state.records import EntityKey, ProcessInstanceStatus
 from feed_assets.state.trigger_inputs import TriggerInputs
 from tests.lifecycle.triggers.harness import CLUSTER, Queues, at, build_plan
@@ -154,3 +157,18 @@ def test_the_other_branches_of_a_condition_go_on_without_a_name_that_has_disappe
     queues.tick()
     queues.come("d1")
     assert queues.tick() == [[1]]
+
+
+def test_an_event_that_a_person_has_added_is_kept_while_its_batch_is_open(queues: Queues) -> None:
+    queues.end()
+    record = queues.plan.processes[PROCESS]
+    assert record.trigger is not None
+    for action in (QueueAction.HOLD, QueueAction.ADD):
+        with queues.database.begin() as connection:
+            change_queue(connection, record, record.trigger.inputs[0], 3, action, "ann", "a test", queues.now)
+    queues.now = at("20:30")
+    with queues.database.begin() as connection:
+        keys = [each.key for each in queues.instances("p")]
+        ProcessInstances(connection).transition_many(keys, {FAILED}, status=SUCCEEDED, updated_at=queues.now)
+    assert queues.tick() == [[3]]
+    assert queued(queues) == {9}
