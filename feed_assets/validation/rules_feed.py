@@ -105,7 +105,7 @@ def check_watch(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(
             path=("watch",),
             message=f"a table cannot be watched, such as that on {tables[0]}: each look would list all its partitions",
-            remedy="Remove watch, and give notice of each partition with feed-assets feed notify.",
+            remedy="Remove watch, and give notice of each partition.",
         )
     writers = {
         name: f"process {found[0].process.name!r} writes it" if found else "a copy writes it"

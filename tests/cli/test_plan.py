@@ -92,7 +92,9 @@ def test_apply_records_what_the_folder_says_and_is_idempotent(project: Path, dat
     assert (newest.version, newest.author) == (1, "ann")
     assert release.effective_from == START
     again = run("apply", "--yes")
-    assert (again.stdout, again.stderr) == ("", "Nothing would change.\n")
+    nothing, warning = again.stderr.splitlines()
+    assert (again.stdout, nothing) == ("", "Nothing would change.")
+    assert "feed 'clicks': it has never come on primary" in warning
 
 
 def test_apply_of_a_file_changes_the_folder_and_a_second_time_nothing(project: Path) -> None:

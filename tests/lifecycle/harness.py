@@ -170,7 +170,7 @@ class FileEngine(Engine):
         self._code(context)
         texts = self._job(work)
         made = [target for target in work.outputs if target.name in texts or not target.optional]
-        messages = match_messages(context, [target.name for target in made])
+        messages = match_messages(context, list(texts))
         for target in made:
             folder = Path(urlsplit(target.url).path)
             folder.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ TABLE_CASES = (
             },
         },
         text="feed 'landed': a table cannot be watched, such as that on primary: each look would list all its "
-        "partitions. Remove watch, and give notice of each partition with feed-assets feed notify.",
+        "partitions. Remove watch, and give notice of each partition.",
     ),
     Case(
         code="table-sources",
