@@ -146,7 +146,7 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def staging_url(self, path: str, token: str) -> str:
-        """Return the URL, with the root's own scheme, below which programs put files of a staging of `stage`."""
+        """Return the URL below which programs put files of a staging of `stage`; its scheme is that of the storage."""
 
     @abstractmethod
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
