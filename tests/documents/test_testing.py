@@ -14,7 +14,7 @@ __all__ = ["spark"]
 
 PAGE = ROOT / "docs/testing.md"
 
-pytestmark = [pytest.mark.filterwarnings("ignore:.* is currently in (beta|preview)")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.* is currently in (beta|preview)")]
 
 
 @pytest.fixture

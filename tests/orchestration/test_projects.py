@@ -28,6 +28,7 @@ def release(context: Context) -> None:
         raise ValueError("only ann approves")
 
 
+@pytest.mark.spark
 def test_a_batch_runs_in_a_project_and_a_failure_says_why(tmp_path: Path, spark: SparkSession) -> None:
     settings = load_settings({}, environ={}, start=tmp_path)
     with open_project(
