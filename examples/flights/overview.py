@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from feed_assets.plan.records import FeedRecord, InputEdge, Plan, ProcessRecord
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
+from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedSpan, ProcessKey

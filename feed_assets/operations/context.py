@@ -21,8 +21,9 @@ from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeli
 from feed_assets.loading.interpolation import values_of
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.patience import Patience
+from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
-from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState

@@ -22,7 +22,8 @@ from feed_assets.orchestration.graph.mappings import output_mapping, window_mapp
 from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import build_column_check
-from feed_assets.plan.records import FeedRecord, InputEdge, Key, OutputEdge, ProcessRecord
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 

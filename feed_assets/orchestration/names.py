@@ -8,7 +8,8 @@ from datetime import datetime
 
 from dagster import AssetKey
 
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
 PREFIX = "feed_assets/"

@@ -21,7 +21,7 @@ from feed_assets.plan.difference_records import (
     RetentionDifference,
 )
 from feed_assets.plan.differences import find_running
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.plan.retention_records import RetentionRecord

@@ -16,17 +16,14 @@ from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
     EntityFacts,
     FeedRecord,
-    InputEdge,
-    Key,
     LateRecord,
-    OutputEdge,
-    Pending,
     Plan,
     ProcessRecord,
     RetryRecord,

@@ -8,7 +8,7 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.differences import FieldChange
 from feed_assets.issues import Source
 from feed_assets.json_form import Hidden, NominalTime, ShownKey, shown
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step, Weight
 from feed_assets.plan.spans import InstanceRange
 

@@ -22,7 +22,7 @@ from feed_assets.plan.difference_records import (
     ProcessDifference,
     ProcessState,
 )
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import (
     Step,
     Succession,

@@ -12,7 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 
 KEPT_BYTES = 4 * 1024**2

@@ -7,7 +7,6 @@ instances that read a feed instance are computed without a search.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
@@ -18,16 +17,13 @@ from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.mirror_records import MirrorRecord
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
-from feed_assets.timing.windows import Window
-
-Key: TypeAlias = tuple[str, str]
-"""(entity name, cluster name): the identity of a feed record or a process record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,82 +57,6 @@ class ClusterRecord:
     def uses_connect(self) -> bool:
         """Whether sessions use Spark Connect, whose executors cannot run the code of this package."""
         return self.spark_remote is not None or self.keeps_server
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """What has come and this process has not taken yet: the events that its next batch freezes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputEdge:
-    """Instances of a feed on `feed_cluster` that a process on `cluster` reads; the clusters differ for a replication.
-
-    It takes a window of them, or what is pending. `at_least` instances of a window, and all but `missing_at_most`, must
-    be there; None of both: all. `shifts` are the first and last instance that the window always contains, counted from
-    the instance of the process's own nominal time; None if that varies or there is no such instance.
-    """
-
-    name: str
-    feed: str
-    feed_cluster: str
-    process: str
-    cluster: str
-    takes: Window | Pending
-    shifts: tuple[int, int] | None
-    optional: bool
-    partition: str | None
-    is_late: bool
-    at_least: int | None = None
-    missing_at_most: int | None = None
-
-    @property
-    def window(self) -> Window | None:
-        """The window; None if it takes what is pending."""
-        return self.takes if isinstance(self.takes, Window) else None
-
-    @property
-    def is_data_driven(self) -> bool:
-        """Whether what has come decides which instances it takes, and not the nominal time alone."""
-        return self.window is None or self.window.is_data_driven
-
-    @property
-    def taken(self) -> str:
-        """The instances that it takes, for people: `today(0,0) to now(0,0)`, `what is new`."""
-        return "what is new" if self.window is None else f"{self.window.start} to {self.window.end}"
-
-    @property
-    def feed_key(self) -> Key:
-        return (self.feed, self.feed_cluster)
-
-    @property
-    def process_key(self) -> Key:
-        return (self.process, self.cluster)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputEdge:
-    """An instance of a feed that a process writes, both on one cluster: `window` is from one expression to itself.
-
-    `shift` is the number of instances after that of the process's own nominal time; None if that varies. An `optional`
-    one may be left out.
-    """
-
-    name: str
-    feed: str
-    process: str
-    cluster: str
-    window: Window
-    shift: int | None
-    optional: bool = False
-
-    @property
-    def feed_key(self) -> Key:
-        return (self.feed, self.cluster)
-
-    @property
-    def process_key(self) -> Key:
-        return (self.process, self.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +252,7 @@ class Plan:
     processes: Mapping[Key, ProcessRecord]
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
+    _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggered: Mapping[str, tuple[ProcessRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggers: Mapping[Key, tuple[tuple[ProcessRecord, TriggerInput], ...]] = field(
         init=False, repr=False, compare=False
@@ -343,10 +264,14 @@ class Plan:
             reads.setdefault(record.cluster, {record.cluster}).update(edge.feed_cluster for edge in record.inputs)
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
         announced: dict[str, list[FeedRecord]] = {}
+        watched: dict[str, list[FeedRecord]] = {}
         for feed in self.feeds.values():
             if feed.is_external and feed.produced_by is not None:
                 announced.setdefault(feed.cluster, []).append(feed)
+            if feed.is_external and feed.watch is not None:
+                watched.setdefault(feed.cluster, []).append(feed)
         object.__setattr__(self, "_announced", {cluster: tuple(found) for cluster, found in announced.items()})
+        object.__setattr__(self, "_watched", {cluster: tuple(found) for cluster, found in watched.items()})
 
         triggered: dict[str, list[ProcessRecord]] = {}
         triggers: dict[Key, list[tuple[ProcessRecord, TriggerInput]]] = {}
@@ -373,6 +298,10 @@ class Plan:
     def announced_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose instances other assets produce and announce."""
         return self._announced.get(cluster, ())
+
+    def watched_on(self, cluster: str) -> tuple[FeedRecord, ...]:
+        """Return the feeds of a cluster whose locations are looked at for instances that come as they come."""
+        return self._watched.get(cluster, ())
 
     def read_by(self, cluster: str) -> frozenset[str]:
         """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""

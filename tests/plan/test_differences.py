@@ -19,7 +19,7 @@ from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.plan.change_impact import decide_impact
 from feed_assets.plan.difference_records import Effect, EntityChange, PlanDifference, ProcessDifference, ProcessState
 from feed_assets.plan.differences import decide_processes, diff_bundles, find_affected_processes
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
 from feed_assets.plan.spans import Span, count_ranges

@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 

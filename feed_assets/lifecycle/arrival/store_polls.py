@@ -14,7 +14,8 @@ from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool

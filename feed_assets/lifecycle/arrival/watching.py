@@ -124,8 +124,7 @@ def apply_watches(
 
 
 def _load(database: Database, plan: Plan, cluster: str, as_of: datetime) -> list[Watch]:
-    feeds = (record for record in plan.feeds.values() if record.cluster == cluster)
-    records = {_cursor(record): record for record in feeds if record.watch is not None and record.is_external}
+    records = {_cursor(record): record for record in plan.watched_on(cluster)}
     if not records:
         return []
     with database.read() as connection:

@@ -12,7 +12,8 @@ from pathlib import Path
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.masking import get_logger
-from feed_assets.plan.records import FeedRecord, OutputEdge
+from feed_assets.plan.edges import OutputEdge
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore

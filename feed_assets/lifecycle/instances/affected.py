@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.records import ARRIVING, FeedEvent
 
 Span: TypeAlias = tuple[datetime, datetime | None]

@@ -12,7 +12,8 @@ from typing import TypeAlias
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle.input_windows import InputState, closed_gates
 from feed_assets.lifecycle.instances.requests import Group, decide_requests
-from feed_assets.plan.records import InputEdge, ProcessRecord
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import Lease, ProcessInstance, ProcessInstanceStatus
 

@@ -15,7 +15,8 @@ from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE
 from feed_assets.lifecycle.late.checks import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, Key, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.causes import Cause
 from feed_assets.state.cursors import Cursors

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from feed_assets.clock import Clock
 from feed_assets.lifecycle.arrival.past_locations import PastLocations
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
 from feed_assets.storage.pool import StorePool
 

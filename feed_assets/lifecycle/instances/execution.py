@@ -53,7 +53,8 @@ from feed_assets.lifecycle.instances.work_data import (
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
 from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
-from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
+from feed_assets.plan.edges import OutputEdge
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import (
     FeedEventKind,

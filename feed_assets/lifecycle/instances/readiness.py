@@ -23,7 +23,8 @@ from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.instances.updates import note_updates
 from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed, note_changed
 from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database

@@ -15,7 +15,8 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.affected import contiguous
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState

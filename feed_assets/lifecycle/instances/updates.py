@@ -13,7 +13,8 @@ from feed_assets.lifecycle.instances.affected import Span
 from feed_assets.lifecycle.late.updates import CONCERNED, plan_update
 from feed_assets.lifecycle.releases.feed_readers import find_feed_readers
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.late_checks import LateChecks
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import CONTENT, FeedEvent, ProcessKey

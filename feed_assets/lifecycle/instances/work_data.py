@@ -10,7 +10,8 @@ from datetime import datetime
 
 from feed_assets.engines.partition_filters import render_filter, render_values
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
-from feed_assets.plan.records import FeedRecord, InputEdge, Plan, ProcessRecord
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.text import TextContext, render_text
 
 NONE = "NONE"

@@ -23,7 +23,8 @@ from feed_assets.lifecycle.late.lateness import (
 )
 from feed_assets.lifecycle.late.updates import decide_update, decide_update_early, is_settled
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, InputEdge, Key, Plan
+from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.causes import Cause
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import UPDATE, LateCheck, LateChecks, LateKey

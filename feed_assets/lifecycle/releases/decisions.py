@@ -19,7 +19,8 @@ from feed_assets.lifecycle.releases.timeline import (
     note_changed_releases,
     version_of,
 )
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import SETTLING, Step, Succession, decide_succession, parse_fingerprint
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.definition_records import DefinitionAction, Member, Release

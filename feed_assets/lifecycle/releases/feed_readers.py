@@ -6,7 +6,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, InputEdge, Key
+from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.expressions import DataDriven
 
 _NONE = range(0)

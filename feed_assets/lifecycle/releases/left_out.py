@@ -16,7 +16,8 @@ from feed_assets.entities.overlaps import FixedPlace, describe_location, iter_lo
 from feed_assets.entities.places import Places
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord, TableRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord, TableRecord
 from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.sweep_records import Hold

@@ -24,7 +24,8 @@ from feed_assets.lifecycle.releases.decisions import (
 )
 from feed_assets.lifecycle.releases.timeline import BEGINNING, REVISION, ReleaseTimeline, first_at_or_after
 from feed_assets.masking import get_logger
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.cursors import Cursors

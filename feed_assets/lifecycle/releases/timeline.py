@@ -18,8 +18,9 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.masking import get_logger
 from feed_assets.plan.compile import compile_plan
+from feed_assets.plan.edges import Key
 from feed_assets.plan.pinned_files import with_pinned_digest
-from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.definition_records import DefinitionVersion, Member, Release

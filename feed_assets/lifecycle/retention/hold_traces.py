@@ -19,7 +19,8 @@ from feed_assets.entities.places import Places
 from feed_assets.lifecycle.retention.locations import iter_data
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.records import FeedRecord, Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_records import Hold

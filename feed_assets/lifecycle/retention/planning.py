@@ -28,7 +28,8 @@ from feed_assets.lifecycle.retention.schedule import schedule_retention_now
 from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed, with_all_present
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import endpoint_of
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.sweep_drafts import SweepDraft

@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.lifecycle.releases.feed_readers import FeedReader
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnPause
 from feed_assets.lifecycle.triggers.cuts import keep_newest, pass_over
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.definition_records import ScheduleState

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from feed_assets.entities.bundle import Bundle
 from feed_assets.lifecycle.releases.pinning import find_pinned_files
 from feed_assets.plan.differences import AffectedProcess, find_running
+from feed_assets.plan.edges import Key
 from feed_assets.plan.pinned_files import PinnedFile, ProjectFiles
-from feed_assets.plan.records import Key
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.records import EntityKey
 from feed_assets.state.releases import Releases

@@ -38,7 +38,7 @@ from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.change_impact import decide_impact
 from feed_assets.plan.difference_records import EntityChange, EntityDifference, PlanDifference, ProcessState
 from feed_assets.plan.differences import AffectedProcess, decide_processes, diff_bundles, find_affected_processes
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.holds import Holds

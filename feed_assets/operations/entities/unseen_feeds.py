@@ -13,7 +13,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flows import find_targets
 from feed_assets.entities.triggers import iter_names
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.state.event_log import EventLog
 
 NEVER_CAME = "never-came"

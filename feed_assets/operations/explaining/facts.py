@@ -19,7 +19,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.neighbours import iter_writers
 from feed_assets.operations.restores import is_restored
 from feed_assets.operations.safe_mode import is_safe_mode
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.event_log import EventLog

@@ -28,7 +28,8 @@ from feed_assets.operations.explaining.retention import explain_eviction, explai
 from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.operations.instances.rows import next_attempt, rendered
-from feed_assets.plan.records import FeedRecord, InputEdge
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog

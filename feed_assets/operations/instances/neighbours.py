@@ -17,7 +17,8 @@ from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_single
 from feed_assets.operations.instances.query_fields import Lifecycle
-from feed_assets.plan.records import FeedRecord, InputEdge, Key, OutputEdge
+from feed_assets.plan.edges import InputEdge, Key, OutputEdge
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.timing.windows import Window, parse_window
 

@@ -14,7 +14,8 @@ from feed_assets.entities.flow_names import parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.query_fields import PAGE, FilterField, Lifecycle, OrderField
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError

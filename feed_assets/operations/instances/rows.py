@@ -13,7 +13,8 @@ from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.query_fields import Lifecycle
-from feed_assets.plan.records import FeedRecord, InputEdge, Plan
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances

@@ -25,7 +25,7 @@ from feed_assets.operations.instances.queries import InstancePage, list_instance
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import Action, InstanceRow, rows_of_attempts
-from feed_assets.plan.records import InputEdge
+from feed_assets.plan.edges import InputEdge
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey

@@ -18,7 +18,7 @@ from feed_assets.operations.rebuilding.feeds import OnProgress, RebuiltFeed, reb
 from feed_assets.operations.rebuilding.processes import RebuiltProcess, rebuild_process
 from feed_assets.operations.rebuilding.surveying import FoundInstance, find_finished
 from feed_assets.operations.restores import record_rebuild
-from feed_assets.plan.records import Key
+from feed_assets.plan.edges import Key
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.sweep_records import Hold

@@ -46,7 +46,8 @@ from feed_assets.operations.simulating.parts import (
 )
 from feed_assets.operations.simulating.queue_log import QueueLog
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
-from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database, open_database

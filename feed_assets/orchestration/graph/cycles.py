@@ -5,7 +5,8 @@ instances.
 from itertools import pairwise
 
 from feed_assets.entities.graph import iter_rings
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
 
 
 def find_omitted_inputs(plan: Plan) -> frozenset[tuple[Key, Key]]:

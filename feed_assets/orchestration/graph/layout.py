@@ -19,7 +19,8 @@ from feed_assets.orchestration.graph.translator import (
     process_data,
     translate,
 )
-from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 
 FindAsset: TypeAlias = Callable[[Key], tuple[AssetKey, Grid] | None]
 """Returns the asset key and the grid of a feed; None if the feed is not currently declared."""

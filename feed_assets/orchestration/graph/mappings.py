@@ -14,7 +14,7 @@ from dagster import (
 )
 
 from feed_assets.orchestration.graph.partitions import grid
-from feed_assets.plan.records import InputEdge, OutputEdge
+from feed_assets.plan.edges import InputEdge, OutputEdge
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.frequency import Unit

@@ -11,7 +11,8 @@ from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, ProcessRecord
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 

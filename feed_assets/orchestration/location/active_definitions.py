@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.records import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
-from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definitions import REVISION_CURSOR

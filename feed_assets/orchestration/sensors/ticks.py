@@ -58,7 +58,8 @@ from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, r
 from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations
-from feed_assets.plan.records import ClusterRecord, Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import ClusterRecord, Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.records import TickStep

@@ -32,7 +32,8 @@ from feed_assets.orchestration.errors import FeedOutputError, PartitionKeyError
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
-from feed_assets.plan.records import FeedRecord, Key
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import DateTimeError

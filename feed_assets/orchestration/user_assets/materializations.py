@@ -22,7 +22,8 @@ from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsE
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.producers import Producer, find_producers, require_known
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
