@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class Clock(ABC):
@@ -97,6 +97,11 @@ class TimeBudget:
 
     seconds: float
     _begun: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
+
+    @classmethod
+    def ample(cls) -> Self:
+        """Return the budget of work that nothing hurries: an hour."""
+        return cls(3600.0)
 
     @property
     def is_spent(self) -> bool:

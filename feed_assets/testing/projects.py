@@ -242,8 +242,9 @@ class Project:
             yield from ((schedule.job_name, request) for request in due.run_requests or ())
 
     def _execute(self, job_name: str | None, request: RunRequest) -> ProjectRun:
-        is_assets = job_name is None or job_name == self._repository.get_implicit_global_asset_job_def().name
-        job = self._repository.get_implicit_global_asset_job_def() if is_assets else self._repository.get_job(job_name)
+        of_assets = self._repository.get_implicit_global_asset_job_def()
+        is_assets = job_name in (None, of_assets.name)
+        job = of_assets if is_assets else self._repository.get_job(job_name)
         result = job.execute_in_process(
             run_config=dict(request.run_config),
             asset_selection=request.asset_selection if is_assets else None,
@@ -258,7 +259,7 @@ class Project:
             process=request.tags.get(names.TAG_PROCESS),
             partitions=tuple(key for key in (request.partition_key, first, last) if key),
             succeeded=result.success,
-            error=_failure_of(result),
+            error=failure_of(result) or None,
         )
 
 
@@ -376,9 +377,10 @@ def _write(record: FeedRecord, nominal_time: datetime, data: "DataFrame", folder
     write_output(data, output_target(record.feed, record, nominal_time, f"file://{folder}"))
 
 
-def _failure_of(result: ExecuteInProcessResult) -> str | None:
+def failure_of(result: ExecuteInProcessResult) -> str:
+    """Return why a run has failed; an empty text for one that has succeeded."""
     errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
-    return "\n".join(error.to_string() for error in errors if error is not None) or None
+    return "\n".join(error.to_string() for error in errors if error is not None)
 
 
 def _parse(text: str) -> datetime:

@@ -50,12 +50,6 @@ class Materializer:
         )
 
 
-def failure_of(result: ExecuteInProcessResult) -> str:
-    """Why a run has failed."""
-    errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
-    return "\n".join(error.to_string() for error in errors if error is not None)
-
-
 @contextmanager
 def materializer(
     home: Home, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

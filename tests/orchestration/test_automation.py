@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 from feed_assets.orchestration import names
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
-from tests.orchestration.in_process import Materializer, failure_of, materializer
+from tests.orchestration.in_process import Materializer, materializer
 from tests.orchestration.small import ENTITIES, START, key, land
 
 pytestmark = [

@@ -14,8 +14,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
+from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import open_dagster
-from tests.orchestration.in_process import failure_of
 
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
 

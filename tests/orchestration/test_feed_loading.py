@@ -19,9 +19,9 @@ from feed_assets.orchestration.definitions import build_assets, build_definition
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
-from tests.orchestration.in_process import failure_of
 from tests.orchestration.small import START, key, land
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")

@@ -13,8 +13,9 @@ from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
-from tests.orchestration.in_process import Materializer, failure_of, materializer
+from tests.orchestration.in_process import Materializer, materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 
 

@@ -9,10 +9,10 @@ from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.testing.projects import failure_of
 from feed_assets.transfer.executors import WORTH_BYTES
 from tests.cli.project import run
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
-from tests.orchestration.in_process import failure_of
 
 ENTITIES = """
     kind: cluster

@@ -16,9 +16,10 @@ from feed_assets import masking
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
+from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home, home_on_postgresql, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON
-from tests.orchestration.in_process import failure_of, materializer
+from tests.orchestration.in_process import materializer
 from tests.orchestration.small import ENTITIES, key, land
 
 PLANTED = "s3cr+t/Planted\\w 4711"

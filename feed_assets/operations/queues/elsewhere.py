@@ -51,8 +51,6 @@ from feed_assets.state.step_records import StepStatus
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import render_datetime
 
-_PLENTY = 3600.0
-
 
 def init_batch(
     context: OperationContext,
@@ -76,7 +74,7 @@ def init_batch(
     require_mode(context.database, Operation.BATCH_INIT)
     record = _find(context, process, cluster)
     bulkheads = Unconfined(record.cluster, context.clock)
-    budget = TimeBudget(_PLENTY)
+    budget = TimeBudget.ample()
     apply_triggers(context.database, context.plan, record.cluster, context.as_of, budget, bulkheads, may_cut=False)
     with context.database.begin() as connection:
         lock_queues(connection)

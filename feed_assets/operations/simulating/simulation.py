@@ -55,7 +55,6 @@ from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
-_PLENTY = 3600.0
 _REQUESTS_A_TICK = 50
 _OPEN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)
 
@@ -165,7 +164,7 @@ class Simulation:
         as_of = self._clock.read(self.settings.start)
         for cluster in sorted(self.plan.clusters):
             bulkheads = Unconfined(cluster, FrozenClock(as_of))
-            apply_triggers(self.database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads, may_cut=False)
+            apply_triggers(self.database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads, may_cut=False)
 
     def _happen(self, event: Arrival | FileEvent) -> Iterator[LogLine]:
         context = self._operation_context(event.at)
@@ -189,17 +188,17 @@ class Simulation:
             apply_clock(database, timeline, cluster, as_of, as_of)
             self._reconcile(cluster, as_of)
             bulkheads = Unconfined(cluster, FrozenClock(as_of))
-            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
-            apply_watches(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
-            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY), bulkheads)
+            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
+            apply_watches(database, stores, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
+            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget.ample(), bulkheads)
             apply_retries(database, timeline, cluster, as_of, bulkheads)
-            done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
+            done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
             yield from self._queue_lines(cluster, done, now)
             on_time = max(ON_TIME, self.settings.every)
             readied = apply_readiness(
-                database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads, on_time=on_time
+                database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads, on_time=on_time
             )
-            apply_updates(database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
+            apply_updates(database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads)
             requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK, bulkheads)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
