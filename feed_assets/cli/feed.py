@@ -1,4 +1,4 @@
-"""`feed notify`: producers report arrivals."""
+"""`feed`: producers report arrivals, inboxes are emptied, and the files of instances are listed."""
 
 from datetime import datetime
 from functools import partial
@@ -8,11 +8,21 @@ import click
 
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import instance_of, open_context_for
-from feed_assets.cli.options import JsonObjectType, MomentType, author_of, change_options, cluster_option, name_argument
+from feed_assets.cli.options import (
+    JsonObjectType,
+    MomentType,
+    author_of,
+    change_options,
+    cluster_option,
+    name_argument,
+    output_option,
+)
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import print_json, say
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
+from feed_assets.plan.rendering import counted
+from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Verbs)
 def feed() -> None:
-    """Report arrivals of feed instances."""
+    """Report arrivals of feed instances, take files from inboxes, and list files."""
 
 
 @feed.command(epilog="Example: feed-assets feed notify flights 2013-11-03 --key delivery-4711")
@@ -124,3 +134,76 @@ def _poll(
         return
     for each in polled:
         say(each.render())
+
+
+@feed.command(epilog="Example: feed-assets feed take orders --dry-run")
+@name_argument("feed", names_of(Kind.FEED))
+@cluster_option("Only this cluster; by default all on which the feed has an inbox.")
+@change_options
+def take(feed: str, cluster: str | None, author: str | None, dry_run: bool, output: str) -> None:
+    """Take the files that have settled in the inbox of FEED now, of any size.
+
+    Sensors look into inboxes by themselves. The command also takes files that they have left there, such as large ones,
+    and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
+    one that is READY would be taken, if no file with its content was taken before.
+    """
+    from feed_assets.operations.instances.inboxes import take_from_inboxes
+
+    found = take_from_inboxes(
+        open_context_for(),
+        feed,
+        author=author_of(author),
+        cluster=cluster,
+        dry_run=dry_run,
+        on_progress=partial(status_line.show, "files taken"),
+    )
+    if output == "json":
+        print_json(inboxes=found)
+        return
+    for inbox in found:
+        rows = [
+            (each.name, each.size, each.status, each.instance and render_datetime(each.instance), each.reason)
+            for each in inbox.files
+        ]
+        print_table(("file", "size", "status", "instance", "reason"), rows, spare=("reason",))
+        say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(rows), 'file')} in {inbox.url}", err=True)
+
+
+@feed.command(epilog="Example: feed-assets feed files orders --from-event 17 --to-event 25 --output csv")
+@name_argument("feed", names_of(Kind.FEED))
+@click.option("--from-event", type=click.IntRange(min=1), help="The number of the first event.")
+@click.option("--to-event", type=click.IntRange(min=1), help="The number of the last event, which is included.")
+@click.option("--start", type=MomentType(), help="The nominal time of the first instance, instead of events.")
+@click.option("--end", type=MomentType(), help="The nominal time of the last instance, which is included.")
+@cluster_option("The cluster; not needed if the feed is on one only.")
+@output_option
+def files(
+    feed: str,
+    from_event: int | None,
+    to_event: int | None,
+    start: datetime | None,
+    end: datetime | None,
+    cluster: str | None,
+    output: str,
+) -> None:
+    """List the files that events of FEED have brought, with their sizes and checksums.
+
+    By the numbers of the events, such as the smallest and the largest that a batch has taken, or by the nominal times
+    of the instances; both ends are included. Without them, all events count. A file that nobody has read has no
+    checksum.
+    """
+    from feed_assets.operations.instances.contents import list_files
+
+    if (from_event or to_event) and (start or end):
+        raise click.UsageError("Give either events or times.")
+    found = list_files(
+        open_context_for(), feed, cluster=cluster, first_event=from_event, last_event=to_event, start=start, end=end
+    )
+    if output == "json":
+        print_json(found)
+        return
+    rows = [(each.path, each.size, each.checksum, each.event) for each in found.files]
+    print_table(("path", "size", "checksum", "event"), rows, output)
+    for each in found.unlisted:
+        time = render_datetime(each.instance)
+        say(f"event {each.event}, {time}: its files are not known any more: {each.reason}", err=True)

@@ -125,6 +125,29 @@ class ProducedBy(EntityModel):
     asset: AssetKeyParts
 
 
+class Duplicates(StrEnum):
+    """What happens to a file whose bytes an inbox has had under another name: it is left there, or taken as well."""
+
+    REFUSE = "refuse"
+    TAKE = "take"
+
+
+class Inbox(EntityModel):
+    """A directory into which others put files, which go from there into instances of the feed.
+
+    Files count whose names match `pattern`, as in a shell; those in folders below, and hidden ones, do not. A file is
+    taken once nobody has written it for the time of `settle`.
+
+    >>> Inbox(directory="/in/orders").pattern
+    '*'
+    """
+
+    directory: FilledText
+    pattern: FilledText = "*"
+    settle: FineFrequencyField = Frequency(unit=Unit.MINUTES, count=1)
+    duplicates: Duplicates = Duplicates.REFUSE
+
+
 class FeedCluster(EntityModel):
     """A feed on one cluster.
 
@@ -168,7 +191,8 @@ class Feed(Entity):
     A feed has `locations`, or a `table` of the clusters' catalogs,
     `catalog:database:table#key=value;key=value`.
 
-    Instances that come as they come are known by a notice, or by looks at the location every `watch`. A `signal` has no
+    Instances that come as they come are known by a notice, by looks at the location every `watch`, or are made of the
+    files in an `inbox`. A `signal` has no
     data: each of its instances is news, such as an approval. The instances of an `asset` are its materializations in
     Dagster, whatever they hold. Both come as they come.
 
@@ -185,6 +209,7 @@ class Feed(Entity):
     signal: bool = False
     asset: AssetKeyParts | None = None
     watch: FrequencyField | None = None
+    inbox: Inbox | None = None
     timezone: ZoneName = "UTC"
     format: FeedFormat = FeedFormat.PARQUET
     columns: Annotated[FilledText | None, Field(alias="schema")] = None

@@ -38,6 +38,7 @@ class Operation(StrEnum):
     INSTANCE_RESUME = "resume of instances"
     INSTANCE_RERUN = "rerun of instances"
     BATCH_INIT = "init of batches"
+    FEED_TAKE = "take from inboxes"
     REPLICATION_REPAIR = "repair of replicas"
     RETENTION_RUN = "run of sweeps"
     RETENTION_APPROVE = "approve of sweeps"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import ClusterRole, Duplicates, Feed
 from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
@@ -23,6 +23,7 @@ from feed_assets.plan.records import (
     ClusterRecord,
     EntityFacts,
     FeedRecord,
+    InboxRecord,
     LateRecord,
     Plan,
     ProcessRecord,
@@ -221,6 +222,7 @@ class _Compiler:
             is_expected=feed.is_expected,
             has_data=feed.has_data,
             watch=feed.watch,
+            inbox=_compile_inbox(feed, on) if entry.type is not ClusterRole.TARGET else None,
         )
 
     def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:
@@ -241,6 +243,20 @@ def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, T
     if text is not None:
         return locate_table(cluster, text)
     return *locate(cluster, feed.data_on(cluster.name) or ""), None
+
+
+def _compile_inbox(feed: Feed, cluster: Cluster) -> InboxRecord | None:
+    inbox = feed.inbox
+    if inbox is None:
+        return None
+    store, directory = locate(cluster, inbox.directory)
+    return InboxRecord(
+        store=store,
+        directory=directory.text.strip("/"),
+        pattern=inbox.pattern,
+        settle=inbox.settle,
+        takes_duplicates=inbox.duplicates is Duplicates.TAKE,
+    )
 
 
 def _members(process: Process, cluster: str) -> tuple[EntityKey, ...]:

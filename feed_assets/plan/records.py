@@ -4,9 +4,10 @@ There is one record for each feed or process and cluster. Edges between them car
 instances that read a feed instance are computed without a search.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
@@ -80,13 +81,24 @@ class EntityFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRecord:
+    """The inbox of a feed: a directory below the root of a store, and which files are taken from there, and when."""
+
+    store: StoreAddress
+    directory: str
+    pattern: str
+    settle: Frequency
+    takes_duplicates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRecord:
     """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None.
 
     `produced_by` is the key of the asset whose materializations are the arrivals of its instances, if there is one.
     Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
     that something happened, and the location means nothing. `watch` is how often the location is looked at for
-    instances that come as they come.
+    instances that come as they come; those of an `inbox` are made of the files that are put there.
     """
 
     feed: str
@@ -113,6 +125,7 @@ class FeedRecord:
     is_expected: bool = True
     has_data: bool = True
     watch: Frequency | None = None
+    inbox: InboxRecord | None = None
 
     @property
     def key(self) -> Key:
@@ -253,6 +266,7 @@ class Plan:
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
+    _with_inbox: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggered: Mapping[str, tuple[ProcessRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggers: Mapping[Key, tuple[tuple[ProcessRecord, TriggerInput], ...]] = field(
         init=False, repr=False, compare=False
@@ -263,24 +277,18 @@ class Plan:
         for record in self.processes.values():
             reads.setdefault(record.cluster, {record.cluster}).update(edge.feed_cluster for edge in record.inputs)
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
-        announced: dict[str, list[FeedRecord]] = {}
-        watched: dict[str, list[FeedRecord]] = {}
-        for feed in self.feeds.values():
-            if feed.is_external and feed.produced_by is not None:
-                announced.setdefault(feed.cluster, []).append(feed)
-            if feed.is_external and feed.watch is not None:
-                watched.setdefault(feed.cluster, []).append(feed)
-        object.__setattr__(self, "_announced", {cluster: tuple(found) for cluster, found in announced.items()})
-        object.__setattr__(self, "_watched", {cluster: tuple(found) for cluster, found in watched.items()})
-
-        triggered: dict[str, list[ProcessRecord]] = {}
+        outside = [feed for feed in self.feeds.values() if feed.is_external]
+        announced = _by_cluster(feed for feed in outside if feed.produced_by is not None)
+        object.__setattr__(self, "_announced", announced)
+        object.__setattr__(self, "_watched", _by_cluster(feed for feed in outside if feed.watch is not None))
+        object.__setattr__(self, "_with_inbox", _by_cluster(feed for feed in outside if feed.inbox is not None))
+        triggered = _by_cluster(record for record in self.processes.values() if record.trigger is not None)
+        object.__setattr__(self, "_triggered", triggered)
         triggers: dict[Key, list[tuple[ProcessRecord, TriggerInput]]] = {}
         for record in self.processes.values():
             if record.trigger is not None:
-                triggered.setdefault(record.cluster, []).append(record)
                 for each in record.trigger.inputs:
                     triggers.setdefault((each.feed, each.feed_cluster), []).append((record, each))
-        object.__setattr__(self, "_triggered", {cluster: tuple(found) for cluster, found in triggered.items()})
         object.__setattr__(self, "_triggers", {key: tuple(found) for key, found in triggers.items()})
 
     def follows_updates(self, cluster: str) -> bool:
@@ -302,6 +310,10 @@ class Plan:
     def watched_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose locations are looked at for instances that come as they come."""
         return self._watched.get(cluster, ())
+
+    def with_inbox_on(self, cluster: str) -> tuple[FeedRecord, ...]:
+        """Return the feeds of a cluster whose instances are made of files in an inbox."""
+        return self._with_inbox.get(cluster, ())
 
     def read_by(self, cluster: str) -> frozenset[str]:
         """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""
@@ -336,3 +348,14 @@ class Plan:
         index = feed.index(feed_time)
         found = map(process.at, edge.window.consumers_of_range(range(index, index + 1), feed, process))
         return [time for time in found if self.output_time(edge, time) == feed_time]
+
+
+_Record = TypeVar("_Record", FeedRecord, ProcessRecord)
+
+
+def _by_cluster(records: Iterable[_Record]) -> dict[str, tuple[_Record, ...]]:
+    """Return records by their clusters, in order."""
+    found: dict[str, list[_Record]] = {}
+    for record in records:
+        found.setdefault(record.cluster, []).append(record)
+    return {cluster: tuple(those) for cluster, those in found.items()}

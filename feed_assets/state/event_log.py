@@ -7,7 +7,7 @@ from sqlalchemy import Connection, exists, func, insert, select
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
-from feed_assets.state.records import FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
+from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_KEY, feed_events
 
@@ -66,6 +66,11 @@ class EventLog:
         if clusters is not None:
             statement = statement.where(_T.cluster.in_(sorted(clusters)))
         return _ROWS.find(self._connection, statement.order_by(_T.seq).limit(limit))
+
+    def of_feed(self, feed: str, cluster: str, first: int, last: int) -> list[FeedEvent]:
+        """Return the events from `first` to `last`, both inclusive, that have brought content of a feed, in order."""
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
+        return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
 
     def last_seq(self) -> int:
         """Return the sequence number of the newest event; 0 for an empty log."""

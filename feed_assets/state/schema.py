@@ -29,7 +29,7 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0015"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 

@@ -53,7 +53,7 @@ def record_signals(connection: Connection, signals: Sequence[Signal], as_of: dat
         if signal.key is not None and log.find_key(signal.key) is not None:
             continue
         record = signal.record
-        time = signal.at if signal.is_exact else _free_time(instances, record, signal.at)
+        time = signal.at if signal.is_exact else find_free_time(instances, record, signal.at)
         digest = content_digest(signal.payload)
         event = NewFeedEvent(
             feed=record.feed,
@@ -93,7 +93,7 @@ def content_digest(payload: Mapping[str, object]) -> str:
     return "signal:" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _free_time(instances: FeedInstances, record: FeedRecord, at: datetime) -> datetime:
+def find_free_time(instances: FeedInstances, record: FeedRecord, at: datetime) -> datetime:
     """Return the first time at or after a moment that is no instance yet."""
     sequence = record.sequence
     first = sequence.index(sequence.at(sequence.index_at_or_before(at)))

@@ -6,19 +6,16 @@ whole.
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 
-from feed_assets.clock import Stopwatch, TimeBudget
+from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
-from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_confined
-from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.lifecycle.arrival.store_polls import Candidate, ask_stores, poll_confined
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instance_paths import PathMatcher
-from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -137,31 +134,12 @@ def _cursor(record: FeedRecord) -> str:
 
 
 def _look(stores: StorePool, watches: Sequence[Watch], as_of: datetime, bulkheads: Bulkheads) -> list[_Standing]:
-    """Return what stands in the locations, or why that cannot be said. All endpoints are asked at once."""
-    by_endpoint: dict[str, list[int]] = defaultdict(list)
-    for position, watch in enumerate(watches):
-        by_endpoint[endpoint_of(watch.record.store)].append(position)
+    """Return what stands in the locations, or why that cannot be said."""
 
-    def walk(positions: Sequence[int]) -> Mapping[int, _Standing]:
-        return {position: _walk(stores, watches[position], as_of) for position in positions}
-
-    calls = {endpoint: partial(walk, positions) for endpoint, positions in by_endpoint.items()}
-    found: dict[int, _Standing] = {}
-    for endpoint, answer in bulkheads.ask(TickStep.STORAGE, calls).items():
-        positions = by_endpoint[endpoint]
-        found |= dict.fromkeys(positions, answer) if isinstance(answer, Exception) else answer
-    return [found[position] for position in range(len(watches))]
-
-
-def _walk(stores: StorePool, watch: Watch, as_of: datetime) -> _Standing:
-    """Return what stands in a location, or why it cannot be listed. Raises what fails slowly."""
-    stopwatch = Stopwatch()
-    try:
+    def walk(watch: Watch) -> list[datetime]:
         return find_standing(stores.get(watch.record.store), watch.record, as_of + _MOMENT, watch.since)
-    except Exception as exc:
-        if stopwatch.seconds > SLOW_SECONDS:
-            raise
-        return exc
+
+    return ask_stores(watches, lambda watch: watch.record.store, walk, bulkheads)
 
 
 def _record(

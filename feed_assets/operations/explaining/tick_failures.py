@@ -22,7 +22,7 @@ _STEPS = frozenset(
     }
 )
 """The steps whose units are processes; a step that fails as a whole has no subject."""
-_COMING = frozenset({TickStep.MATERIALIZATIONS, TickStep.WATCHES})
+_COMING = frozenset({TickStep.MATERIALIZATIONS, TickStep.WATCHES, TickStep.INBOXES})
 """The steps whose units are feeds, without which no instance of theirs comes."""
 
 

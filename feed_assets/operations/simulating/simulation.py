@@ -14,8 +14,7 @@ from typing import assert_never
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.arrival.polling import apply_arrivals
-from feed_assets.lifecycle.arrival.watching import apply_watches
+from feed_assets.lifecycle.arrival.looking import look_for_arrivals
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
@@ -188,8 +187,9 @@ class Simulation:
             apply_clock(database, timeline, cluster, as_of, as_of)
             self._reconcile(cluster, as_of)
             bulkheads = Unconfined(cluster, FrozenClock(as_of))
-            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
-            apply_watches(database, stores, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
+            look_for_arrivals(
+                database, stores, self.plan, cluster, as_of, as_of, TimeBudget.ample(), bulkheads, may_take=False
+            )
             apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget.ample(), bulkheads)
             apply_retries(database, timeline, cluster, as_of, bulkheads)
             done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)

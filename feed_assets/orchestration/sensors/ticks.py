@@ -27,9 +27,9 @@ from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
+from feed_assets.lifecycle.arrival.looking import look_for_arrivals
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
-from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
-from feed_assets.lifecycle.arrival.watching import apply_watches
+from feed_assets.lifecycle.arrival.polling import ArrivalResult
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
@@ -66,7 +66,6 @@ from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
-NO_POLLS = ArrivalResult()
 NO_RETRIES = RetryResult(again=(), exhausted=())
 NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
@@ -150,11 +149,9 @@ class _Tick:
         run(step, None, reconcile, database, record, use, instance, heartbeats, as_of, real_now, bulkheads)
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         announced = self._follow_materializations(real_now)
-        arrivals = run(
-            TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
-        )
-        watched = run(
-            TickStep.WATCHES, NO_POLLS, apply_watches, database, stores, plan, cluster, as_of, budget, bulkheads
+        is_held = self.active.is_restored or self.active.is_safe_mode
+        arrivals = look_for_arrivals(
+            database, stores, plan, cluster, as_of, real_now, budget, bulkheads, may_take=not is_held
         )
         run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
         retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
@@ -170,7 +167,7 @@ class _Tick:
             budget,
             bulkheads,
             without_row=context.without_row,
-            may_cut=not (self.active.is_restored or self.active.is_safe_mode),
+            may_cut=not is_held,
         )
         readiness = run(
             TickStep.GATES,
@@ -184,14 +181,13 @@ class _Tick:
             bulkheads,
             without_row=context.without_row,
         )
-        is_held = self.active.is_restored or self.active.is_safe_mode
         updated = run(
             TickStep.UPDATES, 0, apply_updates, database, timeline, cluster, as_of, budget, bulkheads, is_held=is_held
         )
         readiness = replace(readiness, ready=readiness.ready + updated)
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
-        arrivals = ArrivalResult.sum_of(arrivals, watched, ArrivalResult(arrived=announced.arrived))
+        arrivals = ArrivalResult.sum_of(arrivals, ArrivalResult(arrived=announced.arrived))
         return _Done(
             arrivals=arrivals, readiness=readiness, requests=requests, explained=explained, triggered=triggered
         )

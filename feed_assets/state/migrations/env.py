@@ -2,10 +2,10 @@
 
 from alembic import context
 
-from feed_assets.state import retention_schema, step_schema, trigger_schema
+from feed_assets.state import inbox_schema, retention_schema, step_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
-_SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches)
+_SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches, inbox_schema.taken_files)
 
 
 def _is_ours(name: str | None, kind: str, _parents: object) -> bool:

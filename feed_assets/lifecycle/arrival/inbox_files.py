@@ -1,0 +1,208 @@
+"""Find the files in an inbox, and remember those that stay there."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from feed_assets.entities.maps import EMPTY
+from feed_assets.json_form import NominalTime
+from feed_assets.plan.records import FeedRecord, InboxRecord
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Availability
+from feed_assets.timing.dates import render_datetime
+
+_HIDDEN = (".", "_")
+
+
+class FileStatus(StrEnum):
+    """What became of a file in an inbox. One that is TAKEN is in an instance; KNOWN is one that was put there once more
+    and is removed. All others stay: one that is READY is taken next, one that is SETTLING was written a short time ago,
+    one that is CHANGING was written while it was read.
+    """
+
+    READY = "READY"
+    TAKEN = "TAKEN"
+    KNOWN = "KNOWN"
+    SETTLING = "SETTLING"
+    CHANGING = "CHANGING"
+    EMPTY = "EMPTY"
+    DUPLICATE = "DUPLICATE"
+    TOO_LARGE = "TOO_LARGE"
+    STUCK = "STUCK"
+
+
+class InboxFile(NamedTuple):
+    """A file of an inbox as it was found. `obstacle` is why it cannot be read."""
+
+    name: str
+    size: int
+    modified_at: datetime | None
+    obstacle: str | None = None
+
+    @property
+    def version(self) -> str:
+        """Changes when the file is written."""
+        return f"{self.size} {self.modified_at and self.modified_at.isoformat()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenFile:
+    """A file of an inbox, and what became of it. `instance` is the one that has its content."""
+
+    name: str
+    size: int
+    status: FileStatus
+    instance: NominalTime | None = None
+    reason: str | None = None
+
+
+class LeftFile(NamedTuple):
+    """A file that stays in the inbox while it has this version, and why."""
+
+    version: str
+    status: FileStatus
+    reason: str
+
+
+class ClaimedFile(NamedTuple):
+    """A file that is to be taken: its version in the inbox, and its content."""
+
+    name: str
+    version: str
+    size: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Files that are to be taken into one instance."""
+
+    nominal_time: datetime
+    files: tuple[ClaimedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxState:
+    """What is remembered of an inbox: when the next look is due, what is being taken, and what was left, by name."""
+
+    location: str
+    next_at: datetime | None = None
+    claim: Claim | None = None
+    left: Mapping[str, LeftFile] = field(default_factory=lambda: EMPTY)
+
+    @classmethod
+    def parse(cls, record: FeedRecord, text: str | None) -> "InboxState":
+        """Return the state that a cursor has; of another inbox, only what is being taken."""
+        kept: dict[str, Any] = {} if text is None else json.loads(text)
+        claim = kept.get("claim")
+        state = cls(location=_location(record), claim=None if claim is None else _parse_claim(claim))
+        if kept.get("location") != state.location:
+            return state
+        left = {name: LeftFile(version, FileStatus(status), why) for name, version, status, why in kept["left"]}
+        return cls(
+            location=state.location, next_at=datetime.fromisoformat(kept["next_at"]), claim=state.claim, left=left
+        )
+
+    def render(self) -> str:
+        """Return the value of the cursor."""
+        claim = self.claim and {"time": self.claim.nominal_time.isoformat(), "files": self.claim.files}
+        left = [[name, *file] for name, file in sorted(self.left.items())]
+        next_at = self.next_at and self.next_at.isoformat()
+        return json.dumps({"location": self.location, "next_at": next_at, "claim": claim, "left": left})
+
+
+def cursor_of(record: FeedRecord) -> str:
+    """Return the name of the cursor that has the state of an inbox."""
+    return f"inbox/{record.cluster}/{record.feed}"
+
+
+def inbox_of(record: FeedRecord) -> InboxRecord:
+    """Return the inbox of a feed that has one."""
+    assert record.inbox is not None
+    return record.inbox
+
+
+def find_files(stores: StorePool, record: FeedRecord) -> list[InboxFile]:
+    """Return the files in an inbox whose names fit, the oldest first.
+
+    Raises:
+        StorageError: the storage cannot be listed.
+    """
+    inbox = inbox_of(record)
+    store = stores.get(inbox.store)
+
+    def choose(_folder: str, names: Sequence[str]) -> Iterable[str]:
+        wanted = (name for name in names if not name.startswith(_HIDDEN) and name != record.flag)
+        return [name for name in wanted if fnmatchcase(name, inbox.pattern)]
+
+    names = {path.rpartition("/")[2] for path in store.walk(inbox.directory, 1, choose)}
+    paths = [path_in(record, name) for name in sorted(names - _find_folders(store, inbox, names))]
+    looks = store.look(paths, None)
+    found = [
+        InboxFile(path.rpartition("/")[2], look.bytes, look.modified_at, look.obstacle)
+        for path, look in zip(paths, looks, strict=True)
+        if look.availability is not Availability.MISSING or look.obstacle is not None
+    ]
+    return sorted(found, key=lambda file: (file.modified_at is None, file.modified_at, file.name))
+
+
+def _find_folders(store: InstanceStore, inbox: InboxRecord, names: Collection[str]) -> set[str]:
+    """Return those of some names in an inbox that are folders."""
+    folders = set()
+
+    def choose(folder: str, below: Sequence[str]) -> Iterable[str]:
+        if not folder:
+            return [name for name in below if name in names]
+        folders.add(folder.strip("/"))
+        return ()
+
+    for _ in store.walk_folders(inbox.directory, 2, choose) if names else ():
+        pass
+    return folders
+
+
+def look_again(store: InstanceStore, record: FeedRecord, names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the files with some names; those that are gone are left out."""
+    looks = store.look([path_in(record, name) for name in names], None)
+    return {
+        name: InboxFile(name, look.bytes, look.modified_at).version
+        for name, look in zip(names, looks, strict=True)
+        if look.availability is not Availability.MISSING and look.obstacle is None
+    }
+
+
+def path_in(record: FeedRecord, name: str) -> str:
+    """Return the path of a file in the inbox, below the root of its store."""
+    return f"{inbox_of(record).directory}/{name}"
+
+
+def judge_file(
+    record: FeedRecord, file: InboxFile, real_now: datetime, largest: int | None
+) -> tuple[FileStatus, str | None]:
+    """Return what is to be done with a file that nothing is remembered of, and why not more; `largest` is in bytes."""
+    settle = inbox_of(record).settle
+    if file.obstacle is not None:
+        return FileStatus.STUCK, file.obstacle
+    if file.modified_at is not None and file.modified_at > real_now - settle.as_duration():
+        written = render_datetime(file.modified_at)
+        return FileStatus.SETTLING, f"it was written at {written}, and nobody may write it for {settle}"
+    if not file.size:
+        return FileStatus.EMPTY, "it has no content"
+    if largest is not None and file.size > largest:
+        return FileStatus.TOO_LARGE, f"it has {file.size:,} bytes, more than the {largest:,} of a file that ticks take"
+    return FileStatus.READY, None
+
+
+def _location(record: FeedRecord) -> str:
+    inbox = inbox_of(record)
+    return f"{inbox.store.url} {inbox.directory} {inbox.pattern}"
+
+
+def _parse_claim(kept: Mapping[str, Any]) -> Claim:
+    files = tuple(ClaimedFile(*file) for file in kept["files"])
+    return Claim(nominal_time=datetime.fromisoformat(kept["time"]), files=files)

@@ -1,0 +1,40 @@
+"""Look for what has arrived, in all the ways in which instances come from outside."""
+
+from datetime import datetime
+
+from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.arrival.inboxes import apply_inboxes
+from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.arrival.watching import apply_watches
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.plan.records import Plan
+from feed_assets.state.database import Database
+from feed_assets.state.records import TickStep
+from feed_assets.storage.pool import StorePool
+
+_NOTHING = ArrivalResult()
+
+
+def look_for_arrivals(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    cluster: str,
+    as_of: datetime,
+    real_now: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
+    *,
+    may_take: bool,
+) -> ArrivalResult:
+    """Poll the due instances of a cluster, look at watched locations, and take what is in inboxes if that may be.
+
+    What fails in one of these ways keeps the others from nothing.
+    """
+    known = (database, stores, plan, cluster, as_of)
+    polled = bulkheads.run(TickStep.ARRIVALS, _NOTHING, apply_arrivals, *known, budget, bulkheads)
+    watched = bulkheads.run(TickStep.WATCHES, _NOTHING, apply_watches, *known, budget, bulkheads)
+    if not may_take:
+        return ArrivalResult.sum_of(polled, watched)
+    taken = bulkheads.run(TickStep.INBOXES, _NOTHING, apply_inboxes, *known, real_now, budget, bulkheads)
+    return ArrivalResult.sum_of(polled, watched, taken)
