@@ -162,10 +162,10 @@ def take(feed: str, cluster: str | None, author: str | None, dry_run: bool, outp
         return
     for inbox in found:
         rows = [
-            (each.name, each.size, each.status, each.instance and render_datetime(each.instance), each.reason)
+            (each.name, each.bytes, each.status, each.nominal_time and render_datetime(each.nominal_time), each.reason)
             for each in inbox.files
         ]
-        print_table(("file", "size", "status", "instance", "reason"), rows, spare=("reason",))
+        print_table(("file", "bytes", "status", "instance", "reason"), rows, spare=("reason",))
         say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(rows), 'file')} in {inbox.url}", err=True)
 
 
@@ -202,8 +202,8 @@ def files(
     if output == "json":
         print_json(found)
         return
-    rows = [(each.path, each.size, each.checksum, each.event) for each in found.files]
+    rows = [(each.url, each.bytes, each.checksum, each.event) for each in found.files]
     print_table(("path", "size", "checksum", "event"), rows, output)
     for each in found.unlisted:
-        time = render_datetime(each.instance)
+        time = render_datetime(each.nominal_time)
         say(f"event {each.event}, {time}: its files are not known any more: {each.reason}", err=True)

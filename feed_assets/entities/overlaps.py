@@ -20,8 +20,9 @@ from feed_assets.timing.templates import PathTemplate, parse_path_template
 
 
 class FixedPlace(StrEnum):
-    """A location without dates that belongs to no feed: the target of a mirror, or the root of a cluster's storage."""
+    """A location without dates: an inbox, the target of a mirror, or the root of a cluster's storage."""
 
+    INBOX = "inbox"
     MIRROR = "mirror"
     STORAGE = "storage"
 
@@ -83,7 +84,8 @@ def describe_overlaps(
 def iter_locations(
     bundle: Bundle, only: str | None = None, *, left_out: Sequence[AnyEntity] = (), places: Places | None = None
 ) -> Iterator[tuple[LocationKey, str]]:
-    """Yield the locations of all feeds, the targets of mirrors and the roots of storages, or those on one cluster.
+    """Yield the locations and inboxes of all feeds, the targets of mirrors and the roots of storages, or those on one
+    cluster.
 
     Entities `left_out` of the bundle count like the others. Each location comes as a canonical URL, with its variables.
     """
@@ -99,6 +101,8 @@ def iter_locations(
                 for cluster in clusters.get(name, ()):
                     for kind, found in _iter_on(entity, cluster, places):
                         yield (entity.name, name, kind), found
+                    if entity.inbox is not None and (path := _find_path(cluster, entity.inbox.directory)) is not None:
+                        yield (entity.name, name, FixedPlace.INBOX), places.canonical(path)
         elif isinstance(entity, Process):
             for place in iter_mirror_locations(lambda name: next(iter(clusters.get(name, ())), None), entity):
                 if place.is_target and place.url is not None:
@@ -167,6 +171,8 @@ def _add_reasons(
     describe: Callable[[LocationKey], str],
 ) -> None:
     at = "at" if overlap.is_same_place else "inside"
+    if outer[2] is inner[2] is FixedPlace.INBOX:  # several may have one directory, or one below another
+        return
     if outer[:2] != inner[:2] or isinstance(inner[2], FixedPlace):
         other = describe(inner)
         reasons.setdefault(inner, f"it is {at} {describe(outer)}")
@@ -186,6 +192,8 @@ def describe_location(place: LocationKey) -> str:
     """Return the name of a location in messages."""
     name, cluster, kind = place
     match kind:
+        case FixedPlace.INBOX:
+            return f"the inbox of feed {name!r} on {cluster}"
         case FixedPlace.STORAGE:
             return f"the storage of cluster {name!r}"
         case FixedPlace.MIRROR:

@@ -52,7 +52,7 @@ def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 _SCHEDULED = _Parts(feed=("sla", "late_arrival"), cluster=("sla", "produced_by", "delay"))
-_UNSCHEDULED = _Parts(feed=("watch",))
+_UNSCHEDULED = _Parts(feed=("watch", "inbox"))
 _DATA = _Parts(
     feed=(
         "columns",
@@ -63,6 +63,7 @@ _DATA = _Parts(
         "replication",
         "partitions",
         "watch",
+        "inbox",
     ),
     cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
 )
@@ -107,17 +108,22 @@ def check_watch(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             message=f"a table cannot be watched, such as that on {tables[0]}: each look would list all its partitions",
             remedy="Remove watch, and give notice of each partition.",
         )
+    if (writer := find_only_writer(scope, feed)) is not None:
+        yield Complaint(
+            path=("watch",),
+            message=f"watch has no meaning: {writer}, and each publication is an event by itself",
+            remedy="Remove it.",
+        )
+
+
+def find_only_writer(scope: Scope, feed: Feed) -> str | None:
+    """Return who writes the feed, as a clause, if it comes from outside on no cluster."""
     writers = {
         name: f"process {found[0].process.name!r} writes it" if found else "a copy writes it"
         for name, entry in feed.clusters.items()
         if (found := scope.writers.get((feed.name, name))) or entry.type is ClusterRole.TARGET
     }
-    if writers.keys() == feed.clusters.keys():
-        yield Complaint(
-            path=("watch",),
-            message=f"watch has no meaning: {next(iter(writers.values()))}, and each publication is an event by itself",
-            remedy="Remove it.",
-        )
+    return next(iter(writers.values())) if writers.keys() == feed.clusters.keys() else None
 
 
 def _refused(feed: Feed, parts: _Parts, reason: str, remedy: str) -> Iterator[Complaint]:

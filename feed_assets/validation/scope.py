@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
-from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.feed import ClusterRole, Feed, Inbox
 from feed_assets.entities.overlaps import (
     FixedPlace,
     LocationKey,
@@ -284,6 +284,15 @@ class Scope:
         return tuple(iter_locations(self.bundle, left_out=self.left_out, places=self.places))
 
     @cached_property
+    def inboxes(self) -> Mapping[str, list[tuple[Feed, Inbox]]]:
+        """The directory of inboxes, without a trailing slash → the feeds that take files from there."""
+        found: dict[str, list[tuple[Feed, Inbox]]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            if feed.inbox is not None:
+                found[feed.inbox.directory.rstrip("/")].append((feed, feed.inbox))
+        return found
+
+    @cached_property
     def near_mirrors(self) -> Mapping[str, list[tuple[LocationKey, str]]]:
         """The place of a mirror's target → the locations at, inside or around it."""
         targets = [*dict.fromkeys(url for key, url in self.locations if key[2] is FixedPlace.MIRROR)]
@@ -340,6 +349,8 @@ class Scope:
         name, cluster, kind = place
         path: FieldPath
         match kind:
+            case FixedPlace.INBOX:
+                key, path = (Kind.FEED.value, name), ("inbox", "directory")
             case FixedPlace.STORAGE:
                 key, path = (Kind.CLUSTER.value, name), ("storage",)
             case FixedPlace.MIRROR:

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,8 +54,15 @@ clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
 trigger: {from: earliest}
 inputs: {orders: {feed: orders, take: new}}
 workflow: {engine: external, steps: {get: {}}}
+---
+kind: feed
+name: letters
+instances: as-they-come
+inbox: {directory: /in/letters}
+locations: {data: "/letters/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
 """
-"""A process whose batches are taken by programs."""
+"""A process whose batches are taken by programs, and a feed with an inbox."""
 COMMANDS: dict[str, tuple[str, ...]] = {
     "validate": ("validate", "wrong.yaml"),
     "entity validate": ("entity", "validate", "all.yaml"),
@@ -132,6 +140,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch fail": ("batch", "fail", "fetch"),
     "batch step-end": ("batch", "step-end", "fetch", "get"),
     "batch end": ("batch", "end", "fetch", "--marking", "DAILY_END"),
+    "feed take": ("feed", "take", "letters"),
+    "feed files": ("feed", "files", "letters"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2"),
@@ -166,6 +176,8 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
             sweeps |= {"<first>": _bring_orders(folder)}
         if name == "batch list":
             assert len(tick(folder, "primary", "approval")) == 1
+        if name == "feed take":
+            _write_letter(folder)
         if name == "batch step-end":
             for words in (("init", "fetch"), ("step-start", "fetch", "get")):
                 assert run("batch", *words).exit_code == 0
@@ -187,6 +199,15 @@ def _bring_orders(folder: Path) -> str:
     tick(folder, "primary", "orders", "orders")
     shown = json.loads(run("queue", "show", "load", "--output", "json").stdout)
     return str(shown["events"][0]["event"])
+
+
+def _write_letter(folder: Path) -> None:
+    """Put a file into the inbox that was written a day ago."""
+    letter = folder / "primary/in/letters/a.csv"
+    letter.parent.mkdir(parents=True)
+    letter.write_text("a")
+    then = letter.stat().st_mtime - 86_400
+    os.utime(letter, (then, then))
 
 
 def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,13 @@ Its jobs are processes here. Each of their sub-processes with a queue is an inpu
 of a queue is a pending event. A job without a queue is started by a signal.
 """
 
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +18,10 @@ import pytest
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.arrival.inbox_files import FileStatus
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.contents import list_files
+from feed_assets.operations.instances.inboxes import take_from_inboxes
 from feed_assets.operations.queues.elsewhere import (
     end_batch,
     finish_step,
@@ -24,6 +31,8 @@ from feed_assets.operations.queues.queues import show_batch
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.state.step_records import StepStatus
 from tests.conformance.what_comes import ON, Flow, flow, signal
+from tests.lifecycle.harness import START, LifecycleHarness, validity
+from tests.operations.contexts import context_of
 
 Case = dict[str, Any]
 TABLE = "bdre.json"
@@ -213,7 +222,54 @@ def fail_producer(case: Case) -> None:
         assert found.pending(CONSUMER) == before
 
 
+class Register:
+    """Registers files: a server is a cluster with an inbox, to which its files come one by one."""
+
+    def __init__(self, root: Path) -> None:
+        on = {name: validity(START, None) for name in ("server-1", "server-2")}
+        feed = Feed(
+            name="files",
+            instances="as-they-come",
+            inbox={"directory": "/in", "settle": "seconds(1)"},
+            locations={"data": "/files/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}${SECOND}"},
+            clusters=on,
+        )
+        self.root = root
+        self.lifecycle = LifecycleHarness.of(root, feed, clusters=tuple(on))
+        self.context = context_of(self.lifecycle, START + timedelta(days=30))
+
+    def __call__(self, server: str, path: str, content: str) -> FileStatus:
+        file = self.root / server.replace(" ", "-") / "in" / path.strip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        os.utime(file, (0, 0))
+        results = take_from_inboxes(self.context, "files", author="ann")
+        (status,) = [each.status for result in results for each in result.files]
+        return status
+
+
+def register_files(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        register = Register(Path(root))
+        if "FILE" in case["given"]:
+            for server, path, content in case["given"]["FILE"]:
+                register(server, path, content)
+            answers = {FileStatus.KNOWN: "File Already exists exception", FileStatus.TAKEN: "ok"}
+            calls = [re.findall(r"(server \d),(/\w+),(\w+)", each["call"])[0] for each in case["steps"]]
+            known = {"h": "hash h"}
+            results = [answers[register(server, path, known.get(hash_, hash_))] for server, path, hash_ in calls]
+            assert results == case["expect"]["results"]
+        else:
+            for number in range(max(case["given"]["FILE batches"])):
+                register("server 1", "/a", str(number))
+            first, last = map(int, re.findall(r"\d+", case["steps"][0]["call"]))
+            listed = list_files(register.context, "files", cluster="server-1", first_event=first, last_event=last)
+            assert [file.event for file in listed.files] == case["expect"]["batches"]
+        register.lifecycle.database.close()
+
+
 RUNNERS = {
+    "files": register_files,
     "sequence": run_sequence,
     "enqueue": enqueue,
     "guard": guard,

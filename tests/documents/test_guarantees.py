@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle import bulkheads
-from feed_assets.lifecycle.arrival import polling, watching
+from feed_assets.lifecycle.arrival import inboxes, polling, taking, watching
 from feed_assets.lifecycle.instances import catch_up_policy, leasing, readiness, reconciliation, requests
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
@@ -48,6 +48,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "minutes before the newest instance from which a watched location is looked at": str(
             int(watching.OVERLAP / timedelta(minutes=1))
         ),
+        "files that are taken from an inbox into one instance": str(taking.MOST_FILES),
+        "bytes of the largest file that a tick takes from an inbox": str(inboxes.LARGEST_IN_TICKS),
         "instances a run": str(requests.INSTANCES_A_RUN),
         "instances of a process created in one transaction": str(readiness.INSTANCES_A_STEP),
         "minutes up to which a created instance is on time": f"{catch_up_policy.ON_TIME.seconds // 60}",

@@ -52,12 +52,12 @@ class InboxFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFile:
-    """A file of an inbox, and what became of it. `instance` is the one that has its content."""
+    """A file of an inbox, and what became of it. `nominal_time` is that of the instance that has its content."""
 
     name: str
-    size: int
+    bytes: int
     status: FileStatus
-    instance: NominalTime | None = None
+    nominal_time: NominalTime | None = None
     reason: str | None = None
 
 

@@ -57,7 +57,7 @@ def apply_inboxes(
         if budget.is_spent:
             return ArrivalResult.sum_of(*results, ArrivalResult(is_complete=False))
         seen = bulkheads.run_unit(step, record.feed, (), _take, database, stores, record, found, as_of, real_now)
-        arrived = {each.instance for each in seen if each.status is FileStatus.TAKEN}
+        arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
         results.append(ArrivalResult(polled=len(seen), arrived=len(arrived)))
     return ArrivalResult.sum_of(*results)
 
@@ -113,4 +113,4 @@ def _preview(record: FeedRecord, state: InboxState, file: InboxFile, real_now: d
     status, reason = judge_file(record, file, real_now, None)
     if left is not None and left.version == file.version:
         status, reason = left.status, left.reason
-    return SeenFile(name=file.name, size=file.size, status=status, reason=reason)
+    return SeenFile(name=file.name, bytes=file.size, status=status, reason=reason)

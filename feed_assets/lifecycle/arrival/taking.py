@@ -234,7 +234,7 @@ class _Inbox:
         files = [file for file in claim.files if file.name in names]
         for file in files:
             self.seen[file.name] = SeenFile(
-                name=file.name, size=file.size, status=FileStatus.TAKEN, instance=claim.nominal_time
+                name=file.name, bytes=file.size, status=FileStatus.TAKEN, nominal_time=claim.nominal_time
             )
         stuck = self._remove(files)
         self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
@@ -350,5 +350,9 @@ class _Inbox:
         self._state, self._kept = state, state.render()
         Cursors(connection).put(cursor_of(self._record), self._kept)
 
-    def _see(self, file: InboxFile, status: FileStatus, reason: str | None, instance: datetime | None = None) -> None:
-        self.seen[file.name] = SeenFile(name=file.name, size=file.size, status=status, instance=instance, reason=reason)
+    def _see(
+        self, file: InboxFile, status: FileStatus, reason: str | None, nominal_time: datetime | None = None
+    ) -> None:
+        self.seen[file.name] = SeenFile(
+            name=file.name, bytes=file.size, status=status, nominal_time=nominal_time, reason=reason
+        )

@@ -21,13 +21,13 @@ from feed_assets.storage.records import Availability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """One file of an instance; `path` is its URL. The `checksum` is "" if nobody has read the file."""
+    """One file of an instance. The `checksum` is None if nobody has read the file."""
 
-    path: str
-    size: int
-    checksum: str
+    url: str
+    bytes: int
+    checksum: str | None
     event: int
-    instance: NominalTime
+    nominal_time: NominalTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class UnlistedEvent:
     """An event whose files are not known any more, and why."""
 
     event: int
-    instance: NominalTime
+    nominal_time: NominalTime
     reason: str
 
 
@@ -143,7 +143,7 @@ def _list(
                 return _listed(url, event, [(file.path, file.size, file.checksum) for file in survey.files])
     except InstanceNotFoundError:
         pass
-    return UnlistedEvent(event=event.seq, instance=event.nominal_time, reason=_why_unlisted(event, row))
+    return UnlistedEvent(event=event.seq, nominal_time=event.nominal_time, reason=_why_unlisted(event, row))
 
 
 def _why_unlisted(event: FeedEvent, row: FeedInstance | None) -> str:
@@ -157,11 +157,11 @@ def _why_unlisted(event: FeedEvent, row: FeedInstance | None) -> str:
 def _listed(url: str, event: FeedEvent, files: Sequence[tuple[str, int, str]]) -> list[ListedFile]:
     return [
         ListedFile(
-            path=url if path == SINGLE_FILE else f"{url}/{path}",
-            size=size,
-            checksum=checksum,
+            url=url if path == SINGLE_FILE else f"{url}/{path}",
+            bytes=size,
+            checksum=checksum or None,
             event=event.seq,
-            instance=event.nominal_time,
+            nominal_time=event.nominal_time,
         )
         for path, size, checksum in files
     ]

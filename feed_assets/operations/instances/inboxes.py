@@ -88,7 +88,7 @@ def _take(
         done = sum(file.status is not FileStatus.READY for file in seen.values())
         on_progress(done, len(seen))
         goes_on = not dry_run and done < len(seen) and any(file.status is FileStatus.TAKEN for file in files)
-    taken = [file.instance for file in seen.values() if file.status is FileStatus.TAKEN and file.instance]
+    taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
     if taken:
         instances = sorted({render_datetime(time) for time in taken})
         target = f"feed {record.feed!r} on {record.cluster}"

@@ -1,0 +1,167 @@
+"""`feed take` and `feed files`: what is in an inbox, what becomes of it, and which files an event has brought."""
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.lifecycle.arrival.inboxes import apply_inboxes
+from feed_assets.lifecycle.bulkheads import Unconfined
+from feed_assets.operations.context import open_context
+from feed_assets.settings import load_settings
+from feed_assets.state.database import open_database
+from tests.cli.pasting import Pasting, of, paste
+from tests.cli.project import run
+from tests.cli.retention_project import ok
+
+__all__ = ["paste"]
+
+ON = {"clusters": {"here": {"validity": {"start": "2026-01-01T00:00Z"}}}}
+PLACE = "${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"
+ENTITIES = [
+    {"kind": "cluster", "name": "here", "storage": "file://${PROJECT_ROOT}/data"},
+    {
+        "kind": "feed",
+        "name": "orders",
+        "instances": "as-they-come",
+        "inbox": {"directory": "/in/orders", "pattern": "*.json"},
+        "format": "json",
+        "locations": {"data": f"/orders/{PLACE}"},
+        **ON,
+    },
+    {"kind": "feed", "name": "clicks", "instances": "as-they-come", "locations": {"data": f"/clicks/{PLACE}"}, **ON},
+    {"kind": "feed", "name": "approval", "signal": True, **ON},
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities" / "all.yaml").write_text(yaml.safe_dump_all(ENTITIES))
+    (tmp_path / "feed_assets.yaml").write_text(f"state: sqlite:///{tmp_path}/state.db\n")
+    return tmp_path
+
+
+def put(project: Path, name: str, text: str, minutes: int = 5) -> Path:
+    path = project / "data" / "in" / "orders" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    written = (datetime.now(UTC) - timedelta(minutes=minutes)).timestamp()
+    os.utime(path, (written, written))
+    return path
+
+
+def seen(*more: str) -> dict[str, str]:
+    """What `feed take` says of each file."""
+    (inbox,) = json.loads(ok(run("feed", "take", "orders", *more, "--output", "json")))["inboxes"]
+    return {file["name"]: file["status"] for file in inbox["files"]}
+
+
+def files(*more: str, feed: str = "orders") -> list[list[str]]:
+    """The rows of `feed files`, without the folder of each path."""
+    header, *rows = (line.split(",") for line in ok(run("feed", "files", feed, *more, "--output", "csv")).splitlines())
+    assert header == ["path", "size", "checksum", "event"]
+    return [[row[0].rpartition("/")[2], row[1], row[2][:7], row[3]] for row in rows]
+
+
+def test_the_inbox_is_shown_and_emptied(project: Path) -> None:
+    put(project, "a.json", "{}"), put(project, "b.json", "[]"), put(project, "c.json", "", minutes=0)
+    shown = {"a.json": "READY", "b.json": "READY", "c.json": "SETTLING"}
+    assert seen("--dry-run") == shown
+    assert (project / "data/in/orders/a.json").exists()
+    result = run("feed", "take", "orders")
+    assert "a.json\t2\tTAKEN\t20" in ok(result)
+    assert f"feed 'orders' on here: 3 files in file://{project}/data/in/orders" in result.stderr
+    put(project, "a.json", "{}"), put(project, "d.json", "[]")
+    assert seen() == {"a.json": "KNOWN", "d.json": "DUPLICATE", "c.json": "SETTLING"}
+    (audited,) = json.loads(ok(run("admin", "audit", "--output", "json")))["audit"]
+    assert (audited["action"], audited["author"], audited["details"]["files"]) == ("feed take", "ann", 2)
+
+
+def test_bd_37_files_of_a_range_of_events_are_listed_with_both_ends(project: Path) -> None:
+    for number in range(1, 5):
+        put(project, f"{number}.json", str(number))
+        seen()
+    assert [row[3] for row in files("--from-event", "2", "--to-event", "3")] == ["2", "3"]
+    assert files("--from-event", "2", "--to-event", "2") == [["2.json", "1", "blake3:", "2"]]
+    assert files("--from-event", "5") == []
+    assert len(files()) == 4
+    document = json.loads(ok(run("feed", "files", "orders", "--output", "json")))
+    times = [each["nominal_time"] for each in document["files"]]
+    assert len(files("--start", times[1], "--end", times[2])) == 2
+
+
+def test_files_that_nobody_has_read_have_no_checksum_and_those_that_are_gone_are_named(project: Path) -> None:
+    time = "2026-01-02T03:04:05Z"
+    folder = project / "data/clicks/2026-01-02/030405"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "part-0.csv").write_text("click")
+    ok(run("feed", "notify", "clicks", time))
+    assert files(feed="clicks") == [["part-0.csv", "5", "", "1"]]
+    (folder / "part-1.csv").write_text("more")
+    ok(run("feed", "notify", "clicks", time, "--again"))
+    changed = run("feed", "files", "clicks", "--output", "csv")
+    assert (
+        "event 1, 2026-01-02T03:04:05Z: its files are not known any more: event 2 has brought other" in changed.stderr
+    )
+    assert [row[3] for row in files(feed="clicks")] == ["2", "2"]
+    shutil.rmtree(folder)
+    gone = json.loads(ok(run("feed", "files", "clicks", "--from-event", "2", "--output", "json")))
+    assert [each["reason"] for each in gone["unlisted"]] == ["the instance is not there any more"]
+
+
+def test_what_was_taken_stays_known_without_its_instance(project: Path) -> None:
+    put(project, "a.json", "{}")
+    seen()
+    shutil.rmtree(project / "data/orders")
+    assert files() == [["a.json", "2", "blake3:", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("take", "clicks"), "feed 'clicks': it has no inbox. Name a feed that declares an inbox."),
+        (("take", "order"), "Did you mean 'orders'?"),
+        (("files", "approval"), "feed 'approval': it has no data. Name a feed with files."),
+        (("files", "orders", "--cluster", "there"), "feed 'orders': it is not on cluster 'there'. It is on here."),
+    ],
+)
+def test_a_feed_without_inbox_or_files_is_refused(project: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("feed", *arguments)
+    assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
+
+
+def test_events_and_times_are_not_given_together(project: Path) -> None:
+    assert run("feed", "files", "orders", "--from-event", "1", "--start", "2026-01-01").exit_code == 2
+
+
+def test_safe_mode_takes_nothing(project: Path) -> None:
+    put(project, "a.json", "{}")
+    ok(run("admin", "safemode", "on", "--reason", "storage moves"))
+    refused = run("feed", "take", "orders")
+    assert (refused.exit_code, "safe mode" in refused.stderr) == (1, True)
+    assert seen("--dry-run") == {"a.json": "READY"}
+
+
+@of("lifecycle.arrival.taking._Inbox._warn: feed take")
+def test_what_ticks_leave_is_taken_once_nothing_speaks_against_it(
+    project: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = put(project, "a.json", "{}"), put(project, "b.json", "{}")
+    assert seen("--dry-run") == {"a.json": "READY", "b.json": "READY"}
+    context = open_context(load_settings({}, start=project), open_database(f"sqlite:///{project}/state.db"))
+    now = datetime.now(UTC)
+    bulkheads = Unconfined("here", FrozenClock(now))
+    apply_inboxes(context.database, context.stores, context.plan, "here", now, now, TimeBudget.ample(), bulkheads)
+    put(project, "b.json", "[]")
+    assert "TAKEN" in paste(caplog.text, "feed take").stdout
+    assert [path.exists() for path in left] == [False, False]
