@@ -1,5 +1,6 @@
 """Feeds whose instances come as they come, as a tick sees them: notices, signals, assets of others, copies."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import dedent
@@ -20,6 +21,7 @@ from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.polled_ranges import poll_range
 from feed_assets.operations.instances.queries import list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -321,3 +323,36 @@ def test_a_list_of_what_comes_as_it_comes_begins_with_the_newest_however_old(har
     assert "nobody has given notice of it" in why.render()
     query = InstanceQuery(kind=Kind.FEED, name="approval", results=2)
     assert [row.nominal_time for row in list_instances(context, query).instances] == times[::-1]
+
+
+def test_what_is_taken_from_an_inbox_takes_part_in_triggers_but_not_in_safe_mode(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    with_inbox = BATCHES.replace("name: orders\n", "name: orders\n    inbox: {directory: /in}\n", 1)
+    harness = LocationHarness(Home(folder=tmp_path), instance, with_inbox)
+    harness.tick()
+    put(harness, "a.csv"), put(harness, "b.csv")
+    notify(harness, "approval")
+    switch_safe_mode(harness, on=True)
+    harness.at(NOON + timedelta(minutes=1))
+    assert [asset for asset, _ in materialized(harness.tick())] == ["here/approval"]
+    switch_safe_mode(harness, on=False)
+    harness.at(NOON + timedelta(minutes=2))
+    result = harness.tick()
+    assert ("here/orders", "2026-01-01-12:07:00") in materialized(result)
+    assert [request.partition_key for request in result.run_requests or []] == ["2026-01-01-12:07:00"]
+    assert list((harness.home.data / "in").iterdir()) == []
+    (why, *_) = explain(context_of(harness), Kind.FEED, "orders", NOON - timedelta(seconds=1)).items
+    assert "nobody has given notice of it, and nothing was taken from" in why.render()
+
+
+def put(harness: LocationHarness, name: str) -> None:
+    """Put a file into the inbox that was written long ago."""
+    file = harness.home.data / "in" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"n\n{name}\n")
+    os.utime(file, (0, 0))
+
+
+def switch_safe_mode(harness: LocationHarness, *, on: bool) -> None:
+    set_safe_mode(context_of(harness).database, is_on=on, author="ann", now=NOON)

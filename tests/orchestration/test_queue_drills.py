@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import random
 import time
 from collections import Counter
@@ -145,6 +146,66 @@ def test_what_comes_from_outside_runs_once_what_waits_for_it(tmp_path: Path, dat
         assert origins == dict(zip(processes, ("notice:ann", "asset:team/rates", "notice:shop"), strict=True))
         assert materialized(instance, "here", "orders") == {"2026-01-02-03:04:05"}
         program.require("queue verify")
+
+
+INBOX = f"""
+---
+kind: feed
+name: orders
+instances: as-they-come
+inbox: {{directory: /in, settle: seconds(1)}}
+locations: {{data: "/orders/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}${{MINUTE}}${{SECOND}}"}}
+{VALIDITY}
+""" + taker("load", "{when: orders}")
+DELIVERIES = 30
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_whoever_is_killed_each_file_of_an_inbox_is_in_one_instance(tmp_path: Path, database: str) -> None:
+    """Every third file comes once more under its name, every fifth under another."""
+    chance, killed = random.Random(drill_seed()), Counter[str]()
+    with (
+        queued_home(tmp_path, database, INBOX) as home,
+        dev_server(home, is_bare=True) as server,
+        programs(home, 1) as program,
+    ):
+        wait_until_followed(home, "load")
+        inbox = home.data / "in"
+        inbox.mkdir()
+
+        def deliver(name: str, content: int) -> None:
+            (inbox / ".coming").write_text(f"order {content}")
+            os.utime(inbox / ".coming", (0, 0))
+            (inbox / ".coming").rename(inbox / name)
+
+        for number in range(DELIVERIES):
+            for part in range(3):
+                deliver(f"{number}-{part}.csv", 3 * number + part)
+            if number % 3 == 0:
+                wait_until(lambda: not server.revive() and not (inbox / f"{number}-0.csv").exists(), home.log)  # noqa: B023
+                deliver(f"{number}-0.csv", 3 * number)
+            if number % 5 == 0:
+                deliver(f"copy-{number}.csv", 3 * number + 1)
+            time.sleep(chance.uniform(0, 2))
+            killed[kill_one(server, chance)] += 1
+            wait_until(lambda: not server.revive() and server.is_up(), home.log)
+        copies = {f"copy-{number}.csv" for number in range(0, DELIVERIES, 5)}
+        wait_until(lambda: not server.revive() and {path.name for path in inbox.iterdir()} == copies, home.log)
+        wait_until(lambda: is_routed(home) and pending(home, "load") == 0, home.log)
+        wait_until(lambda: not server.revive() and set(statuses(home, "load")) == {SUCCEEDED}, home.log)
+        (text,) = program.require("feed files orders --output json")
+        listed = json.loads(text)["files"]
+        names = sorted(Path(file["url"]).name for file in listed)
+        assert names == sorted(f"{number}-{part}.csv" for number in range(DELIVERIES) for part in range(3))
+        assert sorted(file.relative_to(home.data) for file in home.data.glob("orders/*/*/*.csv")) == sorted(
+            Path(file["url"].removeprefix("file://")).relative_to(home.data) for file in listed
+        )
+        taken = events_by_batch(home, "load")
+        assert sorted(chain.from_iterable(taken.values())) == sorted({file["event"] for file in listed})
+        (text,) = program.require("feed take orders --dry-run --output json")
+        assert {file["status"] for file in json.loads(text)["inboxes"][0]["files"]} == {"DUPLICATE"}
+        program.require("queue verify")
+        print(f"{database}: {len(names)} files in {len(taken)} batches, killed {dict(killed)}")
 
 
 TAKERS = (
