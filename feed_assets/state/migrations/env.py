@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from feed_assets.state import retention_schema, step_schema, trigger_schema
+from feed_assets.state import metadata_schema, retention_schema, step_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 _SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches)

@@ -1,0 +1,75 @@
+"""Tables of metadata: the described entities, their properties and tags, every change, and the index for searches.
+
+They belong to the same schema as all other tables.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy.dialects import postgresql
+
+from feed_assets.entities.metadata import MetadataKind, Origin, Scope
+from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.schema import metadata
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+_Ordered = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+"""A text in the order of its bytes, so that a prefix is a range of the index."""
+
+metadata_entities = Table(
+    "fa_metadata_entities",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("uid", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("hidden", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("fa_metadata_entities_by_path", "path", unique=True),
+    Index("fa_metadata_entities_by_name", "name", "id"),
+    Index("fa_metadata_entities_by_age", "created_at", "id"),
+)
+
+entity_metadata = Table(
+    "fa_metadata",
+    metadata,
+    Column("entity", BigInteger, nullable=False),
+    Column("scope", Choice(Scope), nullable=False),
+    Column("kind", Choice(MetadataKind), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("value", Prose, nullable=False),
+    Column("number", Float),
+    Column("origin", Choice(Origin), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("entity", "scope", "kind", "name", name="fa_metadata_pk"),
+    Index("fa_metadata_by_number", "name", "number"),
+    sqlite_with_rowid=False,
+)
+
+metadata_changes = Table(
+    "fa_metadata_changes",
+    metadata,
+    Column("seq", _Number, primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Choice(Origin), nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("before", Payload, nullable=False),
+    Column("after", Payload, nullable=False),
+    Index("fa_metadata_changes_by_entity", "path", "seq"),
+)
+
+search_tokens = Table(
+    "fa_search_tokens",
+    metadata,
+    Column("token", _Ordered, nullable=False),
+    Column("field", _Ordered, nullable=False),
+    Column("scope", Choice(Scope), nullable=False),
+    Column("entity", BigInteger, nullable=False),
+    Column("weight", Integer, nullable=False),
+    PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
+    Index("fa_search_tokens_by_entity", "entity"),
+    Index("fa_search_tokens_by_field", "field", "entity"),
+    sqlite_with_rowid=False,
+)
