@@ -35,6 +35,7 @@ _LATER = {
     "import-falcon": "feed_assets.cli.falcon",
     "init": "feed_assets.cli.init",
     "instance": "feed_assets.cli.instance",
+    "metadata": "feed_assets.cli.metadata",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
     "queue": "feed_assets.cli.queue",

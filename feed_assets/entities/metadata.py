@@ -87,11 +87,17 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Removes what is in one of the scopes and of one of the kinds; of that only the `keys`, if there are any."""
+    """Removes what has one of the scopes, kinds and origins; of that only the `keys`, if they are given."""
 
     keys: Collection[MetadataKey] | None = None
     scopes: Collection[Scope] = tuple(Scope)
     kinds: Collection[MetadataKind] = tuple(MetadataKind)
+    origins: Collection[Origin] = tuple(Origin)
+
+    def leaves(self, key: MetadataKey, value: MetadataValue) -> bool:
+        """Return whether something stays."""
+        is_meant = key.scope in self.scopes and key.kind in self.kinds and value.origin in self.origins
+        return not is_meant or (self.keys is not None and key not in self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +121,8 @@ def decide_mutation(before: Metadata, mutation: Mutation) -> dict[MetadataKey, M
             return {**before, **_but_same(before, values)}
         case Create(values, directives):
             return _create(before, values, directives)
-        case Remove(keys, scopes, kinds):
-            return {
-                key: value
-                for key, value in before.items()
-                if key.scope not in scopes or key.kind not in kinds or (keys is not None and key not in keys)
-            }
+        case Remove():
+            return {key: value for key, value in before.items() if mutation.leaves(key, value)}
         case Drop():
             return {}
         case _:

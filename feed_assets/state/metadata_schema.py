@@ -19,7 +19,7 @@ metadata_entities = Table(
     metadata,
     Column("id", _Number, primary_key=True),
     Column("uid", Text, nullable=False),
-    Column("path", Text, nullable=False),
+    Column("path", _Ordered, nullable=False),
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("hidden", Boolean, nullable=False),
@@ -55,8 +55,8 @@ metadata_changes = Table(
     Column("author", Text, nullable=False),
     Column("origin", Choice(Origin), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("before", Payload, nullable=False),
-    Column("after", Payload, nullable=False),
+    Column("before", Payload),
+    Column("after", Payload),
     Index("fa_metadata_changes_by_entity", "path", "seq"),
 )
 

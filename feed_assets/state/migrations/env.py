@@ -5,7 +5,7 @@ from alembic import context
 from feed_assets.state import metadata_schema, retention_schema, step_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
-_SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches)
+_SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches, metadata_schema.entity_metadata)
 
 
 def _is_ours(name: str | None, kind: str, _parents: object) -> bool:

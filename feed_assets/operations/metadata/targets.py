@@ -1,0 +1,115 @@
+"""Find the entities that metadata describe, by their paths: kinds and names in turn.
+
+`feed/flights`, `feed/flights/column/dep_delay`, `feed/flights/cluster/primary/instance/2013-11-03`, `run/ID`; and
+whatever people want to describe, such as `dashboard/otd`.
+"""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.metadata.writing import Target
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import MetadataRefusedError
+from feed_assets.operations.instances.ranges import resolve_instance
+from feed_assets.plan.records import Plan
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.definitions import Definitions
+from feed_assets.timing.dates import render_datetime
+
+RUN = "run"
+COLUMN = "column"
+INSTANCE = "instance"
+
+_KIND = re.compile(r"[a-z][a-z0-9-]{0,49}")
+_LONGEST_NAME = 200
+_OF_FEED = (Kind.FEED.value, COLUMN)
+_OF_INSTANCE = (Kind.CLUSTER.value, INSTANCE)
+
+
+def find_target(context: OperationContext, connection: Connection, path: str) -> Target:
+    """Return the entity at a path.
+
+    Raises:
+        MetadataRefusedError: this is no path.
+        EntityNotFoundError: the feed, process, cluster, data source, column or run does not exist.
+        InstanceError: the time is no instance.
+    """
+    parts = path.strip("/").split("/")
+    kinds, names = tuple(parts[::2]), tuple(parts[1::2])
+    for kind, name in zip(kinds, names, strict=False):
+        if _KIND.fullmatch(kind) is None or not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise _refusal(path, f"{kind!r} and {name!r} are no kind and name")
+    if len(kinds) != len(names):
+        raise _refusal(path, "it is not made of kinds and names in turn")
+    if kinds[0] == RUN and len(kinds) == 1:
+        _require_run(connection, names[0])
+        return Target(path=path, kind=RUN, name=names[0], is_declared=True)
+    if kinds[0] not in list(Kind):
+        return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
+    _require_declared(context, connection, Kind(kinds[0]), names[0])
+    return _find_below(context, Kind(kinds[0]), parts, kinds, names)
+
+
+def find_place(plan: Plan, kind: Kind, name: str) -> str | None:
+    """Return the file and line where an entity is declared; None if that is not known."""
+    facts = [each.facts for each in plan.feeds.values() if kind is Kind.FEED and each.feed == name]
+    facts += [each.facts for each in plan.processes.values() if kind is Kind.PROCESS and each.process == name]
+    return next((f"{each.file}:{each.line}" for each in facts if each.file is not None), None)
+
+
+def _find_below(
+    context: OperationContext, kind: Kind, parts: list[str], kinds: tuple[str, ...], names: tuple[str, ...]
+) -> Target:
+    """Return what is at a path that begins with a declared entity."""
+    if len(kinds) == 1:
+        return Target(path="/".join(parts), kind=kind.value, name=names[0], is_declared=True)
+    if kinds == _OF_FEED:
+        _require_column(context, *names)
+        return Target(path="/".join(parts), kind=COLUMN, name=names[1], is_declared=True)
+    if kinds[1:] == _OF_INSTANCE and kind in (Kind.FEED, Kind.PROCESS):
+        record = context.feed_on(*names[:2]) if kind is Kind.FEED else context.process_on(*names[:2])
+        moment = resolve_instance(context, kind, names[0], names[2])
+        record.sequence.index(moment)
+        name = render_datetime(moment)
+        return Target(path="/".join([*parts[:-1], name]), kind=INSTANCE, name=name, is_declared=True)
+    return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
+
+
+def _require_declared(context: OperationContext, connection: Connection, kind: Kind, name: str) -> None:
+    known: Iterable[str]
+    match kind:
+        case Kind.FEED:
+            known = {record.feed for record in context.plan.feeds.values()}
+        case Kind.PROCESS:
+            known = {record.process for record in context.plan.processes.values()}
+        case Kind.CLUSTER:
+            known = context.plan.clusters
+        case Kind.DATASOURCE:
+            known = [each for of_kind, each in Definitions(connection).declared_versions() if of_kind == kind.value]
+    if name not in known:
+        similar = tuple(get_close_matches(name, known, n=2))
+        raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
+
+
+def _require_column(context: OperationContext, feed: str, column: str) -> None:
+    """Raise EntityNotFoundError if a feed declares its columns, and this is none of them."""
+    declared = next(record.columns for record in context.plan.feeds.values() if record.feed == feed)
+    known = [name for name, _ in parse_columns(declared)] if declared is not None else [column]
+    if column not in known:
+        similar = tuple(get_close_matches(column, known, n=2))
+        raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{column}", suggestions=similar)
+
+
+def _require_run(connection: Connection, run_id: str) -> None:
+    if not Attempts(connection).has_run(run_id):
+        raise EntityNotFoundError(kind=RUN, name=run_id)
+
+
+def _refusal(path: str, reason: str) -> MetadataRefusedError:
+    return MetadataRefusedError(entity=path, reason=reason, next_step="Write it like feed/NAME, or dashboard/NAME.")
