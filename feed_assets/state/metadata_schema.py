@@ -3,12 +3,15 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, Text, text
 from sqlalchemy.dialects import postgresql
 
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
 from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
 from feed_assets.state.schema import metadata
+
+# Queries repeat this condition literally, as for the other tables.
+HAS_NUMBER = text("number IS NOT NULL")
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
 _Ordered = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
@@ -38,12 +41,10 @@ entity_metadata = Table(
     Column("kind", Choice(MetadataKind), nullable=False),
     Column("name", Text, nullable=False),
     Column("value", Prose, nullable=False),
-    Column("number", Float),
     Column("origin", Choice(Origin), nullable=False),
     Column("author", Text, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("entity", "scope", "kind", "name", name="fa_metadata_pk"),
-    Index("fa_metadata_by_number", "name", "number"),
     sqlite_with_rowid=False,
 )
 
@@ -68,8 +69,16 @@ search_tokens = Table(
     Column("scope", Choice(Scope), nullable=False),
     Column("entity", BigInteger, nullable=False),
     Column("weight", Integer, nullable=False),
+    Column("number", Float),
     PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
     Index("fa_search_tokens_by_entity", "entity"),
     Index("fa_search_tokens_by_field", "field", "entity"),
     sqlite_with_rowid=False,
+)
+Index(
+    "fa_search_tokens_by_number",
+    search_tokens.c.field,
+    search_tokens.c.number,
+    sqlite_where=HAS_NUMBER,
+    postgresql_where=HAS_NUMBER,
 )

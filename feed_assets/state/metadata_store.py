@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select
@@ -47,14 +47,16 @@ class MetadataChange:
     after: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Token:
-    """A word or a whole text by which an entity is found, the field that has it, and how much that weighs."""
+class Token(NamedTuple):
+    """A word or a whole text by which an entity is found, the field that has it, and how much that weighs; the number
+    that it is, if it can be compared.
+    """
 
     token: str
     field: str
     scope: Scope
     weight: int
+    number: float | None = None
 
 
 _ENTITIES = RowMapper(metadata_entities, DescribedEntity)
@@ -128,15 +130,8 @@ class MetadataStore:
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
         return found
 
-    def write(
-        self,
-        entity: int,
-        before: Metadata,
-        after: Metadata,
-        numbers: Mapping[MetadataKey, float],
-        now: datetime,
-    ) -> None:
-        """Write what differs between two states of an entity. `numbers` are the values that can be compared."""
+    def write(self, entity: int, before: Metadata, after: Metadata, now: datetime) -> None:
+        """Write what differs between two states of an entity."""
         gone = [key for key in before if key not in after]
         if gone:
             is_gone = and_(
@@ -152,7 +147,6 @@ class MetadataStore:
                 "entity": entity,
                 **key._asdict(),
                 **value._asdict(),
-                "number": numbers.get(key),
                 "updated_at": now,
             }
             for key, value in after.items()
@@ -174,15 +168,22 @@ class MetadataStore:
             )
             self._connection.execute(delete(search_tokens).where(is_gone), gone)
         rows = [
-            {"token": each.token, "field": each.field, "scope": each.scope, "entity": entity, "weight": each.weight}
-            for each in sorted(new - old)
+            {
+                "token": each.token,
+                "field": each.field,
+                "scope": each.scope,
+                "entity": entity,
+                "weight": each.weight,
+                "number": each.number,
+            }
+            for each in new - old
         ]
         if rows:
             self._connection.execute(insert(search_tokens), rows)
 
     def tokens_of(self, entity: int) -> set[Token]:
         """Return the tokens of an entity."""
-        statement = select(_T.token, _T.field, _T.scope, _T.weight).where(_T.entity == entity)
+        statement = select(_T.token, _T.field, _T.scope, _T.weight, _T.number).where(_T.entity == entity)
         return {Token(*row) for row in self._connection.execute(statement)}
 
     def append_change(

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, Scope
+from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
 from feed_assets.state.metadata_store import Token
+from feed_assets.state.search_index import PROPERTIES_FIELD
 
 NAME_FIELD = "entity-name"
 TAGS_FIELD = "tags"
-PROPERTIES_FIELD = "properties"
 SCHEMA = "schema"
 
 _NAME, _TAG, _TEXT, _LISTED = 4, 2, 1, 0
@@ -40,8 +40,10 @@ def index_entity(path: str, kind: str, name: str, metadata: Metadata, *, is_decl
         for text in fields or [each.value]:
             found.update(_iter_text(text, fold(key.name), key.scope, _TEXT))
     heaviest: dict[tuple[str, str, Scope], Token] = {}
-    for token in sorted(found):  # of two that differ by weight only, the heavier one comes last
-        heaviest[token.token, token.field, token.scope] = token
+    for token in found:
+        same = heaviest.get(token[:3])
+        if same is None or token.weight > same.weight:
+            heaviest[token[:3]] = token
     return set(heaviest.values())
 
 
@@ -57,18 +59,12 @@ def fold(text: str) -> str:
     return f"{text[:_LONGEST]} {hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()}"
 
 
-def find_number(key: MetadataKey, value: str) -> float | None:
-    """Return the number of a property that can be compared: a number, or the seconds since 1970 of a date or time.
+def parse_number(text: str) -> float | None:
+    """Return the number that a text is, or the seconds since 1970 of the date or time that it is; None if it is neither.
 
-    >>> key = MetadataKey(Scope.USER, MetadataKind.PROPERTY, "rows")
-    >>> find_number(key, "12"), find_number(key, "1970-01-02"), find_number(key, "many")
+    >>> parse_number("12"), parse_number("1970-01-02"), parse_number("many")
     (12.0, 86400.0, None)
     """
-    return None if key.kind is MetadataKind.TAG else parse_number(value)
-
-
-def parse_number(text: str) -> float | None:
-    """Return the number in a text, as `find_number`."""
     try:
         number = float(text)
     except ValueError:
@@ -81,11 +77,11 @@ def parse_number(text: str) -> float | None:
 
 
 def _iter_text(text: str, field: str, scope: Scope, weight: int) -> Iterator[Token]:
+    """Yield a whole text, and its words, which do not weigh more than text."""
     whole = fold(text)
-    yield Token(whole, field, scope, weight)
-    words = [word for word in _SEPARATORS.split(text.lower()) if word]
-    for word in words:
-        yield Token(fold(word), field, scope, min(weight, _TAG) if fold(word) != whole else weight)
+    yield Token(whole, field, scope, weight, parse_number(text))
+    words = {fold(word) for word in _SEPARATORS.split(text.lower()) if word}
+    yield from (Token(word, field, scope, _TEXT) for word in words - {whole})
 
 
 def _iter_fields(schema: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mutations
-from feed_assets.lifecycle.metadata.tokens import find_number, index_entity
+from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
@@ -62,8 +62,7 @@ def write_metadata(
         entity = store.add(target.path, target.kind, target.name, author, now, hidden=is_hidden)
     change = store.append_change(target.path, author, origin, now, before, after)
     if after or target.is_declared:
-        numbers = {key: number for key in after if (number := find_number(key, after[key].value)) is not None}
-        store.write(entity.id, before, after, numbers, now)
+        store.write(entity.id, before, after, now)
         tokens = index_entity(target.path, target.kind, target.name, after, is_declared=target.is_declared)
         store.write_tokens(entity.id, store.tokens_of(entity.id), tokens)
     else:

@@ -9,6 +9,7 @@ down_revision = "0014"
 branch_labels = None
 depends_on = None
 
+_HAS_NUMBER = sa.text("number IS NOT NULL")
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _ORDERED = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
@@ -36,14 +37,12 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("value", sa.Text(), nullable=False),
-        sa.Column("number", sa.Float()),
         sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("author", sa.Text(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("entity", "scope", "kind", "name", name="fa_metadata_pk"),
         sqlite_with_rowid=False,
     )
-    op.create_index("fa_metadata_by_number", "fa_metadata", ["name", "number"])
     op.create_table(
         "fa_metadata_changes",
         sa.Column("seq", _NUMBER, nullable=False),
@@ -63,11 +62,19 @@ def upgrade() -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("entity", sa.BigInteger(), nullable=False),
         sa.Column("weight", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Float()),
         sa.PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
         sqlite_with_rowid=False,
     )
     op.create_index("fa_search_tokens_by_entity", "fa_search_tokens", ["entity"])
     op.create_index("fa_search_tokens_by_field", "fa_search_tokens", ["field", "entity"])
+    op.create_index(
+        "fa_search_tokens_by_number",
+        "fa_search_tokens",
+        ["field", "number"],
+        sqlite_where=_HAS_NUMBER,
+        postgresql_where=_HAS_NUMBER,
+    )
     op.create_index("fa_attempts_by_run", "fa_attempts", ["run_id"])
 
 
