@@ -23,7 +23,8 @@ def metadata() -> None:
     """Read and change properties and tags of entities: feed/NAME, feed/NAME/column/COLUMN, run/ID, dashboard/NAME."""
 
 
-def _parse_scope(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Scope, ...]:
+def parse_scope(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Scope, ...]:
+    """Return the scopes that a word names, in any spelling; both without a word."""
     if text is None:
         return tuple(Scope)
     if text.upper() not in list(Scope):
@@ -33,7 +34,7 @@ def _parse_scope(_ctx: click.Context, _parameter: click.Parameter, text: str | N
 
 @metadata.command(epilog="Example: feed-assets metadata get feed/flights --scope user")
 @_entity
-@click.option("--scope", "scopes", callback=_parse_scope, metavar="user|system", help="Only what this scope says.")
+@click.option("--scope", "scopes", callback=parse_scope, metavar="user|system", help="Only what this scope says.")
 @output_option
 def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
     """Show the metadata of ENTITY, and who said it."""

@@ -167,17 +167,7 @@ class MetadataStore:
                 _T.entity == entity,
             )
             self._connection.execute(delete(search_tokens).where(is_gone), gone)
-        rows = [
-            {
-                "token": each.token,
-                "field": each.field,
-                "scope": each.scope,
-                "entity": entity,
-                "weight": each.weight,
-                "number": each.number,
-            }
-            for each in new - old
-        ]
+        rows = [{**each._asdict(), "entity": entity} for each in new - old]
         if rows:
             self._connection.execute(insert(search_tokens), rows)
 

@@ -60,7 +60,7 @@ def fold(text: str) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a text is, or the seconds since 1970 of the date or time that it is; None if it is neither.
+    """Return the number that a text is, or the seconds since 1970 if it is a date or time; None if it is neither.
 
     >>> parse_number("12"), parse_number("1970-01-02"), parse_number("many")
     (12.0, 86400.0, None)
