@@ -70,9 +70,7 @@ def model(before: Metadata, mutation: Mutation) -> Metadata:
         case Create(values, directives):
             after = {}
             for key in before.keys() | values.keys():
-                if all(other.scope is not key.scope for other in values):
-                    after[key] = before[key]
-                elif (
+                if all(other.scope is not key.scope for other in values) or (
                     key in before and key in directives and (directives[key] is Directive.PRESERVE or key not in values)
                 ):
                     after[key] = before[key]
