@@ -28,6 +28,7 @@ metadata_entities = Table(
     Column("hidden", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", Text, nullable=False),
+    Column("described", Text),
     Index("fa_metadata_entities_by_path", "path", unique=True),
     Index("fa_metadata_entities_by_name", "name", "id"),
     Index("fa_metadata_entities_by_age", "created_at", "id"),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
@@ -89,6 +89,20 @@ class MetadataStore:
         """Return described entities by their numbers."""
         found = _ENTITIES.find(self._connection, _ENTITIES.select.where(_E.id.in_(sorted(ids))))
         return {each.id: each for each in found}
+
+    def described(self) -> dict[str, str]:
+        """Return the digests of the descriptions of declared entities, by path."""
+        rows = self._connection.execute(select(_E.path, _E.described).where(_E.described.is_not(None)))
+        return {row.path: row.described for row in rows}
+
+    def set_described(self, path: str, digest: str) -> None:
+        """Record the digest of the description of a declared entity."""
+        self._connection.execute(update(metadata_entities).where(_E.path == path).values(described=digest))
+
+    def forget(self, path: str) -> None:
+        """Remove an entity that is not declared any more, and what is below it."""
+        for each in self.below(path):
+            self.remove(each.id)
 
     def below(self, path: str) -> list[DescribedEntity]:
         """Return an entity and those whose path goes on behind its own, such as its columns."""

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import ReleaseError
+from feed_assets.lifecycle.metadata.describing import apply_descriptions
 from feed_assets.lifecycle.releases.decisions import (
     DeclaredProcess,
     ReleaseDecision,
@@ -130,6 +131,7 @@ def apply_plan(
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)
             Cursors(connection).put(_APPLIED, timeline.plan.digest)
+            apply_descriptions(connection, timeline.plan, as_of)
     for decision in decisions:
         _logger.info("%s", decision.render())
     return decisions

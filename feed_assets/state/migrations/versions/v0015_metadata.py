@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
+        sa.Column("described", sa.Text()),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("fa_metadata_entities_by_path", "fa_metadata_entities", ["path"], unique=True)
