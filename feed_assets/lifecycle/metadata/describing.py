@@ -21,6 +21,7 @@ from feed_assets.entities.metadata import (
     MetadataKey,
     MetadataKind,
     MetadataValue,
+    Mutation,
     Origin,
     Remove,
     Scope,
@@ -83,7 +84,7 @@ def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int
         before = known.pop(each.target.path, None)
         if before == each.digest:
             continue
-        mutations = [
+        mutations: list[Mutation] = [
             Create(each.metadata()),
             Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION]),
             Update(each.of_declaration()),
