@@ -1,4 +1,4 @@
-"""Tables of metadata: the described entities, their properties and tags, every change, and the index for searches.
+"""Tables of metadata: described entities, their properties and tags, every change, the index for searches, and facts.
 
 They belong to the same schema as all other tables.
 """
@@ -82,4 +82,19 @@ Index(
     search_tokens.c.number,
     sqlite_where=HAS_NUMBER,
     postgresql_where=HAS_NUMBER,
+)
+
+facts = Table(
+    "fa_facts",
+    metadata,
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("value", Prose, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "category", "name", name="fa_facts_pk"),
+    sqlite_with_rowid=False,
 )

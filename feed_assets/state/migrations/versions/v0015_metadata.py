@@ -1,4 +1,4 @@
-"""Add metadata of entities, their changes, and the index for searches."""
+"""Add metadata of entities, their changes, the index for searches, and facts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -76,10 +76,25 @@ def upgrade() -> None:
         sqlite_where=_HAS_NUMBER,
         postgresql_where=_HAS_NUMBER,
     )
+    op.create_table(
+        "fa_facts",
+        sa.Column("process", sa.Text(), nullable=False),
+        sa.Column("cluster", sa.Text(), nullable=False),
+        sa.Column("nominal_time", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.BigInteger(), nullable=False),
+        sa.Column("category", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("recorded_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "process", "cluster", "nominal_time", "attempt", "category", "name", name="fa_facts_pk"
+        ),
+        sqlite_with_rowid=False,
+    )
     op.create_index("fa_attempts_by_run", "fa_attempts", ["run_id"])
 
 
 def downgrade() -> None:
     op.drop_index("fa_attempts_by_run", "fa_attempts")
-    for table in ("fa_search_tokens", "fa_metadata_changes", "fa_metadata", "fa_metadata_entities"):
+    for table in ("fa_facts", "fa_search_tokens", "fa_metadata_changes", "fa_metadata", "fa_metadata_entities"):
         op.drop_table(table)
