@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     MetadataKey,
@@ -226,7 +225,7 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
     for key, each in written.before.items():
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
             kind, _, name = target.path.partition("/")
-            place = find_place(context.plan, Kind(kind), name.partition("/")[0])
+            place = find_place(context.plan, kind, name.partition("/")[0])
             reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
             raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
 
