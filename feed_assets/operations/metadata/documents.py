@@ -146,8 +146,9 @@ class MutationDocument(_Part):
         given = [self.update, self.create, self.remove, self.drop or None]
         if sum(each is not None for each in given) != 1:
             raise ValueError("it has not one of update, create, remove and drop")
-        if self.create is not None and not (self.create.properties or self.create.tags):
-            raise ValueError("its create has neither properties nor tags; drop removes everything")
+        said = self.update or self.create
+        if said is not None and not (said.properties or said.tags):
+            raise ValueError("it says neither properties nor tags")
         if self.create is None and (self.keep is not None or self.preserve is not None):
             raise ValueError("keep and preserve belong to a create")
         if any(_ALL in (each.properties, each.tags) for each in (self.keep, self.preserve) if each is not None):
