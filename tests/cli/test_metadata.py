@@ -44,7 +44,8 @@ SCRIPT = {
         ! metadata put feed/flights && ! metadata import null.json && ! metadata import broken.json &&
         said feed/flights | cmp - before""",
     "CA-03": """said feed/flights > before && metadata remove feed/flights no-key &&
-        metadata untag feed/flights no-tag && metadata untag feed/flights no-tag && metadata untag feed/flights --all && said feed/flights | cmp - before""",
+        metadata untag feed/flights no-tag && metadata untag feed/flights no-tag &&
+        metadata untag feed/flights --all && said feed/flights | cmp - before""",
     "CA-04": """test "$(metadata get feed/flights --output csv | tail -n +2 | cut -d, -f1 | sort -u)" =
         "$(printf 'SYSTEM\\nUSER')" && metadata get feed/flights --scope SySTeM | grep frequency &&
         ! metadata get feed/flights --scope foo""",
