@@ -119,4 +119,6 @@ def _require_run(connection: Connection, run_id: str) -> None:
 
 
 def _refusal(path: str, reason: str) -> MetadataRefusedError:
-    return MetadataRefusedError(entity=path, reason=reason, next_step="Write it like feed/NAME, or dashboard/NAME.")
+    return MetadataRefusedError(
+        entity=path or "''", reason=reason, next_step="Write it like feed/NAME, or dashboard/NAME."
+    )
