@@ -48,6 +48,10 @@ class Attempts:
         """Return the attempts at an instance, in order."""
         return self.of_many([key]).get(key, [])
 
+    def has_run(self, run_id: str) -> bool:
+        """Return whether a run has made an attempt."""
+        return self._connection.scalar(select(_T.run_id).where(_T.run_id == run_id).limit(1)) is not None
+
     def of_many(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, list[Attempt]]:
         """Return the attempts at several instances in one statement, in order; instances without one are left out."""
         if not keys:

@@ -29,7 +29,7 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 
-SCHEMA_REVISION = "0015"
+SCHEMA_REVISION = "0016"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -261,6 +261,7 @@ attempts = Table(
     Column("inputs", FrozenInputs),
     Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
+    Index("fa_attempts_by_run", "run_id"),
     sqlite_with_rowid=False,
 )
 

@@ -2,10 +2,16 @@
 
 from alembic import context
 
-from feed_assets.state import inbox_schema, retention_schema, step_schema, trigger_schema
+from feed_assets.state import inbox_schema, metadata_schema, retention_schema, step_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
-_SCHEMAS = (retention_schema.sweeps, step_schema.steps, trigger_schema.batches, inbox_schema.taken_files)
+_SCHEMAS = (
+    inbox_schema.taken_files,
+    metadata_schema.entity_metadata,
+    retention_schema.sweeps,
+    step_schema.steps,
+    trigger_schema.batches,
+)
 
 
 def _is_ours(name: str | None, kind: str, _parents: object) -> bool:

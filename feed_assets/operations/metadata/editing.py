@@ -1,0 +1,262 @@
+"""What people say of entities: properties and tags in the scope USER, read, written and removed."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from feed_assets.entities.metadata import (
+    MOST_BYTES,
+    Create,
+    MetadataKey,
+    MetadataKind,
+    MetadataValue,
+    Mutation,
+    Origin,
+    Remove,
+    Scope,
+    Update,
+    find_fault,
+    measure,
+)
+from feed_assets.lifecycle.metadata.writing import Target, Written, compare, write_metadata
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import MetadataRefusedError
+from feed_assets.operations.metadata.targets import find_place, find_target
+from feed_assets.state.database import lock_definitions
+from feed_assets.state.metadata_store import MetadataStore, render_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedMetadata:
+    """One property or tag of an entity; `value` is "" for a tag."""
+
+    scope: Scope
+    kind: MetadataKind
+    name: str
+    value: str
+    origin: Origin
+    author: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityMetadata:
+    """The metadata of an entity. `uid` names it for other systems; it and the beginning are None if nobody has said
+    anything of it.
+    """
+
+    entity: str
+    uid: str | None
+    created_at: datetime | None
+    created_by: str | None
+    metadata: tuple[ListedMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResult:
+    """A change of the metadata of an entity: all before and after it, what was added and what is gone."""
+
+    entity: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    additions: Mapping[str, Any]
+    deletions: Mapping[str, Any]
+    dry_run: bool
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.additions or self.deletions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChange:
+    """An earlier change of the metadata of an entity: all before it, what was added and what is gone."""
+
+    seq: int
+    recorded_at: datetime
+    author: str
+    origin: Origin
+    previous: Mapping[str, Any]
+    additions: Mapping[str, Any]
+    deletions: Mapping[str, Any]
+
+
+def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope] = tuple(Scope)) -> EntityMetadata:
+    """Return the metadata of an entity in some scopes.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+        EntityNotFoundError: it does not exist.
+    """
+    with context.read() as connection:
+        target = find_target(context, connection, path)
+        store = MetadataStore(connection)
+        entity = store.find(target.path)
+        found = store.read(entity.id) if entity is not None else {}
+    listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
+    return EntityMetadata(
+        entity=target.path,
+        uid=entity.uid if entity is not None else None,
+        created_at=entity.created_at if entity is not None else None,
+        created_by=entity.created_by if entity is not None else None,
+        metadata=tuple(listed),
+    )
+
+
+def update_metadata(
+    context: OperationContext,
+    path: str,
+    properties: Mapping[str, str],
+    tags: Iterable[str],
+    *,
+    author: str,
+    dry_run: bool = False,
+) -> MetadataResult:
+    """Add properties and tags to an entity, and overwrite properties that are there.
+
+    Raises:
+        MetadataRefusedError: a name or value cannot be written, or this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
+    named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
+    values = {key: MetadataValue(value, Origin.PERSON, author) for key, value in named.items()}
+    return mutate(context, {path: [Update(values)]}, author, dry_run=dry_run)[0]
+
+
+def remove_metadata(
+    context: OperationContext,
+    path: str,
+    *,
+    names: Collection[str] | None,
+    kinds: Collection[MetadataKind],
+    author: str,
+    dry_run: bool = False,
+) -> MetadataResult:
+    """Remove what people have said of an entity: the named properties or tags, or all of some kinds but for what
+    declarations say.
+
+    What is not there is not missed.
+
+    Raises:
+        MetadataRefusedError: a declaration says it, or this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    if names is None:
+        removal = Remove(None, [Scope.USER], kinds, [Origin.PERSON, Origin.PROGRAM])
+    else:
+        removal = Remove([MetadataKey(Scope.USER, kind, name) for kind in kinds for name in names])
+    return mutate(context, {path: [removal]}, author, dry_run=dry_run)[0]
+
+
+def copy_metadata(
+    context: OperationContext, path: str, to: str, *, author: str, dry_run: bool = False
+) -> MetadataResult:
+    """Add what is said of an entity in the scope USER to another one, but for names that the other's declaration has.
+
+    Raises:
+        MetadataRefusedError: one of them is no path of an entity.
+        EntityNotFoundError: one of them does not exist.
+    """
+    found, there = (get_metadata(context, each, [Scope.USER]).metadata for each in (path, to))
+    declared = {(each.kind, each.name) for each in there if each.origin is Origin.DEFINITION}
+    copied = [each for each in found if (each.kind, each.name) not in declared]
+    properties = {each.name: each.value for each in copied if each.kind is MetadataKind.PROPERTY}
+    tags = [each.name for each in copied if each.kind is MetadataKind.TAG]
+    return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
+
+
+def drop_metadata(context: OperationContext, path: str, *, author: str, dry_run: bool = False) -> MetadataResult:
+    """Remove all that people have said of an entity; one that is not declared is gone with it.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    return remove_metadata(context, path, names=None, kinds=tuple(MetadataKind), author=author, dry_run=dry_run)
+
+
+def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[RecordedChange]:
+    """Return the newest changes of the metadata of an entity, newest first; also of one that is gone.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+    """
+    with context.read() as connection:
+        found = MetadataStore(connection).changes_of(path.strip("/"), limit)
+    return [
+        RecordedChange(
+            seq=each.seq,
+            recorded_at=each.recorded_at,
+            author=each.author,
+            origin=each.origin,
+            **compare(each.before, each.after),
+        )
+        for each in found
+    ]
+
+
+def mutate(
+    context: OperationContext, mutations: Mapping[str, Sequence[Mutation]], author: str, *, dry_run: bool
+) -> tuple[MetadataResult, ...]:
+    """Change entities, by path, in one transaction: all of them or, if one is refused, none.
+
+    Raises:
+        MetadataRefusedError: a name or value cannot be written, a declaration says it, or this is no path of an entity.
+        EntityNotFoundError: an entity does not exist.
+    """
+    results = []
+    with context.database.begin() as connection:
+        lock_definitions(connection)
+        context.timeline.refresh(connection, context.as_of)
+        for path, of_entity in mutations.items():
+            _require_valid(context, path, of_entity)
+            target = find_target(context, connection, path)
+            written = write_metadata(
+                connection, target, of_entity, author=author, origin=Origin.PERSON, now=context.as_of
+            )
+            _require_own(context, target, written)
+            _require_room(target, written)
+            results.append(_result(target, written, dry_run=dry_run))
+        if dry_run:
+            connection.rollback()
+    return tuple(results)
+
+
+def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResult:
+    after = render_metadata(written.after)
+    changed = compare(render_metadata(written.before), after)
+    return MetadataResult(
+        entity=target.path,
+        before=changed["previous"],
+        after=after,
+        additions=changed["additions"],
+        deletions=changed["deletions"],
+        dry_run=dry_run,
+    )
+
+
+def _require_valid(context: OperationContext, path: str, mutations: Iterable[Mutation]) -> None:
+    for mutation in mutations:
+        for key, each in mutation.values.items() if isinstance(mutation, Update | Create) else ():
+            fault = find_fault(key, each.value, is_strict=context.metadata.strict)
+            if fault is not None:
+                raise MetadataRefusedError(entity=path, reason=fault[0], next_step=fault[1])
+
+
+def _require_own(context: OperationContext, target: Target, written: Written) -> None:
+    """Raise MetadataRefusedError if a person has changed what a declaration says."""
+    for key, each in written.before.items():
+        if each.origin is Origin.DEFINITION and written.after.get(key) != each:
+            kind, _, name = target.path.partition("/")
+            place = find_place(context.plan, kind, name.partition("/")[0])
+            reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
+            raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
+
+
+def _require_room(target: Target, written: Written) -> None:
+    size = measure(written.after)
+    if size > MOST_BYTES and size > measure(written.before):
+        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
+        raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Remove what nobody needs.")

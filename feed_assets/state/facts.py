@@ -1,0 +1,52 @@
+"""Store facts: what attempts have counted or measured."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, insert
+
+from feed_assets.state.metadata_schema import facts
+from feed_assets.state.records import ProcessKey
+from feed_assets.state.rows import RowMapper
+
+_T = facts.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One fact of an attempt, as text; `name` is unique in its category."""
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    attempt: int
+    category: str
+    name: str
+    value: str
+    recorded_at: datetime
+
+
+_ROWS = RowMapper(facts, Fact)
+
+
+class Facts:
+    """The facts as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, key: ProcessKey, attempt: int, category: str, said: Mapping[str, str], now: datetime) -> None:
+        """Record the facts of one category of an attempt, which has none of them."""
+        rows = [
+            Fact(**key._asdict(), attempt=attempt, category=category, name=name, value=value, recorded_at=now)
+            for name, value in said.items()
+        ]
+        if rows:
+            self._connection.execute(insert(facts), [_ROWS.values(row) for row in rows])
+
+    def of(self, key: ProcessKey) -> Sequence[Fact]:
+        """Return the facts of all attempts at an instance, in the order of attempts, categories and names."""
+        is_it = (_T.process == key.process) & (_T.cluster == key.cluster) & (_T.nominal_time == key.nominal_time)
+        statement = _ROWS.select.where(is_it).order_by(_T.attempt, _T.category, _T.name)
+        return _ROWS.find(self._connection, statement)

@@ -1,0 +1,100 @@
+"""Tables of metadata: described entities, their properties and tags, every change, the index for searches, and facts.
+
+They belong to the same schema as all other tables.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, Text, text
+from sqlalchemy.dialects import postgresql
+
+from feed_assets.entities.metadata import MetadataKind, Origin, Scope
+from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.schema import metadata
+
+# Queries repeat this condition literally, as for the other tables.
+HAS_NUMBER = text("number IS NOT NULL")
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+_Ordered = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+"""A text in the order of its bytes, so that a prefix is a range of the index."""
+
+metadata_entities = Table(
+    "fa_metadata_entities",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("uid", Text, nullable=False),
+    Column("path", _Ordered, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("hidden", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("described", Text),
+    Index("fa_metadata_entities_by_path", "path", unique=True),
+    Index("fa_metadata_entities_by_name", "name", "id"),
+    Index("fa_metadata_entities_by_age", "created_at", "id"),
+)
+
+entity_metadata = Table(
+    "fa_metadata",
+    metadata,
+    Column("entity", BigInteger, nullable=False),
+    Column("scope", Choice(Scope), nullable=False),
+    Column("kind", Choice(MetadataKind), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("value", Prose, nullable=False),
+    Column("origin", Choice(Origin), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("entity", "scope", "kind", "name", name="fa_metadata_pk"),
+    sqlite_with_rowid=False,
+)
+
+metadata_changes = Table(
+    "fa_metadata_changes",
+    metadata,
+    Column("seq", _Number, primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Choice(Origin), nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("before", Payload),
+    Column("after", Payload),
+    Index("fa_metadata_changes_by_entity", "path", "seq"),
+)
+
+search_tokens = Table(
+    "fa_search_tokens",
+    metadata,
+    Column("token", _Ordered, nullable=False),
+    Column("field", _Ordered, nullable=False),
+    Column("scope", Choice(Scope), nullable=False),
+    Column("entity", BigInteger, nullable=False),
+    Column("weight", Integer, nullable=False),
+    Column("number", Float),
+    PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
+    Index("fa_search_tokens_by_entity", "entity"),
+    Index("fa_search_tokens_by_field", "field", "entity"),
+    sqlite_with_rowid=False,
+)
+Index(
+    "fa_search_tokens_by_number",
+    search_tokens.c.field,
+    search_tokens.c.number,
+    sqlite_where=HAS_NUMBER,
+    postgresql_where=HAS_NUMBER,
+)
+
+facts = Table(
+    "fa_facts",
+    metadata,
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("value", Prose, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "category", "name", name="fa_facts_pk"),
+    sqlite_with_rowid=False,
+)
