@@ -107,6 +107,8 @@ _PAYLOADS: dict[str, dict[str, object]] = {
     "outputs": {"events": [7]},
     "counts": {"counts": [_COUNT | {"protected_by": {"lease": 2}}]},
     "fa_steps.frames": {"rows": {"clicks": 3}, "url": "file:///data", "digest": "d"},
+    "fa_metadata_changes.before": {},
+    "fa_metadata_changes.after": {"USER": {"properties": {"steward": "ann"}, "tags": ["checked"]}},
     "fa_changes.content": {"files": [_FILE], "versions": [_VERSION]},
 }
 _VALUES: dict[str, object] = {name: json.dumps({"version": 1, "payload": value}) for name, value in _PAYLOADS.items()}
@@ -203,7 +205,9 @@ def _value(table: str, column: Any, n: int, numbered: Collection[str], revision:
             return _VALUES[known]
     if isinstance(kind, sa.LargeBinary):
         return b""
-    if isinstance(kind, sa.Integer):
+    if isinstance(kind, sa.Boolean):
+        return bool(n % 2)
+    if isinstance(kind, sa.Integer | sa.Float):
         return to_micros(hour(n)) if name.endswith(_TIMES) else n
     return f"{name} {n:02}"
 
