@@ -11,21 +11,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.arrival.recording import find_free_time, record_arrival
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import lock_log
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import (
-    MESSAGE,
-    FeedEventKind,
-    FeedInstance,
-    FeedInstanceStatus,
-    FeedKey,
-    NewFeedEvent,
-)
-
-SEARCHED_AT_ONCE = 64
-"""Seconds in which a free one is searched with one question."""
+from feed_assets.state.records import MESSAGE, FeedEventKind, FeedKey, NewFeedEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +37,13 @@ class Signal:
 def record_signals(connection: Connection, signals: Sequence[Signal], as_of: datetime) -> list[FeedKey]:
     """Record signals in their order; return their instances. Those of known keys are left out."""
     lock_log(connection)  # so that no two programs find the same second free
-    log, instances = EventLog(connection), FeedInstances(connection)
+    log = EventLog(connection)
     recorded: list[FeedKey] = []
     for signal in signals:
         if signal.key is not None and log.find_key(signal.key) is not None:
             continue
         record = signal.record
-        time = signal.at if signal.is_exact else find_free_time(instances, record, signal.at)
+        time = signal.at if signal.is_exact else find_free_time(connection, record, signal.at)
         digest = content_digest(signal.payload)
         event = NewFeedEvent(
             feed=record.feed,
@@ -67,19 +57,8 @@ def record_signals(connection: Connection, signals: Sequence[Signal], as_of: dat
             recorded_at=as_of,
             idempotency_key=signal.key,
         )
-        (seq,) = log.append([event])
-        row = FeedInstance(
-            feed=record.feed,
-            cluster=record.cluster,
-            nominal_time=time,
-            status=FeedInstanceStatus.AVAILABLE,
-            manifest_digest=digest,
-            available_at=as_of,
-            event_seq=seq,
-            updated_at=as_of,
-        )
-        instances.put([row])
-        recorded.append(row.key)
+        record_arrival(connection, event)
+        recorded.append(FeedKey(*record.key, time))
     return recorded
 
 
@@ -91,18 +70,3 @@ def content_digest(payload: Mapping[str, object]) -> str:
     """
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return "signal:" + hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def find_free_time(instances: FeedInstances, record: FeedRecord, at: datetime) -> datetime:
-    """Return the first time at or after a moment that is no instance yet."""
-    sequence = record.sequence
-    first = sequence.index(sequence.at(sequence.index_at_or_before(at)))
-    while True:
-        span = range(first, first + SEARCHED_AT_ONCE)
-        taken = {
-            row.nominal_time for row in instances.find_between(*record.key, sequence.at(first), sequence.at(span[-1]))
-        }
-        for index in span:
-            if sequence.at(index) not in taken:
-                return sequence.at(index)
-        first = span.stop

@@ -28,14 +28,13 @@ from feed_assets.lifecycle.arrival.inbox_files import (
     look_again,
     path_in,
 )
-from feed_assets.lifecycle.arrival.signals import find_free_time
+from feed_assets.lifecycle.arrival.recording import find_free_time, record_arrival
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database, lock_log
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
+from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from feed_assets.state.taken_files import TakenFile, TakenFiles
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
@@ -168,7 +167,7 @@ class _Inbox:
             claimed, known = self._sort(connection, contents)
             claim = None
             if claimed:
-                time = find_free_time(FeedInstances(connection), self._record, self._as_of)
+                time = find_free_time(connection, self._record, self._as_of)
                 claim = Claim(nominal_time=time, files=tuple(claimed))
             self._put(connection, replace(self._state, claim=claim, left=self._remember(found)))
         return known
@@ -274,23 +273,9 @@ class _Inbox:
         )
         with self._database.begin() as connection:
             self._lock(connection)
-            log = EventLog(connection)
-            if log.find_key(key) is not None:  # another program goes on with this claim, too
+            if EventLog(connection).find_key(key) is not None:  # another program goes on with this claim, too
                 return
-            (seq,) = log.append([event])
-            row = FeedInstance(
-                feed=record.feed,
-                cluster=record.cluster,
-                nominal_time=time,
-                status=FeedInstanceStatus.AVAILABLE,
-                manifest_digest=manifest.digest,
-                bytes=manifest.bytes,
-                files=manifest.files,
-                available_at=self._as_of,
-                event_seq=seq,
-                updated_at=self._as_of,
-            )
-            FeedInstances(connection).put([row])
+            seq = record_arrival(connection, event)
             TakenFiles(connection).add(
                 TakenFile(
                     event=seq,

@@ -1,0 +1,47 @@
+"""Record instances that come as they come: at a second that is free, each with the event that brings it."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, NewFeedEvent
+
+SEARCHED_AT_ONCE = 64
+"""Seconds in which a free one is searched with one question."""
+
+
+def record_arrival(connection: Connection, event: NewFeedEvent) -> int:
+    """Record an instance that is available by an event; return the number of the event."""
+    (seq,) = EventLog(connection).append([event])
+    row = FeedInstance(
+        feed=event.feed,
+        cluster=event.cluster,
+        nominal_time=event.nominal_time,
+        status=FeedInstanceStatus.AVAILABLE,
+        manifest_digest=event.manifest_digest,
+        bytes=event.bytes,
+        files=event.files,
+        available_at=event.recorded_at,
+        event_seq=seq,
+        updated_at=event.recorded_at,
+    )
+    FeedInstances(connection).put([row])
+    return seq
+
+
+def find_free_time(connection: Connection, record: FeedRecord, at: datetime) -> datetime:
+    """Return the first time at or after a moment that is no instance yet."""
+    sequence, instances = record.sequence, FeedInstances(connection)
+    first = sequence.index(sequence.at(sequence.index_at_or_before(at)))
+    while True:
+        span = range(first, first + SEARCHED_AT_ONCE)
+        taken = {
+            row.nominal_time for row in instances.find_between(*record.key, sequence.at(first), sequence.at(span[-1]))
+        }
+        for index in span:
+            if sequence.at(index) not in taken:
+                return sequence.at(index)
+        first = span.stop
