@@ -65,6 +65,18 @@ SHOP = Datasource(
 )
 
 
+HIVE = Cluster(name="hive", storage="file:///hive", catalog="thrift://one:9083", spark={"master": "local[2]"})
+VIEWS = Feed(
+    name="views",
+    frequency="days(1)",
+    table="catalog:web:views#ds=${YEAR}-${MONTH}-${DAY}",
+    clusters={"hive": {**validity(START, None), "produced_by": {"asset": ["web", "views"]}}},
+)
+SUMS = feed("sums", "days(1)", clusters=["hive"])
+ADDING = process("adding", "days(1)", inputs={"views": "now(0,0)"}, outputs={"sums": "now(0,0)"}, clusters=["hive"])
+ALL = (HERE, THERE, HIVE, CLICKS, APPROVAL, COUNT, SHOP, VIEWS, SUMS, ADDING)
+
+
 def described(*entities: Any, **known: Any) -> dict[str, Description]:
     plan = declare_location(entities, START, Path("/project")).plan
     return {each.target.path: each for each in iter_descriptions(plan, Circumstances(**known))}
