@@ -1,6 +1,7 @@
 """What this program says of declared entities, from their plan and the state."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,18 @@ SHOP = Datasource(
     driver={"class": "com.mysql.Driver", "jars": ["mysql.jar"]},
     credential={"user": "me", "password": "hidden"},
 )
+
+
+HIVE = Cluster(name="hive", storage="file:///hive", catalog="thrift://one:9083", spark={"master": "local[2]"})
+VIEWS = Feed(
+    name="views",
+    frequency="days(1)",
+    table="catalog:web:views#ds=${YEAR}-${MONTH}-${DAY}",
+    clusters={"hive": {**validity(START, None), "produced_by": {"asset": ["web", "views"]}}},
+)
+SUMS = feed("sums", "days(1)", clusters=["hive"])
+ADDING = process("adding", "days(1)", inputs={"views": "now(0,0)"}, outputs={"sums": "now(0,0)"}, clusters=["hive"])
+ALL = (HERE, THERE, HIVE, CLICKS, APPROVAL, COUNT, SHOP, VIEWS, SUMS, ADDING)
 
 
 def described(*entities: Any, **known: Any) -> dict[str, Description]:
@@ -189,6 +202,21 @@ def test_what_exists_is_described_at_the_first_use_and_again_with_other_settings
     apply_plan(lifecycle.database, lifecycle.timeline, START, described=SystemMetadataSettings(exclude=("feed/*",)))
     assert system_of(lifecycle, "feed/clicks") == {}
     assert system_of(lifecycle, "process/count") != {}
+
+
+def test_what_a_plan_lacks_is_forgotten_when_its_deletion_is_recorded(tmp_path: Path) -> None:
+    clicks = feed("clicks", schema="a int, b int")
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, feed("views"))
+    before = system_of(lifecycle, "feed/clicks")
+    without = {key: facts for key, facts in lifecycle.plan.facts.items() if key != ("feed", "clicks")}
+    feeds = {key: record for key, record in lifecycle.plan.feeds.items() if record.feed != "clicks"}
+    lifecycle.use(replace(lifecycle.plan, digest="its file has an error", facts=without, feeds=feeds))
+    assert system_of(lifecycle, "feed/clicks") == before != {}
+    lifecycle.declare(feed("clicks", schema="a int"), feed("views"))
+    assert system_of(lifecycle, "feed/clicks/column/a") != {}
+    assert system_of(lifecycle, "feed/clicks/column/b") == {}
+    lifecycle.declare(feed("views"))
+    assert [system_of(lifecycle, path) for path in ("feed/clicks", "feed/clicks/column/a")] == [{}, {}]
 
 
 def test_a_changed_declaration_replaces_what_the_program_says_and_nothing_else(tmp_path: Path) -> None:
