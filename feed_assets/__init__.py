@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from feed_assets.entities.datasource import PasswordAlias as PasswordAlias
     from feed_assets.entities.existing import Existing as Existing
     from feed_assets.entities.feed import ClusterRole as ClusterRole
+    from feed_assets.entities.feed import Duplicates as Duplicates
     from feed_assets.entities.feed import Feed as Feed
     from feed_assets.entities.feed import FeedCluster as FeedCluster
     from feed_assets.entities.feed import FeedFormat as FeedFormat
+    from feed_assets.entities.feed import Inbox as Inbox
     from feed_assets.entities.feed import Instances as Instances
     from feed_assets.entities.feed import LateArrival as LateArrival
     from feed_assets.entities.feed import Lifecycle as Lifecycle
@@ -122,6 +124,7 @@ _HOMES = {
     "Datasource": "feed_assets.entities.datasource",
     "DatasourceType": "feed_assets.entities.datasource",
     "Driver": "feed_assets.entities.datasource",
+    "Duplicates": "feed_assets.entities.feed",
     "Existing": "feed_assets.entities.existing",
     "Export": "feed_assets.entities.transfers",
     "ExportTarget": "feed_assets.entities.transfers",
@@ -134,14 +137,15 @@ _HOMES = {
     "FeedAssetsTranslatorData": "feed_assets.orchestration.graph.translator",
     "FeedCluster": "feed_assets.entities.feed",
     "FeedFormat": "feed_assets.entities.feed",
-    "Instances": "feed_assets.entities.feed",
     "FeedIOManager": "feed_assets.orchestration.user_assets.loading",
     "Fields": "feed_assets.entities.transfers",
     "Import": "feed_assets.entities.transfers",
     "ImportSource": "feed_assets.entities.transfers",
+    "Inbox": "feed_assets.entities.feed",
     "Input": "feed_assets.entities.process",
     "InputEvent": "feed_assets.engines.port",
     "InstanceNotThereError": "feed_assets.operations.errors",
+    "Instances": "feed_assets.entities.feed",
     "Interface": "feed_assets.entities.datasource",
     "InterfaceType": "feed_assets.entities.cluster",
     "Interfaces": "feed_assets.entities.datasource",
@@ -220,6 +224,7 @@ __all__ = [
     "Datasource",
     "DatasourceType",
     "Driver",
+    "Duplicates",
     "Existing",
     "Export",
     "ExportTarget",
@@ -232,14 +237,15 @@ __all__ = [
     "FeedAssetsTranslatorData",
     "FeedCluster",
     "FeedFormat",
-    "Instances",
     "FeedIOManager",
     "Fields",
     "Import",
     "ImportSource",
+    "Inbox",
     "Input",
     "InputEvent",
     "InstanceNotThereError",
+    "Instances",
     "Interface",
     "InterfaceType",
     "Interfaces",

@@ -41,6 +41,7 @@ TABLE = {
     Operation.INSTANCE_RESUME: False,
     Operation.INSTANCE_RERUN: False,
     Operation.BATCH_INIT: False,
+    Operation.FEED_TAKE: False,
     Operation.REPLICATION_REPAIR: False,
     Operation.RETENTION_RUN: False,
     Operation.RETENTION_APPROVE: False,
