@@ -161,7 +161,7 @@ def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     print_json(mutations=export_metadata(open_context_for(), entity, kinds))
 
 
-@metadata.command("import", epilog="Example: feed-assets metadata import words.json --dry-run")
+@metadata.command("import", epilog="Example: feed-assets metadata import - --dry-run")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @change_options
 def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> None:

@@ -11,7 +11,6 @@ from feed_assets.entities.metadata import LONGEST_NAME, LONGEST_VALUE, MOST_BYTE
 from tests.cli.metadata_project import prepare
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
-from tests.documents.shell import Shell
 from tests.lifecycle.metadata.test_descriptions import ALL, described
 
 PAGE = "docs/metadata.md"
@@ -65,13 +64,6 @@ def test_origins_and_limits_are_those_of_the_code() -> None:
     assert [plain(row[0]) for row in table("Scopes and origins").rows] == list(Origin)
     rules = " ".join(rule for _, rule in table("Rules").rows)
     assert all(limit in rules for limit in (f"1 to {LONGEST_NAME} letters", f"{LONGEST_VALUE:,}", f"{MOST_BYTES:,}"))
-
-
-@pytest.mark.usefixtures("project")
-def test_the_commands_of_the_beginning_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = Shell(monkeypatch=monkeypatch)
-    shell.run_page(PAGE)
-    assert "run-book" in shell.answers["feed-assets metadata history feed/flights"]
 
 
 def test_the_document_is_imported_once(project: Path) -> None:

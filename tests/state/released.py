@@ -48,9 +48,14 @@ _CHOICES = {
         "fa_feed_instances.status": "MISSING PARTIAL EMPTY AVAILABLE EVICTED",
         "fa_frontiers.kind": "feed process",
         "fa_late_checks.kind": "feed process",
+        "fa_metadata.kind": "property tag",
+        "fa_metadata.origin": "definition person program system",
+        "fa_metadata.scope": "USER SYSTEM",
+        "fa_metadata_changes.origin": "definition person program system",
         "fa_process_instances.cause": _CAUSES,
         "fa_process_instances.status": _INSTANCE,
         "fa_schedules.kind": "feed process",
+        "fa_search_tokens.scope": "USER SYSTEM",
         "fa_schedules.state": "SUBMITTED SCHEDULED SUSPENDED",
         "fa_sweep_chunks.kind": "data",
         "fa_sweep_items.outcome": "EVICTED KEPT CHANGED VANISHED REFUSED RESTORED OCCUPIED LOST",
@@ -108,7 +113,7 @@ _PAYLOADS: dict[str, dict[str, object]] = {
     "counts": {"counts": [_COUNT | {"protected_by": {"lease": 2}}]},
     "fa_steps.frames": {"rows": {"clicks": 3}, "url": "file:///data", "digest": "d"},
     "fa_metadata_changes.before": {},
-    "fa_metadata_changes.after": {"USER": {"properties": {"steward": "ann"}, "tags": ["checked"]}},
+    "fa_metadata_changes.after": {"USER": {"properties": {"owner": "ann"}, "tags": ["checked"]}},
     "fa_changes.content": {"files": [_FILE], "versions": [_VERSION]},
 }
 _VALUES: dict[str, object] = {name: json.dumps({"version": 1, "payload": value}) for name, value in _PAYLOADS.items()}
@@ -120,6 +125,8 @@ _VALUES |= {
     "counts_unchanged": False,
     "fa_attempts.inputs": json.dumps(_INPUTS),
     "fa_holds.version": 1,
+    "fa_metadata_entities.hidden": False,
+    "fa_search_tokens.number": 1.5,
     "fa_manifests.content": zlib.compress(_FILES.encode()),
     "fa_process_instances.inputs": json.dumps(_INPUTS),
     "fa_sweep_chunks.content": zlib.compress(_ITEMS.encode()),
@@ -205,9 +212,7 @@ def _value(table: str, column: Any, n: int, numbered: Collection[str], revision:
             return _VALUES[known]
     if isinstance(kind, sa.LargeBinary):
         return b""
-    if isinstance(kind, sa.Boolean):
-        return bool(n % 2)
-    if isinstance(kind, sa.Integer | sa.Float):
+    if isinstance(kind, sa.Integer):
         return to_micros(hour(n)) if name.endswith(_TIMES) else n
     return f"{name} {n:02}"
 

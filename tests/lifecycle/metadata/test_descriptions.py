@@ -158,7 +158,7 @@ def test_columns_and_the_fields_in_them_are_entities() -> None:
         "seen": "map<string, struct<n: int>>",
         "seen.value.n": "int",
     }
-    assert columns["page.url"].target.name == "url"
+    assert (columns["page.url"].target.name, columns["page.url"].system["entity-name"]) == ("url", "page.url")
     assert columns["page"].system["description"] == "p"
 
 
