@@ -50,6 +50,8 @@ def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
         for each in found.metadata
     ]
     print_table(("scope", "kind", "name", "value", "origin", "author"), rows, output)
+    if not rows:
+        say(f"Nothing is said of {found.entity}{'' if len(scopes) > 1 else f' in the scope {scopes[0]}'}.", err=True)
 
 
 @metadata.command(epilog="Example: feed-assets metadata put feed/flights owner=ann checked=2026-11-03")
