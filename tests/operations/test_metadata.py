@@ -120,11 +120,36 @@ def test_what_is_not_there_or_no_path_is_refused_with_the_next_step(
 
 
 @pytest.mark.parametrize(
-    "path", [CLICKS, "feed/clicks/column/page.url", "feed/views/column/undeclared", BOARD, "feed/clicks/page/intro"]
+    "path",
+    [
+        CLICKS,
+        "cluster/primary",
+        "feed/clicks/column/page.url",
+        "feed/views/column/undeclared",
+        "feed/clicks/cluster/primary/instance/2013-11-03T05:00Z",
+        BOARD,
+        "feed/clicks/page/intro",
+    ],
 )
 def test_what_is_declared_or_of_a_kind_of_ones_own_is_described(context: OperationContext, path: str) -> None:
     update_metadata(context, path, {"a": "1"}, (), author="ann")
     assert said(context, path)["a"] == "1"
+
+
+def test_an_instance_is_named_by_any_form_of_its_time(context: OperationContext) -> None:
+    path = "feed/clicks/cluster/primary/instance/"
+    update_metadata(context, f"{path}2013-11-03", {}, ["checked"], author="ann")
+    assert said(context, f"/{path}2013-11-03T00:00Z/") == {"#checked": ""}
+    assert [each.author for each in list_changes(context, f"{path}2013-11-03", 9)] == ["ann"]
+
+
+def test_the_history_of_what_is_gone_stays(lifecycle: LifecycleHarness) -> None:
+    update_metadata(context_of(lifecycle, NOW), VIEWS, {}, ["checked"], author="ann")
+    lifecycle.declare(feed("clicks"))
+    context = context_of(lifecycle, NOW)
+    with pytest.raises(EntityNotFoundError):
+        get_metadata(context, VIEWS)
+    assert "ann" in [each.author for each in list_changes(context, VIEWS, 9)]
 
 
 def test_a_kind_of_ones_own_is_there_as_long_as_it_is_described(context: OperationContext) -> None:
