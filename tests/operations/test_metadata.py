@@ -81,7 +81,12 @@ def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: Ope
     assert remove_metadata(context, CLICKS, names=["b"], kinds=[MetadataKind.TAG], author="ann").is_change is False
     assert [now - then for now, then in zip(tables(context), before, strict=True)] == [1, 1, 1]
     assert said(context, CLICKS) == {"a": "1", "owner": "web", "#checked": ""}
-    (change, _) = list_changes(context, CLICKS, 9)
+    assert len(list_changes(context, CLICKS, 9)) == 2
+    (change, described) = list_changes(context, CLICKS, 9, [Scope.USER])
+    assert (described.additions.keys(), list_changes(context, CLICKS, 1, [Scope.SYSTEM])[0].author) == (
+        {"USER"},
+        "feed-assets",
+    )
     assert (change.author, change.origin.value) == ("ann", "person")
 
 
@@ -120,11 +125,36 @@ def test_what_is_not_there_or_no_path_is_refused_with_the_next_step(
 
 
 @pytest.mark.parametrize(
-    "path", [CLICKS, "feed/clicks/column/page.url", "feed/views/column/undeclared", BOARD, "feed/clicks/page/intro"]
+    "path",
+    [
+        CLICKS,
+        "cluster/primary",
+        "feed/clicks/column/page.url",
+        "feed/views/column/undeclared",
+        "feed/clicks/cluster/primary/instance/2013-11-03T05:00Z",
+        BOARD,
+        "feed/clicks/page/intro",
+    ],
 )
 def test_what_is_declared_or_of_a_kind_of_ones_own_is_described(context: OperationContext, path: str) -> None:
     update_metadata(context, path, {"a": "1"}, (), author="ann")
     assert said(context, path)["a"] == "1"
+
+
+def test_an_instance_is_named_by_any_form_of_its_time(context: OperationContext) -> None:
+    path = "feed/clicks/cluster/primary/instance/"
+    update_metadata(context, f"{path}2013-11-03", {}, ["checked"], author="ann")
+    assert said(context, f"/{path}2013-11-03T00:00Z/") == {"#checked": ""}
+    assert [each.author for each in list_changes(context, f"{path}2013-11-03", 9)] == ["ann"]
+
+
+def test_the_history_of_what_is_gone_stays(lifecycle: LifecycleHarness) -> None:
+    update_metadata(context_of(lifecycle, NOW), VIEWS, {}, ["checked"], author="ann")
+    lifecycle.declare(feed("clicks"))
+    context = context_of(lifecycle, NOW)
+    with pytest.raises(EntityNotFoundError):
+        get_metadata(context, VIEWS)
+    assert "ann" in [each.author for each in list_changes(context, VIEWS, 9)]
 
 
 def test_a_kind_of_ones_own_is_there_as_long_as_it_is_described(context: OperationContext) -> None:
