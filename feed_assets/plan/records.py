@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
+from feed_assets.entities.quality import Quality
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
@@ -86,7 +87,7 @@ class FeedRecord:
     `produced_by` is the key of the asset whose materializations are the arrivals of its instances, if there is one.
     Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
     that something happened, and the location means nothing. `watch` is how often the location is looked at for
-    instances that come as they come.
+    instances that come as they come. `quality` is what processes that write it are held to.
     """
 
     feed: str
@@ -113,6 +114,7 @@ class FeedRecord:
     is_expected: bool = True
     has_data: bool = True
     watch: Frequency | None = None
+    quality: Quality | None = None
 
     @property
     def key(self) -> Key:
@@ -205,6 +207,11 @@ class ProcessRecord:
     @property
     def key(self) -> Key:
         return (self.process, self.cluster)
+
+    @property
+    def own_outputs(self) -> tuple[OutputEdge, ...]:
+        """The outputs that its work makes: all but the quarantines."""
+        return tuple(edge for edge in self.outputs if edge.quarantine_of is None)
 
     @property
     def workflows(self) -> tuple[Workflow, ...]:

@@ -63,6 +63,7 @@ _DATA = _Parts(
         "replication",
         "partitions",
         "watch",
+        "quality",
     ),
     cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
 )
