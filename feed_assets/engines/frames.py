@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.fitting import find_differences, find_misfit
-from feed_assets.engines.port import InputData, OutputReport, OutputTarget
+from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget
 from feed_assets.engines.quality import FileForm, write_judged
 from feed_assets.engines.tables import columns_of, read_partitions, write_partition
 
@@ -103,6 +104,25 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
             raise misfit from exc
         raise
     return OutputReport(name=target.name, rows=int(observation.get["rows"]), columns=columns_of(fitted.schema))
+
+
+def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: datetime) -> OutputReport:
+    """Hold files to a quality that an application has written into the target's directory: their rows are read, and
+    written anew as `write_output` does.
+
+    Raises:
+        InputReadError: Spark cannot read them as the feed declares.
+        OutputMismatchError: as `write_output`.
+    """
+    written = InputData(
+        name=target.name,
+        feed=target.feed,
+        instances=(InputInstance(nominal_time=nominal_time, url=target.url),),
+        format=target.format,
+        columns=target.columns,
+        options=target.options,
+    )
+    return write_output(read_input(spark, written), target)
 
 
 def render_subject(target: OutputTarget) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.code_faults import CodeFault
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Judged, OutputReport, OutputTarget
@@ -89,9 +90,26 @@ def write_judged(
     return OutputReport(name=target.name, rows=published, judged=judged)
 
 
-def check_rules(frame: "DataFrame", quality: Quality, subject: str) -> None:
-    """Let Spark analyze the rules on a frame. Raises OutputMismatchError for the first that it does not understand."""
-    _flag_broken(frame, quality, subject)
+def find_rule_fault(spark: "SparkSession", columns: str | None, text: str) -> CodeFault | None:
+    """Return what Spark does not understand of a rule; with unknown columns the rule is only parsed."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        _is_broken(spark.createDataFrame([], columns) if columns is not None else None, text)
+    except AnalysisException as exc:
+        next_step = "Write a condition of Spark SQL on a row of the feed."
+        return CodeFault(reason=f"{text!r} is not understood: {render_cause(exc)}", next_step=next_step)
+    return None
+
+
+def _is_broken(frame: "DataFrame | None", text: str) -> "Column":
+    """Return whether a row breaks a rule: never null. Raises AnalysisException if Spark does not understand it."""
+    from pyspark.sql import functions as sf
+
+    flag = ~sf.coalesce(sf.expr(text), sf.lit(False))
+    if frame is not None:
+        frame.select("*", flag).schema  # noqa: B018 - a session of Spark Connect analyzes now
+    return flag
 
 
 def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[str, Column]":
@@ -109,8 +127,7 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
     flags: dict[str, Column] = {}
     for name, text in quality.rules.items():
         try:
-            flags[name] = ~sf.coalesce(sf.expr(text), sf.lit(False))
-            frame.select("*", flags[name]).schema  # noqa: B018 - a session of Spark Connect analyzes now
+            flags[name] = _is_broken(frame, text)
         except AnalysisException as exc:
             raise OutputMismatchError(
                 subject=subject,

@@ -102,6 +102,30 @@ class FeedsUnsweptError(LifecycleError):
         super().__init__(f"sweep {sweep} is not complete. {reasons} Run it again: it continues.")
 
 
+class QualityError(LifecycleError):
+    """Rows that a process has written are not as good as their feed demands; `refused` says why, by output."""
+
+    def __init__(
+        self,
+        *,
+        process: str,
+        nominal_time: datetime,
+        refused: Mapping[str, str],
+        feed: str,
+        feed_time: datetime,
+        cluster: str,
+    ) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.refused = refused
+        reasons = ". ".join(f"Output {output}: {reason}" for output, reason in refused.items())
+        shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)} has published nothing but bad rows for "
+            f"quarantines. {reasons}. To see what broke the rules: {shown}"
+        )
+
+
 class QueueChangeError(LifecycleError):
     """Nothing can be decided about an event of a consumer's queue, because of where it is; nothing was changed."""
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
-    AssetCheckResult,
     AssetCheckSpec,
     AssetDep,
     AssetExecutionContext,
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
-    MaterializeResult,
     multi_asset,
 )
 
@@ -22,6 +20,7 @@ from feed_assets.orchestration.graph.mappings import output_mapping, window_mapp
 from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import build_column_check
+from feed_assets.orchestration.runs.quality_checks import RunResult, build_quality_check
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
@@ -79,14 +78,14 @@ def _build_process(
     @multi_asset(
         name=op_name,
         specs=_process_specs(layout, process),
-        check_specs=_column_checks(layout, process) if own is None else None,
+        check_specs=_checks(layout, process) if own is None else None,
         pool=names.pool_name(process),
         backfill_policy=BackfillPolicy.single_run(),
         required_resource_keys={spark},
         resource_defs={spark: resources[spark]} if spark in resources else None,
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
-    def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    def process_asset(context: AssetExecutionContext) -> Iterator[RunResult]:
         from feed_assets.orchestration.runs.process_runs import materialize_process
 
         with masked_errors():
@@ -111,12 +110,13 @@ def _output_spec(layout: AssetLayout, edge: OutputEdge) -> AssetSpec:
     return spec.replace_attributes(skippable=True) if edge.optional else spec
 
 
-def _column_checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
-    return [
-        check
-        for edge in process.outputs
-        for check in build_column_check(layout.feed_specs[edge.feed_key].key, layout.plan.feeds[edge.feed_key], process)
-    ]
+def _checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
+    found: list[AssetCheckSpec] = []
+    for edge in process.outputs:
+        feed, (asset, grid) = layout.plan.feeds[edge.feed_key], layout.feed_asset(edge.feed_key)
+        found += build_column_check(asset, feed, process)
+        found += build_quality_check(asset, feed, grid)
+    return found
 
 
 def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:

@@ -25,8 +25,9 @@ def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             remedy="Remove it, or let a process read this feed and write another one with quality.",
         )
     for process in {writer.process.name: writer.process for writer in writers}.values():
+        is_optional = any(output.optional and output.feed == feed.name for output in process.outputs.values())
         for _, workflow in iter_workflows(process):
-            fault = _find_fault(feed, workflow.engine)
+            fault = _find_fault(feed, workflow.engine, is_optional=is_optional)
             if fault is not None:
                 yield Complaint(
                     path=("quality",),
@@ -35,7 +36,7 @@ def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 )
 
 
-def _find_fault(feed: Feed, engine: WorkflowEngine) -> str | None:
+def _find_fault(feed: Feed, engine: WorkflowEngine, *, is_optional: bool) -> str | None:
     """Return why the rows that an engine writes cannot be judged, as a clause; None if they can."""
     match engine:
         case WorkflowEngine.EXTERNAL:
@@ -44,6 +45,8 @@ def _find_fault(feed: Feed, engine: WorkflowEngine) -> str | None:
             return "its application writes the files of a table, which are read only after they are published"
         case WorkflowEngine.SPARK_SUBMIT if feed.partitions:
             return "its application decides the directories of partitions, and the rows are written anew without them"
+        case WorkflowEngine.SPARK_SUBMIT if is_optional:
+            return "its application may leave the output out, and what is not there cannot be read"
         case _:
             return None
 

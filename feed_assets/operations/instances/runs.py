@@ -93,7 +93,7 @@ def _params(
     texts = with_inputs(text_context(plan, process, nominal_time), data)
     outputs = [
         output_target(edge.name, record, time, context.feed_url(record, time))
-        for edge in process.outputs
+        for edge in process.own_outputs
         if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
     ]
     return InstanceParams(
