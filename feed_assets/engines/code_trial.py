@@ -23,7 +23,7 @@ from feed_assets.engines.errors import WorkflowFailedError, WorkflowNotFoundErro
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.port import Work
 from feed_assets.engines.python_engine import bind_names, importable, load_function
-from feed_assets.engines.quality import find_rule_fault
+from feed_assets.engines.quality import RuleTrial, find_rule_fault
 from feed_assets.engines.sessions import session_conf, start_session
 from feed_assets.engines.sql_trial import try_sql
 from feed_assets.engines.supervised import SupervisedProcess
@@ -44,14 +44,6 @@ class Trial:
     work: Work
     conf: Mapping[str, str]
     is_certain: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleTrial:
-    """A rule of the quality of a feed, whose columns may be declared."""
-
-    columns: str | None
-    text: str
 
 
 def try_elsewhere(trials: Sequence[Trial | RuleTrial], seconds: float) -> list[tuple[CodeFault, ...]]:
@@ -85,7 +77,7 @@ def try_here(
     """Yield the faults of each trial. Imports modules of the user; `session` is called for the first SQL."""
     for trial in trials:
         if isinstance(trial, RuleTrial):
-            fault = find_rule_fault(session(), trial.columns, trial.text)
+            fault = find_rule_fault(session(), trial)
             yield () if fault is None else (fault,)
             continue
         match trial.work.engine:

@@ -90,15 +90,23 @@ def write_judged(
     return OutputReport(name=target.name, rows=published, judged=judged)
 
 
-def find_rule_fault(spark: "SparkSession", columns: str | None, text: str) -> CodeFault | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTrial:
+    """A quality rule of a feed that is tried without data. `columns` is the feed's schema, if it is declared."""
+
+    columns: str | None
+    text: str
+
+
+def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None:
     """Return what Spark does not understand of a rule; with unknown columns the rule is only parsed."""
     from pyspark.errors import AnalysisException
 
     try:
-        _is_broken(spark.createDataFrame([], columns) if columns is not None else None, text)
+        _is_broken(spark.createDataFrame([], trial.columns) if trial.columns is not None else None, trial.text)
     except AnalysisException as exc:
         next_step = "Write a condition of Spark SQL on a row of the feed."
-        return CodeFault(reason=f"{text!r} is not understood: {render_cause(exc)}", next_step=next_step)
+        return CodeFault(reason=f"{trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step)
     return None
 
 

@@ -6,6 +6,7 @@ from dagster import (
     AssetCheckSpec,
     AssetDep,
     AssetExecutionContext,
+    AssetKey,
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
@@ -56,11 +57,20 @@ def build_feed_assets(
 def _writers(layout: AssetLayout, record: FeedRecord) -> list[AssetDep]:
     return [
         AssetDep(
-            layout.process_specs[edge.process_key].key,
+            _find_writer(layout, edge),
             partition_mapping=output_mapping(edge, record.sequence, layout.plan.processes[edge.process_key].sequence),
         )
         for edge in record.outputs_of
     ]
+
+
+def _find_writer(layout: AssetLayout, edge: OutputEdge) -> AssetKey:
+    """Return the asset whose runs write an output: the process, or of a quarantine the feed whose bad rows it takes."""
+    own = layout.process_specs.get(edge.process_key)
+    if own is not None:
+        return own.key
+    outputs = layout.plan.processes[edge.process_key].own_outputs
+    return next(layout.feed_specs[each.feed_key].key for each in outputs if each.name == edge.quarantine_of)
 
 
 def _with_deps(spec: AssetSpec, deps: Sequence[AssetDep]) -> AssetSpec:
@@ -99,7 +109,7 @@ def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpe
     Dagster materializes.
     """
     own = layout.process_specs.get(process.key)
-    specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.outputs]
+    specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.own_outputs]
     deps = _input_deps(layout, process, layout.process_grid(process).sequence)
     return [_with_deps(spec, deps) for spec in specs]
 
@@ -112,7 +122,7 @@ def _output_spec(layout: AssetLayout, edge: OutputEdge) -> AssetSpec:
 
 def _checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
     found: list[AssetCheckSpec] = []
-    for edge in process.outputs:
+    for edge in process.own_outputs:
         feed, (asset, grid) = layout.plan.feeds[edge.feed_key], layout.feed_asset(edge.feed_key)
         found += build_column_check(asset, feed, process)
         found += build_quality_check(asset, feed, grid)

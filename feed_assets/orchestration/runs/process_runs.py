@@ -74,7 +74,7 @@ def _left_out(
 ) -> frozenset[AssetKey]:
     """Return the assets of the optional outputs that none of the instances has written; none if no instance ran."""
     written = {done.output for published in ended for done in published}
-    edges = [edge for edge in process.outputs if edge.optional and edge.name not in written] if ended else []
+    edges = [edge for edge in process.own_outputs if edge.optional and edge.name not in written] if ended else []
     return frozenset(found[0] for edge in edges if (found := find_asset(edge.feed_key)) is not None)
 
 
