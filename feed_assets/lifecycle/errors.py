@@ -118,11 +118,11 @@ class QualityError(LifecycleError):
         self.process = process
         self.nominal_time = nominal_time
         self.refused = refused
-        reasons = ". ".join(f"Output {output}: {reason}" for output, reason in refused.items())
+        reasons = "; ".join(f"output {output} is not good enough: {reason}" for output, reason in refused.items())
         shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
         super().__init__(
-            f"{describe_process(process)} at {render_datetime(nominal_time)} has published nothing but bad rows for "
-            f"quarantines. {reasons}. To see what broke the rules: {shown}"
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: {reasons}. Nothing is published but the "
+            f"bad rows in their quarantine. To see the figures: {shown}"
         )
 
 

@@ -55,17 +55,12 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The figures in a clause: `970 of 1,000 rows are good (97 %); warm 20, named 10 broken`."""
+        """The figures in a clause: `970 of 1,000 rows are good (97 %), 95 % must be; broken: warm 20, named 10`."""
+        quality = self.quality
+        least = f", and at least {counted(quality.min_rows, 'row')}" if quality.min_rows else ""
         rules = ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
-        return f"{self.good:,} of {counted(self.rows, 'row')} are good ({self.percent:f} %)" + (
-            f"; broken: {rules}" if rules else ""
-        )
-
-    @property
-    def demand(self) -> str:
-        """What is demanded, in a clause: `95 % must be, and at least 10 rows`."""
-        least = f", and at least {counted(self.quality.min_rows, 'row')}" if self.quality.min_rows else ""
-        return f"{self.quality.threshold:g} % must be{least}"
+        figures = f"{self.good:,} of {counted(self.rows, 'row')} are good ({self.percent:f} %)"
+        return f"{figures}, {quality.threshold:g} % must be{least}" + (f"; broken: {rules}" if rules else "")
 
     @property
     def facts(self) -> dict[str, str]:
@@ -104,9 +99,7 @@ def find_refusal(
     return QualityError(
         process=process,
         nominal_time=nominal_time,
-        refused={
-            f"{each.output!r} (feed {each.feed_key[0]!r})": f"{each.summary}, but {each.demand}" for each in refused
-        },
+        refused={f"{each.output!r} (feed {each.feed_key[0]!r})": each.summary for each in refused},
         feed=refused[0].feed_key[0],
         feed_time=refused[0].nominal_time,
         cluster=cluster,

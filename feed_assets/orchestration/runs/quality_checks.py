@@ -51,7 +51,7 @@ def build_evaluation(asset: AssetKey, partition: str, verdict: Verdict) -> Asset
         check_name=QUALITY_CHECK,
         passed=verdict.has_passed,
         severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
-        description=f"{verdict.summary}; {verdict.demand}",
+        description=verdict.summary,
         metadata=quality_metadata(verdict),
         partition=partition,
     )
