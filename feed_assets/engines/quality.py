@@ -100,23 +100,25 @@ class RuleTrial:
 
 def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None:
     """Return what Spark does not understand of a rule; with unknown columns the rule is only parsed."""
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException, ParseException
 
+    frame = spark.range(0) if trial.columns is None else spark.createDataFrame([], trial.columns)
     try:
-        _is_broken(spark.createDataFrame([], trial.columns) if trial.columns is not None else None, trial.text)
+        _is_broken(frame, trial.text)
     except AnalysisException as exc:
+        if trial.columns is None and not isinstance(exc, ParseException):
+            return None
         next_step = "Write a condition of Spark SQL on a row of the feed."
         return CodeFault(reason=f"{trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step)
     return None
 
 
-def _is_broken(frame: "DataFrame | None", text: str) -> "Column":
+def _is_broken(frame: "DataFrame", text: str) -> "Column":
     """Return whether a row breaks a rule: never null. Raises AnalysisException if Spark does not understand it."""
     from pyspark.sql import functions as sf
 
     flag = ~sf.coalesce(sf.expr(text), sf.lit(False))
-    if frame is not None:
-        frame.select("*", flag).schema  # noqa: B018 - a session of Spark Connect analyzes now
+    frame.select("*", flag).schema  # noqa: B018 - a session of Spark Connect analyzes now
     return flag
 
 
