@@ -63,20 +63,22 @@ def check_quarantine(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     quarantine = scope.bundle.find_feed(quality.quarantine)
     if quarantine is None:
         return
-    for fault, remedy in (
-        *_find_faults(quarantine),
-        *_find_sharing(scope, feed, quarantine),
-        *_find_other_times(scope, feed, quarantine),
-        *_find_other_columns(feed, quarantine),
-    ):
-        yield Complaint(
-            path=_WHERE, message=f"feed {quarantine.name!r} cannot take the bad rows: {fault}", remedy=remedy
-        )
+    for fault, remedy in _find_obstacles(scope, feed, quarantine):
+        message = f"feed {quarantine.name!r} cannot take the bad rows: {fault}"
+        yield Complaint(path=_WHERE, message=message, remedy=remedy)
+
+
+def _find_obstacles(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
+    if not quarantine.has_data:
+        yield "it has no data", "Name a feed with locations or a table."
+        return
+    yield from _find_faults(quarantine)
+    yield from _find_sharing(scope, feed, quarantine)
+    yield from _find_other_times(scope, feed, quarantine)
+    yield from _find_other_columns(feed, quarantine)
 
 
 def _find_faults(quarantine: Feed) -> Iterator[tuple[str, str]]:
-    if not quarantine.has_data:
-        yield "it has no data", "Name a feed with locations or a table."
     if quarantine.quality is not None:
         yield "it demands quality itself", "Remove quality from the quarantine."
     if quarantine.format is FeedFormat.TEXT and quarantine.table is None:
@@ -86,11 +88,11 @@ def _find_faults(quarantine: Feed) -> Iterator[tuple[str, str]]:
 
 
 def _find_sharing(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
-    """Find other feeds with this quarantine, and processes that write it themselves."""
+    """Find the first other feed with this quarantine, and processes that write it themselves."""
     remedy = "Give each feed a quarantine of its own, which nothing else writes."
-    for other in scope.quarantined[quarantine.name]:
-        if other != feed.name:
-            yield f"feed {other!r} has the same quarantine", remedy
+    first = scope.quarantined[quarantine.name][0]
+    if first != feed.name:
+        yield f"feed {first!r} has the same quarantine", remedy
     for process in scope.bundle.processes:
         if any(output.feed == quarantine.name for output in process.outputs.values()):
             yield f"process {process.name!r} writes it, too", remedy

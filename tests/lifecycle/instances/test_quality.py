@@ -1,4 +1,4 @@
-"""What is published of rows that are held to a quality; the engine of these tests tells the rows apart without Spark."""
+"""What is published of rows that are held to a quality; the engine of these tests needs no Spark to tell them apart."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
