@@ -52,11 +52,6 @@ class Quality(EntityModel):
             raise refuse("quality", f"a rule is called {UNIQUE!r}, as the demand of unique is", "Rename the rule.")
         return self
 
-    @property
-    def rule_names(self) -> tuple[str, ...]:
-        """The names under which rows are counted, in the order of the declaration."""
-        return (*self.rules, *([UNIQUE] if self.unique else []))
-
     def has_passed(self, *, rows: int, good: int) -> bool:
         """Return whether an instance with so many rows is good enough. One without rows has no bad ones."""
         return good >= (self.min_rows or 0) and good * 100 >= Decimal(str(self.threshold)) * rows

@@ -49,7 +49,7 @@ def _write(target: OutputTarget, rows: Mapping[str, str]) -> OutputReport:
     judged = Judged(
         rows=len(rows),
         bad=len(bad),
-        broken={name: sum(name in broken for broken in bad.values()) for name in target.quality.rule_names},
+        broken={name: sum(name in broken for broken in bad.values()) for name in target.quality.rules},
         kept=("judged",) if is_warning else ("judged/good",),
         quarantine=OutputReport(name=target.quarantine.name, rows=len(bad)) if target.quarantine else None,
     )
