@@ -100,6 +100,7 @@ def find_refusal(
         process=process,
         nominal_time=nominal_time,
         refused={f"{each.output!r} (feed {each.feed_key[0]!r})": each.summary for each in refused},
+        quarantines=[each.quality.quarantine for each in verdicts.values() if each.quality.quarantine is not None],
         feed=refused[0].feed_key[0],
         feed_time=refused[0].nominal_time,
         cluster=cluster,
