@@ -86,6 +86,8 @@ def test_a_quarantine_is_an_asset_below_the_feed_and_no_run_has_to_select_it() -
     found = mapping(definitions, BAD_ROWS.path, SUMS.path)
     assert isinstance(found, dg.TimeWindowPartitionMapping)
     assert (found.start_offset, found.end_offset) == (0, 0)
+    described = "- **Quality**: `n > 0` (positive); 100 % of the rows; bad rows go to rejects"
+    assert described in (graph.get(SUMS).description or "").splitlines()
     assert graph.get(SUMS).execution_set_entity_keys == {SUMS, dg.AssetCheckKey(SUMS, "quality")}
 
 
