@@ -114,10 +114,11 @@ def name_kept(files: Iterable[str], folders: Sequence[str]) -> dict[str, str]:
     {'judged/a=/part-0': 'part-0', 'judged/a=x/part-0': '1-part-0'}
     """
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for file in sorted(files):
         name = PurePosixPath(file).name
         if name.startswith((".", "_")) or not any(file.startswith(f"{folder}/") for folder in folders):
             continue
-        taken = set(names.values())
-        names[file] = name if name not in taken else f"{len(names)}-{name}"
+        names[file] = f"{len(names)}-{name}" if name in taken else name
+        taken.add(names[file])
     return names
