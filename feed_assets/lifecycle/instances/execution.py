@@ -224,16 +224,17 @@ class InstanceRunner:
         """
         process, nominal_time, report = finished.process, finished.nominal_time, finished.report
         reports = {output.name: output for output in report.outputs}
-        left_out = [target.edge.name for target in targets if target.is_left_out(reports)]
-        if left_out:
-            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in left_out))
-            report = replace(report, details={**report.details, "left_out": ", ".join(left_out)})
+        left_out = [target.edge for target in targets if target.is_left_out(reports)]
+        names = [edge.name for edge in left_out if edge.quarantine_of is None]
+        if names:
+            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
+            report = replace(report, details={**report.details, "left_out": ", ".join(names)})
         key = ProcessKey(*process.key, nominal_time)
         verdicts = judge_targets(self.context, leased, key, finished.attempt, targets, reports)
         refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)
         published = []
         for target in targets:
-            if target.edge.name in left_out or (refusal is not None and target.edge.quarantine_of is None):
+            if target.edge in left_out or (refusal is not None and target.edge.quarantine_of is None):
                 continue
             own = None if target.is_adopted else target.find_report(reports)
             if own is not None and own.judged is not None:

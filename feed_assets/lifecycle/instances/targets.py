@@ -58,6 +58,8 @@ class Target:
 
     def find_report(self, reports: Mapping[str, OutputReport]) -> OutputReport | None:
         """Return what the work has reported about it; about a quarantine, with the output whose bad rows it takes."""
+        if not self.edge.optional:
+            return reports[self.edge.name]
         report = reports.get(self.edge.quarantine_of or self.edge.name)
         if report is None or self.edge.quarantine_of is None:
             return report

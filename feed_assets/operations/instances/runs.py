@@ -165,7 +165,7 @@ def _actions(context: OperationContext, connection: Connection, row: InstanceRow
         published = {each.name for each in row.outputs}
         actions += [
             Action(name=f"{row.name}/{edge.name}", status=LEFT_OUT, ended_at=row.ended_at, log=row.log)
-            for edge in active.record.outputs
+            for edge in active.record.own_outputs
             if edge.optional and edge.name not in published
         ]
     return tuple(actions)
