@@ -122,7 +122,7 @@ class QualityError(LifecycleError):
         self.process = process
         self.nominal_time = nominal_time
         self.refused = refused
-        reasons = "; ".join(f"output {output} is not good enough: {reason}" for output, reason in refused.items())
+        reasons = "; ".join(f"its output {output} is not good enough: {reason}" for output, reason in refused.items())
         rest = f" but the bad rows, in feed {', '.join(map(repr, quarantines))}" if quarantines else ""
         shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
         super().__init__(

@@ -57,8 +57,8 @@ def test_the_declaration_is_in_order_and_the_command_prints_what_the_page_shows(
     recorded = datetime(2026, 1, 3, 0, 5, tzinfo=UTC)
     with open_database(f"sqlite:///{project}/state.db").begin() as connection:
         Facts(connection).add(ProcessKey("read", "primary", DAY), 1, "quality/readings", FOUND.facts, recorded)
-    (console,) = fences(ROOT / DOCUMENT, "console")
-    command, *shown = console.splitlines()
+    (example,) = fences(ROOT / DOCUMENT, "text")
+    command, *shown = example.splitlines()
     assert run(*command.split()[2:]).stdout.splitlines() == shown[:-1]
     assert run(*shown[-1].split()[2:]).exit_code == 0
 
