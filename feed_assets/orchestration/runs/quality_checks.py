@@ -6,7 +6,7 @@ The evaluations are written from the run. Written without one, the second of a p
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
     AssetCheckEvaluation,
@@ -22,10 +22,12 @@ from dagster import (
 )
 
 from feed_assets.entities.quality import OnFail
-from feed_assets.lifecycle.instances.verdicts import Verdict
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.records import FeedRecord
+
+if TYPE_CHECKING:  # a location is loaded without the life cycle
+    from feed_assets.lifecycle.instances.verdicts import Verdict
 
 QUALITY_CHECK = "quality"
 
@@ -43,7 +45,7 @@ def build_quality_check(asset: AssetKey, feed: FeedRecord, grid: Grid) -> list[A
         return [AssetCheckSpec(QUALITY_CHECK, asset=asset, description=description, partitions_def=grid.definition())]
 
 
-def build_evaluation(asset: AssetKey, partition: str, verdict: Verdict) -> AssetCheckEvaluation:
+def build_evaluation(asset: AssetKey, partition: str, verdict: "Verdict") -> AssetCheckEvaluation:
     """Return what Dagster is told about the rows of one instance."""
     is_warning = verdict.quality.on_fail is OnFail.WARN
     return AssetCheckEvaluation(
@@ -57,7 +59,7 @@ def build_evaluation(asset: AssetKey, partition: str, verdict: Verdict) -> Asset
     )
 
 
-def quality_metadata(verdict: Verdict) -> Mapping[str, int | float]:
+def quality_metadata(verdict: "Verdict") -> Mapping[str, int | float]:
     """Return the figures of an instance. They have the same keys in each, so Dagster plots them over time."""
     return {
         f"{names.META_QUALITY}{name}": float(Decimal(value)) if "percent" in name or "threshold" in name else int(value)
