@@ -189,28 +189,6 @@ def test_one_bad_output_keeps_back_all_outputs_of_the_process(tmp_path: Path) ->
     assert len(lifecycle.events("rejects")) == 1
 
 
-@pytest.mark.parametrize(
-    ("demand", "rows", "good", "has_passed"),
-    [
-        ({"threshold": 99.9}, 1000, 999, True),
-        ({"threshold": 99.9}, 1000, 998, False),
-        ({"threshold": 33.3}, 3, 1, True),
-        ({}, 1_000_000, 999_999, False),
-        ({}, 0, 0, True),
-        ({"min_rows": 1}, 0, 0, False),
-        ({"min_rows": 10, "threshold": 50}, 12, 9, False),
-        ({"min_rows": 10, "threshold": 50}, 12, 10, True),
-        ({"threshold": 0}, 5, 0, True),
-    ],
-)
-def test_a_share_is_compared_exactly(
-    tmp_path: Path, demand: dict[str, object], rows: int, good: int, has_passed: bool
-) -> None:
-    quality = feed("readings", quality={"rules": {"warm": "temp > 0"}, **demand}).quality
-    assert quality is not None
-    assert quality.has_passed(rows=rows, good=good) is has_passed
-
-
 def test_a_share_below_the_threshold_never_reads_like_it(tmp_path: Path) -> None:
     lifecycle = declare(tmp_path, threshold=100)
     (verdict,) = read(lifecycle, {"1": "", "2": "", "3": "warm"})
