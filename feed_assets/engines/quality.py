@@ -109,7 +109,9 @@ def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None
         if trial.columns is None and not isinstance(exc, ParseException):
             return None
         next_step = "Write a condition of Spark SQL on a row of the feed."
-        return CodeFault(reason=f"{trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step)
+        return CodeFault(
+            reason=f"the quality rule {trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step
+        )
     return None
 
 
