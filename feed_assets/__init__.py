@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import Retry as Retry
     from feed_assets.entities.process import RetryPolicy as RetryPolicy
     from feed_assets.entities.process import Take as Take
+    from feed_assets.entities.quality import OnFail as OnFail
+    from feed_assets.entities.quality import Quality as Quality
     from feed_assets.entities.replication import Replication as Replication
     from feed_assets.entities.transfers import Export as Export
     from feed_assets.entities.transfers import ExportTarget as ExportTarget
@@ -163,6 +165,7 @@ _HOMES = {
     "MirrorSource": "feed_assets.entities.mirror",
     "MirrorTarget": "feed_assets.entities.mirror",
     "Notification": "feed_assets.entities.common",
+    "OnFail": "feed_assets.entities.quality",
     "OnPause": "feed_assets.entities.triggers",
     "OnTimeout": "feed_assets.entities.process",
     "OnUpdate": "feed_assets.entities.triggers",
@@ -174,6 +177,7 @@ _HOMES = {
     "ProcessCluster": "feed_assets.entities.process",
     "ProcessSla": "feed_assets.entities.process",
     "ProducedBy": "feed_assets.entities.feed",
+    "Quality": "feed_assets.entities.quality",
     "Removal": "feed_assets.entities.mirror",
     "RemovalLimits": "feed_assets.entities.mirror",
     "RemovedFiles": "feed_assets.entities.copying",
@@ -263,6 +267,7 @@ __all__ = [
     "MirrorSource",
     "MirrorTarget",
     "Notification",
+    "OnFail",
     "OnPause",
     "OnTimeout",
     "OnUpdate",
@@ -274,6 +279,7 @@ __all__ = [
     "ProcessCluster",
     "ProcessSla",
     "ProducedBy",
+    "Quality",
     "Removal",
     "RemovalLimits",
     "RemovedFiles",

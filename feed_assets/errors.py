@@ -80,6 +80,7 @@ FeedAssetsError
 │   ├── FeedsUnrestoredError  paths of some feeds of a sweep could not be restored
 │   ├── BatchEndedError       a batch has no events any more, because its process was deleted since it was cut
 │   ├── BatchRefusedError     a call about a batch of work elsewhere comes out of turn; nothing was moved
+│   ├── QualityError          rows that a process has written are not as good as their feed demands
 │   ├── QueueChangeError      nothing can be decided about an event of a queue, because of where it is
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have

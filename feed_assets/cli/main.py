@@ -39,6 +39,7 @@ _LATER = {
     "metadata": "feed_assets.cli.metadata",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
+    "quality": "feed_assets.cli.quality",
     "queue": "feed_assets.cli.queue",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",

@@ -23,6 +23,7 @@ from feed_assets.engines.errors import WorkflowFailedError, WorkflowNotFoundErro
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.port import Work
 from feed_assets.engines.python_engine import bind_names, importable, load_function
+from feed_assets.engines.quality import RuleTrial, find_rule_fault
 from feed_assets.engines.sessions import session_conf, start_session
 from feed_assets.engines.sql_trial import try_sql
 from feed_assets.engines.supervised import SupervisedProcess
@@ -45,7 +46,7 @@ class Trial:
     is_certain: bool = True
 
 
-def try_elsewhere(trials: Sequence[Trial], seconds: float) -> list[tuple[CodeFault, ...]]:
+def try_elsewhere(trials: Sequence[Trial | RuleTrial], seconds: float) -> list[tuple[CodeFault, ...]]:
     """Return the faults of each trial, found by another process.
 
     After `seconds`, or when that process ends early, the trial that it was at has failed; those after it have not been
@@ -70,9 +71,15 @@ def try_elsewhere(trials: Sequence[Trial], seconds: float) -> list[tuple[CodeFau
         return [*faults, *[()] * (len(trials) - len(faults))]
 
 
-def try_here(trials: Sequence[Trial], session: "Callable[[], SparkSession]") -> Iterator[tuple[CodeFault, ...]]:
+def try_here(
+    trials: Sequence[Trial | RuleTrial], session: "Callable[[], SparkSession]"
+) -> Iterator[tuple[CodeFault, ...]]:
     """Yield the faults of each trial. Imports modules of the user; `session` is called for the first SQL."""
     for trial in trials:
+        if isinstance(trial, RuleTrial):
+            fault = find_rule_fault(session(), trial)
+            yield () if fault is None else (fault,)
+            continue
         match trial.work.engine:
             case "python":
                 fault = _try_function(trial.work, is_certain=trial.is_certain)

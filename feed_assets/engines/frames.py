@@ -1,13 +1,16 @@
 """Read feed instances into DataFrames and write them, with the defaults of each format and a declared schema."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.fitting import find_differences, find_misfit
-from feed_assets.engines.port import InputData, OutputReport, OutputTarget
+from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget
+from feed_assets.engines.quality import FileForm, write_judged
 from feed_assets.engines.tables import columns_of, read_partitions, write_partition
 
 if TYPE_CHECKING:
@@ -73,20 +76,27 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
     They are written in the order of the schema, cast by Spark's rules for storing into a table: number to wider number,
     or to a narrower one with an error on overflow; anything to string; never string to number. A csv gets a header line
     unless the feed's options say otherwise. No `_SUCCESS` file is written: publication writes the availability flag.
+    Rows that are held to a quality are written as `write_judged` says.
 
     Raises:
-        OutputMismatchError: the columns are not those of the feed, or the feed's schema is not Spark DDL.
+        OutputMismatchError: the columns are not those of the feed, the feed's schema is not Spark DDL, or Spark does
+            not understand a rule of its quality.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
     if target.partition is not None:
-        return write_partition(df, target, render_subject(target))
+        return write_partition(df, target, render_subject(target), write_output)
     observation = Observation()
     options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
     try:
         fitted = fit_to_schema(df, target)
+        if target.quality is not None:
+            reads = _with_options(_READER_DEFAULTS.get(target.format, {}), target.options) | _own_reads(df.sparkSession)
+            form = FileForm(format=target.format, writes=options, reads=reads)
+            report = write_judged(fitted, target, render_subject(target), form, write_output)
+            return replace(report, columns=columns_of(fitted.schema))
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
         counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
     except AnalysisException as exc:
@@ -94,6 +104,25 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
             raise misfit from exc
         raise
     return OutputReport(name=target.name, rows=int(observation.get["rows"]), columns=columns_of(fitted.schema))
+
+
+def judge_output(spark: "SparkSession", target: OutputTarget, nominal_time: datetime) -> OutputReport:
+    """Hold files to a quality that an application has written into the target's directory: their rows are read, and
+    written anew as `write_output` does.
+
+    Raises:
+        InputReadError: Spark cannot read them as the feed declares.
+        OutputMismatchError: as `write_output`.
+    """
+    written = InputData(
+        name=target.name,
+        feed=target.feed,
+        instances=(InputInstance(nominal_time=nominal_time, url=target.url),),
+        format=target.format,
+        columns=target.columns,
+        options=target.options,
+    )
+    return write_output(read_input(spark, written), target)
 
 
 def render_subject(target: OutputTarget) -> str:

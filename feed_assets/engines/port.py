@@ -22,6 +22,7 @@ from feed_assets.entities.event_messages import (
     find_marking_fault,
     find_payload_fault,
 )
+from feed_assets.entities.quality import Quality
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +129,8 @@ class OutputTarget:
     `url` is a staging directory that belongs to this attempt alone; it may exist, and its content is replaced.
     `columns` is the feed's schema as Spark DDL; None accepts any result of the work. `options` are Spark's. Files for a
     `partition` have the table's own format, columns and types; the partition is added to the table when the files are
-    published. An `optional` one may be left out.
+    published. An `optional` one may be left out. The rows are held to `quality`; bad ones are also written to the
+    `quarantine`, if there is one.
     """
 
     name: str
@@ -139,6 +141,8 @@ class OutputTarget:
     options: Mapping[str, str] = field(default_factory=dict)
     partition: TablePartition | None = None
     optional: bool = False
+    quality: Quality | None = None
+    quarantine: "OutputTarget | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,16 +292,31 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The rows of an output that was held to the quality of its feed: all, the bad ones, and how many broke each rule.
+
+    The published files are those below the folders `kept` of the staging; with None, all files are.
+    """
+
+    rows: int
+    bad: int
+    broken: Mapping[str, int]
+    kept: tuple[str, ...] | None = None
+    quarantine: "OutputReport | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
     """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them.
 
-    `message` is what the event of the output says.
+    `rows` are those to be published. `message` is what the event of the output says.
     """
 
     name: str
     rows: int | None
     columns: tuple[tuple[str, str], ...] | None = None
     message: EventMessage = field(default_factory=EventMessage)
+    judged: Judged | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import WorkflowFailedError
-from feed_assets.engines.failures import last_lines
+from feed_assets.engines.failures import last_lines, reporting_failures
+from feed_assets.engines.frames import judge_output
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.libraries import PYTHON_SUFFIXES, place_file
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
-from feed_assets.engines.sessions import YARN_QUEUE, catalog_conf
+from feed_assets.engines.sessions import YARN_QUEUE, catalog_conf, open_session
 from feed_assets.engines.supervised import SupervisedProcess
 from feed_assets.masking import get_logger
 from feed_assets.timing.dates import render_datetime
@@ -34,7 +35,8 @@ class SparkSubmitEngine(Engine):
     Arguments are in Falcon's order: for each input its paths joined by commas (`NONE` for an optional input without
     instances), for each output the directory to write into, then the user's `args`. An input in a table has three
     arguments: the filter of its partitions, table, database. The application creates its own session, with the
-    cluster's catalog, and writes its outputs itself; their rows are not counted.
+    cluster's catalog, and writes its outputs itself; their rows are not counted. If they are held to a quality, the
+    session of the run reads them, counts them, and writes them anew.
 
     Differs from Falcon: for an output in a table the application writes files in the table's format into a directory,
     as for any other output. The partition is added when the files are published.
@@ -50,7 +52,7 @@ class SparkSubmitEngine(Engine):
     processes it started end too.
     """
 
-    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it has its own
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         facts = render_facts(work)
         environment = {_environment_name(name): text for name, text in facts.items() if len(text) <= _LONGEST_VARIABLE}
         with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
@@ -67,7 +69,13 @@ class SparkSubmitEngine(Engine):
                 reason=f"spark-submit ended with exit code {code}",
                 last_lines=tail,
             )
-        reports = tuple(OutputReport(name=target.name, rows=None) for target in work.outputs)
+        with reporting_failures(work):
+            reports = tuple(
+                judge_output(open_session(session, work.run_id), target, work.nominal_time)
+                if target.quality is not None
+                else OutputReport(name=target.name, rows=None)
+                for target in work.outputs
+            )
         return WorkReport(outputs=reports, details={"application": work.path})
 
 

@@ -142,6 +142,8 @@ def _temporary_views(spark: "SparkSession") -> set[str]:
 
 
 def _is_empty(report: OutputReport, result: "DataFrame") -> bool:
+    if report.judged is not None:
+        return report.judged.rows == 0
     return result.isEmpty() if report.rows is None else report.rows == 0
 
 

@@ -3,7 +3,8 @@
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.fitting import find_differences, find_misfit
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
+from feed_assets.engines.quality import FileForm, write_judged
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -65,11 +67,14 @@ def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> OutputReport:
+def write_partition(
+    df: "DataFrame", target: OutputTarget, subject: str, write: Callable[["DataFrame", OutputTarget], OutputReport]
+) -> OutputReport:
     """Write a DataFrame as the content of one partition into the target's directory, and report the number of rows.
 
     The columns must be those of the table, in any order; they are cast by Spark's rules for storing into a table. The
-    partition keys are optional columns. If they are present, every row must belong to the partition.
+    partition keys are optional columns. If they are present, every row must belong to the partition. Rows can be held
+    to a quality if the table's files are of a format of Spark; `write` then writes the quarantine.
 
     Raises:
         OutputMismatchError: the columns are not those of the table, or rows belong to another partition.
@@ -93,9 +98,13 @@ def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> Outp
     observation = Observation()
     strays = sf.count_if(reduce(lambda one, other: one | other, elsewhere, sf.lit(False)))
     counted = df.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
+    judged = None
     try:
         fitted = counted.drop(*(by_name[key] for key in values if key in by_name)).to(content)
-        is_counted = _write(fitted, target.url, table, content)
+        if target.quality is not None:
+            judged, is_counted = write_judged(fitted, target, subject, _form(table, subject), write), True
+        else:
+            is_counted = _write(fitted, target.url, table, content)
     except AnalysisException as exc:
         if (misfit := find_misfit(subject, exc)) is not None:
             raise misfit from exc
@@ -110,6 +119,8 @@ def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> Outp
             reason=f"rows of another partition than {_shown(partition)} were returned: {found['strays']}",
             next_step="Return the rows of this partition only, or omit the columns of the partition keys.",
         )
+    if judged is not None:
+        return replace(judged, columns=columns_of(content))
     rows = int(found["rows"]) if is_counted else None
     return OutputReport(name=target.name, rows=rows, columns=columns_of(content))
 
@@ -159,9 +170,8 @@ def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "
     """Write in the table's format, and return whether the observed row count is available afterwards."""
     from pyspark.sql import is_remote
 
-    provider, serde = str(table.get("provider", "hive")).lower(), str(table.get("serde_library", ""))
-    options = _properties(table)
-    native = _NATIVE.get(serde) if provider == "hive" else provider
+    serde, options = str(table.get("serde_library", "")), _properties(table)
+    native = _native_format(table)
     if native is not None:
         frame.write.format(native).mode("overwrite").options(**options, **_NO_SUCCESS_MARKER).save(url)
         return True
@@ -184,6 +194,24 @@ def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "
             spark.conf.unset(name)
         spark.catalog.dropTempView(view)
     return not is_remote()
+
+
+def _native_format(table: Mapping[str, object]) -> str | None:
+    """Return the format of a table's files by its name in Spark; None if only Hive knows it."""
+    provider = str(table.get("provider", "hive")).lower()
+    return _NATIVE.get(str(table.get("serde_library", ""))) if provider == "hive" else provider
+
+
+def _form(table: Mapping[str, object], subject: str) -> FileForm:
+    """Return how the files of a table are written whose rows are held to a quality."""
+    native = _native_format(table)
+    if native is None:
+        raise OutputMismatchError(
+            subject=subject,
+            reason="its rows cannot be told apart while they are written, for the table has a format of Hive",
+            next_step="Use a table in Parquet or ORC, or remove quality from the feed.",
+        )
+    return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER, reads={})
 
 
 def _properties(table: Mapping[str, object]) -> dict[str, str]:

@@ -104,6 +104,16 @@ class Bundle:
         """Return the feed of this name; raise EntityNotFoundError if there is none."""
         return self.find_feed(name) or _missing(self, Kind.FEED, name)
 
+    def find_quarantine(self, name: str) -> str | None:
+        """Return the feed that takes the bad rows of a feed; None if none does."""
+        feed = self.find_feed(name)
+        return feed.quality.quarantine if feed is not None and feed.quality is not None else None
+
+    def written_feeds(self, process: Process) -> tuple[str, ...]:
+        """Return the feeds that a process writes: its outputs, then their quarantines."""
+        outputs = [output.feed for output in process.outputs.values()]
+        return (*outputs, *(name for feed in outputs if (name := self.find_quarantine(feed)) is not None))
+
     def names(self, kind: Kind) -> tuple[str, ...]:
         """Return the names of the entities of a kind."""
         return tuple(entity.name for entity in self.entities if entity.kind is kind)

@@ -32,6 +32,7 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.quality import Quality
 from feed_assets.entities.replication import Replication
 from feed_assets.entities.transfers import Export, Import
 from feed_assets.timing.dates import parse_timezone
@@ -187,7 +188,8 @@ class Feed(Entity):
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
     contains data. `partitions` names the directory levels below an instance. `replication` is the policy of copies from
     source clusters to target clusters. `existing` decides about foreign content in the place of an instance that is
-    published. `preview` decides whether Dagster shows rows of instances; None leaves it to the settings.
+    published. `preview` decides whether Dagster shows rows of instances; None leaves it to the settings. `quality` is
+    what the rows that processes write must be like.
     A feed has `locations`, or a `table` of the clusters' catalogs,
     `catalog:database:table#key=value;key=value`.
 
@@ -227,6 +229,7 @@ class Feed(Entity):
     groups: Groups = ()
     existing: Existing = Existing.REFUSE
     preview: bool | None = None
+    quality: Quality | None = None
     notification: Notification | None = None
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""Dependencies: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource.
+"""Dependencies: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource, feed → feed.
 
 Also finds the rings of any graph.
 """
@@ -42,6 +42,8 @@ def iter_references(entity: AnyEntity) -> Iterator[Reference]:
                 if entry.export is not None:
                     target = (Kind.DATASOURCE.value, entry.export.target.name)
                     yield Reference(target=target, path=(*base, "export", "target", "name"))
+            if entity.quality is not None and entity.quality.quarantine is not None:
+                yield Reference(target=(Kind.FEED, entity.quality.quarantine), path=("quality", "quarantine"))
         case Process():
             yield from _clusters(entity.clusters)
             for name, item in entity.inputs.items():

@@ -1,6 +1,6 @@
 """Errors of instances and sweeps that cannot take their next step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from feed_assets.command_lines import command_line
@@ -100,6 +100,35 @@ class FeedsUnsweptError(LifecycleError):
         self.failures = failures
         reasons = " ".join(f"Feed {feed!r}: {error}" for feed, error in failures.items())
         super().__init__(f"sweep {sweep} is not complete. {reasons} Run it again: it continues.")
+
+
+class QualityError(LifecycleError):
+    """Rows that a process has written are not as good as their feed demands; `refused` says why, by output.
+
+    `quarantines` are the feeds that have the bad rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        process: str,
+        nominal_time: datetime,
+        refused: Mapping[str, str],
+        quarantines: Sequence[str],
+        feed: str,
+        feed_time: datetime,
+        cluster: str,
+    ) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.refused = refused
+        reasons = "; ".join(f"its output {output} is not good enough: {reason}" for output, reason in refused.items())
+        rest = f" but the bad rows, in feed {', '.join(map(repr, quarantines))}" if quarantines else ""
+        shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: {reasons}. Nothing is published{rest}. "
+            f"To see the figures: {shown}"
+        )
 
 
 class QueueChangeError(LifecycleError):

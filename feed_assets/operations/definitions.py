@@ -103,7 +103,7 @@ def validate_location(
 
         unread = [issue for issue in reached if issue.severity is Severity.ERROR]
         labels = {issue.entity for issue in unread}
-        readable = [process.key for process in usable.processes if process.label not in labels]
+        readable = [each.key for each in (*usable.feeds, *usable.processes) if each.label not in labels]
         reached = [
             *unread,
             *try_code(usable, readable, sources=loaded.sources, root=settings.root),

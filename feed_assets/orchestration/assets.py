@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
-    AssetCheckResult,
     AssetCheckSpec,
     AssetDep,
     AssetExecutionContext,
+    AssetKey,
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
-    MaterializeResult,
     multi_asset,
 )
 
@@ -22,6 +21,7 @@ from feed_assets.orchestration.graph.mappings import output_mapping, window_mapp
 from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import build_column_check
+from feed_assets.orchestration.runs.quality_checks import RunResult, build_quality_check
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
@@ -57,11 +57,20 @@ def build_feed_assets(
 def _writers(layout: AssetLayout, record: FeedRecord) -> list[AssetDep]:
     return [
         AssetDep(
-            layout.process_specs[edge.process_key].key,
+            _find_writer(layout, edge),
             partition_mapping=output_mapping(edge, record.sequence, layout.plan.processes[edge.process_key].sequence),
         )
         for edge in record.outputs_of
     ]
+
+
+def _find_writer(layout: AssetLayout, edge: OutputEdge) -> AssetKey:
+    """Return the asset whose runs write an output: the process, or of a quarantine the feed whose bad rows it takes."""
+    own = layout.process_specs.get(edge.process_key)
+    if own is not None:
+        return own.key
+    outputs = layout.plan.processes[edge.process_key].own_outputs
+    return next(layout.feed_specs[each.feed_key].key for each in outputs if each.name == edge.quarantine_of)
 
 
 def _with_deps(spec: AssetSpec, deps: Sequence[AssetDep]) -> AssetSpec:
@@ -79,14 +88,14 @@ def _build_process(
     @multi_asset(
         name=op_name,
         specs=_process_specs(layout, process),
-        check_specs=_column_checks(layout, process) if own is None else None,
+        check_specs=_checks(layout, process) if own is None else None,
         pool=names.pool_name(process),
         backfill_policy=BackfillPolicy.single_run(),
         required_resource_keys={spark},
         resource_defs={spark: resources[spark]} if spark in resources else None,
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
-    def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    def process_asset(context: AssetExecutionContext) -> Iterator[RunResult]:
         from feed_assets.orchestration.runs.process_runs import materialize_process
 
         with masked_errors():
@@ -100,7 +109,7 @@ def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpe
     Dagster materializes.
     """
     own = layout.process_specs.get(process.key)
-    specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.outputs]
+    specs = [own] if own is not None else [_output_spec(layout, edge) for edge in process.own_outputs]
     deps = _input_deps(layout, process, layout.process_grid(process).sequence)
     return [_with_deps(spec, deps) for spec in specs]
 
@@ -111,12 +120,13 @@ def _output_spec(layout: AssetLayout, edge: OutputEdge) -> AssetSpec:
     return spec.replace_attributes(skippable=True) if edge.optional else spec
 
 
-def _column_checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
-    return [
-        check
-        for edge in process.outputs
-        for check in build_column_check(layout.feed_specs[edge.feed_key].key, layout.plan.feeds[edge.feed_key], process)
-    ]
+def _checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
+    found: list[AssetCheckSpec] = []
+    for edge in process.own_outputs:
+        feed, (asset, grid) = layout.plan.feeds[edge.feed_key], layout.feed_asset(edge.feed_key)
+        found += build_column_check(asset, feed, process)
+        found += build_quality_check(asset, feed, grid)
+    return found
 
 
 def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:

@@ -201,10 +201,10 @@ def _written(bundle: Bundle, names: Iterable[str]) -> frozenset[Key]:
     """Return the feeds that processes write, by cluster; their instances are not expected from outside."""
     feeds = set(names)
     return frozenset(
-        (output.feed, cluster)
+        (feed, cluster)
         for process in bundle.processes
-        for output in process.outputs.values()
-        if output.feed in feeds
+        for feed in bundle.written_feeds(process)
+        if feed in feeds
         for cluster in process.clusters
     )
 

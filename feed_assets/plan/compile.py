@@ -63,7 +63,7 @@ def compile_process(bundle: Bundle, process: Process, cluster: str) -> ProcessRe
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
     """Return whether the process has a supported engine, and all its inputs and outputs have a location."""
-    feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
+    feeds = [*(item.feed for item in process.inputs.values()), *bundle.written_feeds(process)]
     return process.workflow.engine.is_supported and all(bundle.get_feed(name).lies_on(cluster) for name in feeds)
 
 
@@ -127,7 +127,7 @@ class _Compiler:
         sequence = process.sequence_on(cluster)
         late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
         inputs = tuple(self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs)
-        outputs = tuple(self._output(process, name, cluster, sequence) for name in process.outputs)
+        outputs = self._outputs_of(process, cluster, sequence)
         for edge in inputs:
             self._inputs[edge.feed, cluster].append(edge)
         for out in outputs:
@@ -155,7 +155,7 @@ class _Compiler:
             late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),
             fingerprint=release_fingerprint(self._bundle, process, cluster),
-            members=_members(process, cluster),
+            members=_members(self._bundle, process, cluster),
             facts=self._facts(process),
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
             trigger=compile_trigger(self._bundle, process, cluster),
@@ -187,6 +187,12 @@ class _Compiler:
             at_least=item.at_least,
             missing_at_most=item.missing_at_most,
         )
+
+    def _outputs_of(self, process: Process, cluster: str, sequence: InstanceSequence) -> tuple[OutputEdge, ...]:
+        """Return the outputs of a process, then the quarantines of those whose bad rows are kept."""
+        own = [self._output(process, name, cluster, sequence) for name in process.outputs]
+        kept = [(out, feed) for out in own if (feed := self._bundle.find_quarantine(out.feed)) is not None]
+        return (*own, *(out.to_quarantine(feed) for out, feed in kept))
 
     def _output(self, process: Process, name: str, cluster: str, sequence: InstanceSequence) -> OutputEdge:
         item = process.outputs[name]
@@ -233,6 +239,7 @@ class _Compiler:
             has_data=feed.has_data,
             watch=feed.watch,
             inbox=_compile_inbox(feed, on) if entry.type is not ClusterRole.TARGET else None,
+            quality=feed.quality,
         )
 
     def _facts(self, entity: Entity) -> EntityFacts:
@@ -271,8 +278,8 @@ def _compile_inbox(feed: Feed, cluster: Cluster) -> InboxRecord | None:
     )
 
 
-def _members(process: Process, cluster: str) -> tuple[EntityKey, ...]:
-    feeds = {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
+def _members(bundle: Bundle, process: Process, cluster: str) -> tuple[EntityKey, ...]:
+    feeds = {*(item.feed for item in process.inputs.values()), *bundle.written_feeds(process)}
     used = tuple((Kind.FEED.value, name) for name in sorted(feeds))
     clusters = {cluster} | (set(process.workflow.mirror.clusters(cluster)) if process.workflow.mirror else set())
     return (process.key, *used, *((Kind.CLUSTER.value, name) for name in sorted(clusters)))

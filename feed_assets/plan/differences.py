@@ -133,8 +133,8 @@ def _reasons(
     found: dict[Key, dict[EntityKey, EntityDifference]] = defaultdict(dict)
     if not entities:
         return {}
-    for process in chain(before.processes, after.processes):
-        used = [process.key, *((Kind.FEED.value, name) for name in sorted(_feeds_of(process)))]
+    for bundle, process in [(each, process) for each in (before, after) for process in each.processes]:
+        used = [process.key, *((Kind.FEED.value, name) for name in sorted(_feeds_of(bundle, process)))]
         for cluster in process.clusters:
             for key in (*used, (Kind.CLUSTER.value, cluster)):
                 if key in entities:
@@ -163,8 +163,8 @@ def _find_affected_process(
     )
 
 
-def _feeds_of(process: Process) -> set[str]:
-    return {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
+def _feeds_of(bundle: Bundle, process: Process) -> set[str]:
+    return {*(item.feed for item in process.inputs.values()), *bundle.written_feeds(process)}
 
 
 def _decide_process(affected: AffectedProcess, state: ProcessState, as_of: datetime) -> ProcessDifference:
@@ -237,7 +237,7 @@ def find_running(bundle: Bundle, name: str, cluster: str) -> Process | None:
     process = bundle.find_process(name)
     if process is None or cluster not in process.clusters or bundle.find_cluster(cluster) is None:
         return None
-    feeds = [bundle.find_feed(feed) for feed in _feeds_of(process)]
+    feeds = [bundle.find_feed(feed) for feed in _feeds_of(bundle, process)]
     if any(feed is None or cluster not in feed.clusters for feed in feeds):
         return None
     return process if runs_here(bundle, process, cluster) else None

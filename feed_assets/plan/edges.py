@@ -1,7 +1,7 @@
 """The edges between feeds and processes: what a process reads and writes, with the windows of each."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
 from feed_assets.timing.windows import Window
 
@@ -65,7 +65,8 @@ class OutputEdge:
     """An instance of a feed that a process writes, both on one cluster: `window` is from one expression to itself.
 
     `shift` is the number of instances after that of the process's own nominal time; None if that varies. An `optional`
-    one may be left out.
+    one may be left out. A quarantine is written with the output `quarantine_of`, whose bad rows it takes; no work names
+    it, and its instance has the time of theirs.
     """
 
     name: str
@@ -75,6 +76,7 @@ class OutputEdge:
     window: Window
     shift: int | None
     optional: bool = False
+    quarantine_of: str | None = None
 
     @property
     def feed_key(self) -> Key:
@@ -83,3 +85,7 @@ class OutputEdge:
     @property
     def process_key(self) -> Key:
         return (self.process, self.cluster)
+
+    def to_quarantine(self, feed: str) -> Self:
+        """Return the output that takes the bad rows of this one: the instance of `feed` of the same time."""
+        return replace(self, name=f"{self.name}@quarantine", feed=feed, optional=True, quarantine_of=self.name)

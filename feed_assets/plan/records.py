@@ -13,6 +13,7 @@ from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
+from feed_assets.entities.quality import Quality
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
@@ -99,7 +100,8 @@ class FeedRecord:
     `produced_by` is the key of the asset whose materializations are the arrivals of its instances, if there is one.
     Instances are `is_expected` at their nominal times, or come as they come. Without `has_data` each is only the news
     that something happened, and the location means nothing. `watch` is how often the location is looked at for
-    instances that come as they come; those of an `inbox` are made of the files that are put there.
+    instances that come as they come; those of an `inbox` are made of the files that are put there. `quality` is what
+    processes that write it are held to.
     """
 
     feed: str
@@ -127,6 +129,7 @@ class FeedRecord:
     has_data: bool = True
     watch: Frequency | None = None
     inbox: InboxRecord | None = None
+    quality: Quality | None = None
 
     @property
     def key(self) -> Key:
@@ -219,6 +222,11 @@ class ProcessRecord:
     @property
     def key(self) -> Key:
         return (self.process, self.cluster)
+
+    @property
+    def own_outputs(self) -> tuple[OutputEdge, ...]:
+        """The outputs that its work makes: all but the quarantines."""
+        return tuple(edge for edge in self.outputs if edge.quarantine_of is None)
 
     @property
     def workflows(self) -> tuple[Workflow, ...]:

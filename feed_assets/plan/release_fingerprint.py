@@ -30,6 +30,7 @@ _SOFT_OF_PROCESS = frozenset(
 )
 _IN_PLACE = frozenset({"parallel", "catch_up", "trigger"})
 _LATE_POLICY = ("late_process", "policy")
+_QUARANTINE = ("quality", "quarantine")
 _HARD: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {
         Kind.CLUSTER: frozenset({"colo", "storage", "spark", "catalog", "properties"}),
@@ -202,8 +203,9 @@ def release_fingerprint(bundle: Bundle, process: Process, cluster: str) -> str:
 
     It covers the process without soft fields (`acl`, `tags`, `description`, `pipelines`, `notification`, `sla`,
     `retry`, and `late_process` unless it is added or removed) and without in-place fields (`parallel`, `catch_up`,
-    `trigger`, the validity's end). Of its feeds it covers the frequency, time zone, availability flag, validity start,
-    location and format; of the cluster, and of a mirror's clusters, the storage, Spark, catalog, colo and properties.
+    `trigger`, the validity's end). Of its feeds and their quarantines it covers the frequency, time zone, availability
+    flag, validity start, location and format; of the cluster, and of a mirror's clusters, the storage, Spark, catalog,
+    colo and properties.
 
     Differs from Falcon: a feed's time zone, format and options count, too.
 
@@ -218,7 +220,7 @@ def release_fingerprint(bundle: Bundle, process: Process, cluster: str) -> str:
             content[name] = list(content[name].items())
     entry = process.clusters[cluster]
     place = bundle.get_cluster(cluster)
-    names = {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
+    names = {*(item.feed for item in process.inputs.values()), *bundle.written_feeds(process)}
     feeds = [_feed_facts(bundle, name, cluster) for name in sorted(names)]
     fingerprint = ReleaseFingerprint(
         facts=_digest([_VERSION, content, feeds]),
@@ -279,6 +281,8 @@ def weigh(kind: Kind, path: FieldPath, before: object, after: object) -> Weight:
             return Weight.IN_PLACE
         case Kind.PROCESS:
             return Weight.SOFT if top in _SOFT_OF_PROCESS else Weight.RELEASE
+        case Kind.FEED if path == _QUARANTINE:
+            return Weight.RELEASE  # its writers write another feed
         case _:
             return Weight.RELEASE if top in _HARD[kind] and not _is_accompanying_location(path) else Weight.SOFT
 

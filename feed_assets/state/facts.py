@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from feed_assets.state.metadata_schema import facts
 from feed_assets.state.records import ProcessKey
@@ -50,3 +50,11 @@ class Facts:
         is_it = (_T.process == key.process) & (_T.cluster == key.cluster) & (_T.nominal_time == key.nominal_time)
         statement = _ROWS.select.where(is_it).order_by(_T.attempt, _T.category, _T.name)
         return _ROWS.find(self._connection, statement)
+
+    def newest(self, process: str, cluster: str, category: str, limit: int) -> Sequence[Fact]:
+        """Return the facts of one category of at most `limit` instances, newest first; of each all attempts."""
+        is_it = (_T.process == process) & (_T.cluster == cluster) & (_T.category == category)
+        times = select(_T.nominal_time).where(is_it).group_by(_T.nominal_time)
+        newest = times.order_by(_T.nominal_time.desc()).limit(limit)
+        statement = _ROWS.select.where(is_it & _T.nominal_time.in_(newest))
+        return _ROWS.find(self._connection, statement.order_by(_T.nominal_time.desc(), _T.attempt, _T.name))

@@ -153,6 +153,13 @@ class InstanceStore(ABC):
         """Return the sizes of the files in a staging of `stage`; none if there is no such staging."""
 
     @abstractmethod
+    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
+        """Give staged files other names, in no folder, by their present ones, and remove all other files of a staging.
+
+        After a crash in its midst the staging is of no use.
+        """
+
+    @abstractmethod
     def publish(
         self,
         staging: StagingPlace,

@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,19 @@ from feed_assets.storage.paths import path_name
 def user_folder() -> Path:
     """Return the directory for this user's temporary files of feed-assets."""
     return Path(tempfile.gettempdir()) / f"feed-assets-{os.getuid()}"
+
+
+def keep_files(folder: Path, names: Mapping[str, str]) -> None:
+    """Give files below a directory other names directly in it, by their present ones, and remove everything else."""
+    for name, new in names.items():
+        if (folder / name).is_file():
+            (folder / name).replace(folder / new)
+    kept = set(names.values())
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name not in kept:
+            entry.unlink()
 
 
 def make_private(folder: Path, store: str, path: str) -> None:

@@ -64,6 +64,7 @@ _DATA = _Parts(
         "partitions",
         "watch",
         "inbox",
+        "quality",
     ),
     cluster=("type", "retention", "locations", "table", "lifecycle", "import_", "export"),
 )

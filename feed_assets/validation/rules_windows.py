@@ -228,8 +228,9 @@ def check_output_target(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """Several outputs may write one feed, but never the same instance of it."""
-    pairs = {(output.feed, cluster) for output in process.outputs.values() for cluster in process.clusters}
+    """Several outputs may write one feed, but never the same instance of it. Quarantines have a rule of their own."""
+    feeds = {output.feed for output in process.outputs.values()} - scope.quarantined.keys()
+    pairs = {(feed, cluster) for feed in feeds for cluster in process.clusters}
     for feed, cluster in sorted(pairs):
         for one, other in combinations(scope.writers[feed, cluster], 2):
             if other.process is not process:

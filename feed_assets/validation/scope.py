@@ -176,12 +176,23 @@ class Scope:
 
     @cached_property
     def writers(self) -> dict[tuple[str, str], list[Writer]]:
-        """(feed, cluster) → the outputs that write it."""
+        """(feed, cluster) → the outputs that write it, or whose bad rows it takes."""
         found: dict[tuple[str, str], list[Writer]] = defaultdict(list)
         for process in self.bundle.processes:
             for name, output in process.outputs.items():
-                for cluster in process.clusters:
-                    found[output.feed, cluster].append(Writer(process=process, output=name))
+                quarantine = self.bundle.find_quarantine(output.feed)
+                for feed in (output.feed, *([quarantine] if quarantine is not None else [])):
+                    for cluster in process.clusters:
+                        found[feed, cluster].append(Writer(process=process, output=name))
+        return found
+
+    @cached_property
+    def quarantined(self) -> dict[str, list[str]]:
+        """Feed → the feeds whose bad rows it takes."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            if (quarantine := self.bundle.find_quarantine(feed.name)) is not None:
+                found[quarantine].append(feed.name)
         return found
 
     @cached_property

@@ -23,6 +23,7 @@ from feed_assets.settings import load_settings
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import open_database
+from feed_assets.state.facts import Facts
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.step_records import StepRun, StepStatus
@@ -98,6 +99,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance dependency": ("instance", "dependency", "process", "counting", FIRST),
     "instance triage": ("instance", "triage", "process", "counting", LAST),
     "instance search": ("instance", "search", "--kind", "process", "--nameseq", "counting", *RANGE),
+    "quality show": ("quality", "show", "counts", FIRST),
+    "quality history": ("quality", "history", "counts"),
     "why": ("why", "counting", "2013-11-03T11:00Z"),
     "feed notify": ("feed", "notify", "clicks", LAST, "--cluster", "primary"),
     "instance kill": ("instance", "kill", "counting", "--start", LAST, "--end", "2013-11-03T06:00Z"),
@@ -331,6 +334,7 @@ def _record_instances(folder: Path) -> None:
         ProcessInstances(connection).add_waiting(rows)
         Attempts(connection).begin(attempt)
         Steps(connection).add([step])
+        Facts(connection).add(succeeded.key, 1, "quality/counts", COUNTED, first)
 
 
 def _run_mirror(folder: Path) -> None:
@@ -340,6 +344,16 @@ def _run_mirror(folder: Path) -> None:
     run_mirror(lifecycle, at("03T00:00"), at("03T12:00"))
 
 
+COUNTED = {
+    "records.count": "1000",
+    "good.records.count": "970",
+    "rejected.records.count": "30",
+    "good.records.percent": "97",
+    "good.records.threshold": "99",
+    "did.dq.pass": "false",
+    "rule.counted": "30",
+}
+"""The facts of an attempt whose rows are not good enough."""
 _SWEEPS = {"PLANNED": "<sweep>", "ASKING": "<asking>"}
 _UNSTABLE = (
     (re.compile(r'("(?:seconds|bandwidth)": )[\d.e-]+'), r"\1-1"),

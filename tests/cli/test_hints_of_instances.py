@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.entities.quality import Quality
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.verdicts import Verdict, find_refusal
 from feed_assets.lifecycle.releases.pinning import load_pinned_work
 from feed_assets.lifecycle.retention.sweep_context import require_sweep
 from feed_assets.operations.context import open_context
 from feed_assets.settings import load_settings
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.facts import Facts
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.transfer.errors import RemovalLimitError
 from tests.cli import replication_project
@@ -60,6 +63,25 @@ def test_what_a_process_writes_is_run_again(counted: Path, paste: Pasting) -> No
     begin(counted, ProcessInstanceStatus.SUCCEEDED)
     paste(refused(run("feed", "notify", "counts", TIME)), "instance rerun counting")
     assert status_of() == "WAITING"
+
+
+@of("lifecycle.errors.QualityError.__init__: quality show")
+def test_rows_that_are_not_good_enough_are_shown(counted: Path, paste: Pasting) -> None:
+    quality = Quality(rules={"known": "n > 0"}, threshold=95, quarantine="rejects")
+    found = Verdict(
+        output="counts",
+        feed_key=("counts", "primary"),
+        nominal_time=AT,
+        quality=quality,
+        rows=1000,
+        bad=60,
+        broken={"known": 60},
+    )
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        Facts(connection).add(ProcessKey("counting", "primary", AT), 1, "quality/counts", found.facts, AT)
+    said = str(find_refusal("counting", "primary", AT, {"counts": found}))
+    assert "94 %), 95 % must be; broken: known 60. Nothing is published but the bad rows, in feed 'rejects'." in said
+    assert "rule known: broken by 60" in paste(said, "quality show").stdout
 
 
 @of("operations.instances.arrival_notices._notify: feed notify")

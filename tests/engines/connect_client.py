@@ -3,14 +3,17 @@ other in one process. Arguments: the server's URL, the run's id, `work` or `comp
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from feed_assets.engines.errors import EngineError
+from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.sessions import session_conf, tag_session
+from feed_assets.entities.quality import Quality
 from tests.engines.works import FLIGHTS, flights, target, work, written_lines
 
 PYTHON = """
@@ -47,6 +50,13 @@ def run_works(spark: SparkSession, folder: Path) -> None:
             print(engine, type(exc).__name__, exc)
         else:
             print(engine, report.outputs[0].rows, written_lines(output))
+    for rule in ("delay < 10", "dely < 10"):
+        output = replace(target(folder, columns=FLIGHTS), quality=Quality(rules={"punctual": rule}, unique=("origin",)))
+        try:
+            judged = write_output(read_input(spark, data), output).judged
+            print("judged", judged and (judged.rows, dict(judged.broken)))
+        except EngineError as exc:
+            print("judged", type(exc).__name__, "UNRESOLVED_COLUMN" in str(exc))
 
 
 class TellWhenComputing(ProgressHandler):

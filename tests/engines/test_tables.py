@@ -15,6 +15,7 @@ from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
 from feed_assets.engines.sessions import session_conf
+from feed_assets.entities.quality import Quality
 from tests.engines.works import NOMINAL_TIME
 
 pytestmark = pytest.mark.spark
@@ -122,6 +123,19 @@ def test_rows_that_do_not_fit_the_table_or_the_partition_are_refused(
 ) -> None:
     with pytest.raises(OutputMismatchError, match=reason):
         write_output(spark.sql(f"SELECT {columns}"), output(table, tmp_path, ds="d1", hour="01"))
+
+
+def test_the_rows_of_a_partition_are_held_to_a_quality(spark: SparkSession, table: TableName, tmp_path: Path) -> None:
+    quarantine = OutputTarget(name="bad", feed="bad", url=(tmp_path / "bad").as_uri(), format="parquet")
+    held = replace(output(table, tmp_path, ds="d3", hour="1"), quality=Quality(rules={"positive": "n > 0"}))
+    rows = spark.createDataFrame([(1, "ann", "d3"), (-1, "bob", "d3")], "n int, User string, ds string")
+    report = write_output(rows, replace(held, quarantine=quarantine))
+    assert report.judged is not None
+    assert (report.rows, report.judged.bad, report.columns) == (1, 1, (("User", "string"), ("n", "int")))
+    (good,) = spark.read.json([f"{held.url}/{folder}" for folder in report.judged.kept or ()]).collect()
+    assert good.asDict() == {"User": "ann", "n": 1}
+    (bad,) = spark.read.parquet(quarantine.url).collect()
+    assert bad.asDict() == {"User": "bob", "n": -1, "broken_rules": "positive"}
 
 
 def test_an_output_whose_table_is_not_seen_says_so(spark: SparkSession, table: TableName, tmp_path: Path) -> None:

@@ -135,6 +135,31 @@ def test_a_feed_that_a_process_writes_is_not_external() -> None:
     assert not plan.feeds["counts", "primary"].is_external
 
 
+def test_a_quarantine_is_written_with_the_output_whose_bad_rows_it_takes() -> None:
+    def plan(**quality: object) -> Plan:
+        held = feed("counts", quality={"rules": {"some": "n > 0"}, **quality})
+        return plan_of(feed("clicks"), held, feed("rejects"), process("count", outputs={"counts": "now(-1,0)"}))
+
+    found = plan(quarantine="rejects")
+    record = found.processes["count", "primary"]
+    made, taken = record.outputs
+    assert (record.own_outputs, made.quarantine_of) == ((made,), None)
+    assert (taken.name, taken.feed, taken.quarantine_of, taken.optional) == (
+        "counts@quarantine",
+        "rejects",
+        "counts",
+        True,
+    )
+    assert found.output_time(taken, at("02")) == found.output_time(made, at("02")) == at("01T23:00")
+    assert not found.feeds["rejects", "primary"].is_external
+    assert found.feeds["rejects", "primary"].outputs_of == (taken,)
+    assert ("feed", "rejects") in record.members
+
+    without, stricter = plan().processes["count", "primary"], plan(quarantine="rejects", threshold=99)
+    assert without.fingerprint != record.fingerprint
+    assert stricter.processes["count", "primary"].fingerprint == record.fingerprint
+
+
 def test_an_output_outside_the_validity_of_its_feed_has_no_time() -> None:
     plan = plan_of(
         feed("counts", end=at("01T05:00")), process("count", outputs={"counts": "now(-2,0)"}, end=at("01T12:00"))

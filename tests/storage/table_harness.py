@@ -75,6 +75,9 @@ class PathTable(InstanceStore):
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
         return self.store.staged_files(self.named(path), token)
 
+    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
+        self.store.keep_staged(self.named(path), token, names)
+
     def publish(self, staging: StagingPlace, **how: Any) -> Manifest:
         return self.store.publish(replace(staging, path=self.named(staging.path)), **how)
 

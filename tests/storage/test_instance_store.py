@@ -410,6 +410,16 @@ def test_the_files_of_a_staging_are_known_until_it_is_discarded(harness: StoreHa
     assert harness.store.staged_files(HOUR, "run-2") == {}
 
 
+def test_of_a_staging_the_files_that_are_kept_are_published_under_their_new_names(harness: StoreHarness) -> None:
+    files = {"judged/rules=/part-0": b"1", "judged/rules=a,b/part-0": b"22", "part-1": b"333", ".part-1.crc": b"4"}
+    staging = stage(harness.store, HOUR, files, "run-2")
+    names = {"judged/rules=/part-0": "part-0", "judged/rules=a,b/part-0": "1-part-0"}
+    harness.store.keep_staged(HOUR, "run-2", names)
+    assert harness.store.staged_files(HOUR, "run-2") == {"part-0": 1, "1-part-0": 2}
+    manifest = harness.store.publish(staging, flag=None, guard=allow, extra={})
+    assert [entry.path for entry in manifest.entries] == ["1-part-0", "part-0"]
+
+
 def test_the_url_of_a_staging_is_below_the_root_whether_or_not_it_is_made(harness: StoreHarness) -> None:
     url = harness.store.staging_url(HOUR, "run-2")
     assert "/.feed-assets/" in url

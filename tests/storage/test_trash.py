@@ -262,7 +262,7 @@ def test_paths_within_and_above_one_another_do_not_mix(file_harness: StoreHarnes
 
 
 def test_a_store_itself_cannot_take_an_instance_away() -> None:
-    takes = {"stage", "publish", "discard", "recover", "sweep_staging"}
+    takes = {"stage", "keep_staged", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
         "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "place",

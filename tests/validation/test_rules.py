@@ -9,6 +9,7 @@ from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case, another
 from tests.validation.cases_inboxes import INBOX_CASES
 from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
+from tests.validation.cases_quality import QUALITY_CASES
 from tests.validation.cases_replication import REPLICATION_CASES
 from tests.validation.cases_retention import RETENTION_CASES
 from tests.validation.cases_services import SERVICE_CASES
@@ -20,6 +21,7 @@ ALL = (
     *CASES,
     *INBOX_CASES,
     *MIRROR_CASES,
+    *QUALITY_CASES,
     *REPLICATION_CASES,
     *RETENTION_CASES,
     *SERVICE_CASES,

@@ -19,6 +19,7 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.lifecycle.instances.time_outs import check_gate
+from feed_assets.lifecycle.instances.verdicts import Verdict
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -49,7 +50,7 @@ class Published:
 
     `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
     None if they are not known. `events` are those of a batch, by the names of its trigger. `message` is what its own
-    event says.
+    event says. `verdict` is what was found about its rows, if they were held to a quality.
     """
 
     record: FeedRecord
@@ -67,6 +68,7 @@ class Published:
     columns: tuple[tuple[str, str], ...] | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     message: EventMessage = field(default_factory=EventMessage)
+    verdict: Verdict | None = None
 
 
 OnPublished = Callable[[Published], None]

@@ -4,7 +4,7 @@ The order is the guarantee. Nothing becomes visible before the work is complete.
 publishes nothing. An attempt that was interrupted at any point is repeated and reaches the same result.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Stopwatch
-from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
+from feed_assets.engines.port import Engine, InputData, InputEvent, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
-from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import (
     InputReader,
@@ -44,17 +43,17 @@ from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.step_basis import find_basis
 from feed_assets.lifecycle.instances.step_frames import discard_frames
 from feed_assets.lifecycle.instances.steps import StepsEngine
+from feed_assets.lifecycle.instances.targets import Target, judge_targets, output_targets, publish_target, stage_target
+from feed_assets.lifecycle.instances.verdicts import Verdict, find_refusal
 from feed_assets.lifecycle.instances.work_data import (
     job_properties,
-    output_target,
     text_context,
     with_inputs,
     with_overrides,
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
 from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
-from feed_assets.plan.edges import OutputEdge
-from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import (
     FeedEventKind,
@@ -63,10 +62,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.manifests import Publication
-from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Manifest, StagingPlace
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.transfer.mirroring import MirrorEngine
 from feed_assets.transfer.requests import OnProgress
@@ -80,28 +76,18 @@ ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    edge: OutputEdge
-    record: FeedRecord
-    store: InstanceStore
-    staging: StagingPlace
-    lease: Lease
-    place: Place
-    is_adopted: bool
+class _Finished:
+    """A work that has ended, with what it was made from; nothing of it is published."""
 
-    @property
-    def nominal_time(self) -> datetime:
-        return self.lease.nominal_time
-
-    @property
-    def path(self) -> str:
-        return self.record.path(self.nominal_time)
-
-    def is_left_out(self, reports: Collection[str]) -> bool:
-        """Return whether the work has left out this output: it is optional, and has no report or no file."""
-        if not self.edge.optional or self.is_adopted:
-            return False
-        return self.edge.name not in reports or not self.store.staged_files(self.path, self.staging.token)
+    process: ProcessRecord
+    nominal_time: datetime
+    attempt: int
+    began: datetime
+    inputs: Sequence[InputState]
+    late: tuple[str, ...]
+    events: Mapping[str, tuple[InputEvent, ...]]
+    access: Mapping[str, str]
+    report: WorkReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +96,7 @@ class InstanceRunner:
 
     `session` opens Spark on first use. Relative workflow files are below `root`. `engines` opens an engine by name and
     replaces the real engines. `on_report` receives the report of each successful attempt, `on_progress` the progress of
-    copies, `on_step` each step of an attempt.
+    copies, `on_step` each step of an attempt, `on_verdict` what was found about each output that is held to a quality.
     """
 
     context: AttemptContext
@@ -120,6 +106,7 @@ class InstanceRunner:
     on_report: Callable[[datetime, WorkReport], None] = lambda *_: None
     on_progress: OnProgress | None = None
     on_step: OnStep | None = None
+    on_verdict: Callable[[Verdict], None] = lambda _: None
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
         """Run one instance to its end and publish its outputs.
@@ -131,6 +118,7 @@ class InstanceRunner:
             InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL.
             OutputOutsideValidityError: an output's feed has no instance for this nominal time.
             EngineError: the work failed. The instance is FAILED; its old outputs are unchanged.
+            QualityError: the rows of an output are not good enough. The same holds, except for quarantines.
             FencedOutError: another worker took over; nothing of this attempt became visible after that.
         """
         with ExitStack() as stack:
@@ -196,13 +184,15 @@ class InstanceRunner:
             with self.context.database.read() as connection:
                 parts = measure_inputs(connection, inputs)
             self._tell(StepKind.INPUTS, nominal_time, watch, *parts)
+        properties = dict(process.properties)
         targets = [
-            self._target(stack, edge, claims.get(edge.name), nominal_time, attempt, dict(process.properties))
+            stage_target(self.context, stack, edge, claims.get(edge.name), nominal_time, attempt, properties)
             for edge in process.outputs
         ]
+        own = [target for target in targets if target.edge.quarantine_of is None]
         work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
         report = WorkReport(outputs=())
-        if not all(target.is_adopted for target in targets) or not targets:
+        if not all(target.is_adopted for target in own) or not own:
             watch = Stopwatch()
             newest = partial(find_newest_event, self.context, process, nominal_time)
             work = replace(work, pinned=pinned.contents, events=events, newest_event=newest)
@@ -211,17 +201,45 @@ class InstanceRunner:
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
             if not workflow.steps:
                 self._tell(StepKind.WORK, nominal_time, watch, *staged)
+        finished = _Finished(
+            process=process,
+            nominal_time=nominal_time,
+            attempt=attempt,
+            began=began,
+            inputs=inputs,
+            late=late,
+            events=events,
+            access=reader.access_modes(),
+            report=report,
+        )
+        return self._publish_all(leased, finished, targets, on_published)
+
+    def _publish_all(
+        self, leased: Leased, finished: _Finished, targets: Sequence[Target], on_published: OnPublished
+    ) -> tuple[Published, ...]:
+        """Publish the outputs of a work that has ended: all of them, or the quarantines only.
+
+        Raises:
+            QualityError: the rows of an output are not good enough.
+        """
+        process, nominal_time, report = finished.process, finished.nominal_time, finished.report
         reports = {output.name: output for output in report.outputs}
-        left_out = [target.edge.name for target in targets if target.is_left_out(reports)]
-        if left_out:
-            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in left_out))
-            report = replace(report, details={**report.details, "left_out": ", ".join(left_out)})
+        left_out = [target.edge for target in targets if target.is_left_out(reports)]
+        names = [edge.name for edge in left_out if edge.quarantine_of is None]
+        if names:
+            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
+            report = replace(report, details={**report.details, "left_out": ", ".join(names)})
+        key = ProcessKey(*process.key, nominal_time)
+        verdicts = judge_targets(self.context, leased, key, finished.attempt, targets, reports)
+        refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)
         published = []
         for target in targets:
-            if target.edge.name in left_out:
+            if target.edge in left_out or (refusal is not None and target.edge.quarantine_of is None):
                 continue
-            manifest = self._publish(leased, target, process, nominal_time)
-            own = None if target.is_adopted else reports[target.edge.name]
+            own = None if target.is_adopted else target.find_report(reports)
+            if own is not None and own.judged is not None:
+                target.keep(own.judged)
+            manifest = publish_target(self.context, leased, target, process, nominal_time, self.on_step)
             done = Published(
                 record=target.record,
                 output=target.edge.name,
@@ -230,25 +248,30 @@ class InstanceRunner:
                 rows=own.rows if own else None,
                 columns=own.columns if own else None,
                 url=target.store.url(target.path),
-                inputs={state.edge.name: len(state.present) for state in inputs},
-                missing={state.edge.name: state.missing for state in inputs if state.missing},
-                late=late,
+                inputs={state.edge.name: len(state.present) for state in finished.inputs},
+                missing={state.edge.name: state.missing for state in finished.inputs if state.missing},
+                late=finished.late,
                 details={
                     **report.details,
-                    **reader.access_modes(),
+                    **finished.access,
                     **target.place.details,
                     **({"existing": "adopted"} if target.is_adopted else {}),
                 },
-                attempt=attempt,
-                seconds=(self.context.real_clock.now() - began).total_seconds(),
-                events=events,
+                attempt=finished.attempt,
+                seconds=(self.context.real_clock.now() - finished.began).total_seconds(),
+                events=finished.events,
                 message=own.message if own else EventMessage(),
+                verdict=verdicts.get(target.edge.name),
             )
-            key, payload = ProcessKey(*process.key, nominal_time), {"rows": done.rows, **target.place.details}
+            payload = {"rows": done.rows, **target.place.details}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
             record_published(self.context, leased, target.lease, key, done, kind, status, payload)
             on_published(done)
             published.append(done)
+        for verdict in verdicts.values():
+            self.on_verdict(verdict)
+        if refusal is not None:
+            raise refusal
         self.on_report(nominal_time, report)
         return tuple(published)
 
@@ -293,13 +316,10 @@ class InstanceRunner:
         nominal_time: datetime,
         attempt: int,
         data: tuple[InputData, ...],
-        targets: Sequence[_Target],
+        targets: Sequence[Target],
         values: TextContext,
     ) -> Work:
-        outputs = tuple(
-            output_target(t.edge.name, t.record, t.nominal_time, t.staging.url, optional=t.edge.optional)
-            for t in targets
-        )
+        outputs = output_targets(targets)
         return Work(
             process=process.process,
             cluster=process.cluster,
@@ -326,29 +346,6 @@ class InstanceRunner:
             catalog=self.context.plan.clusters[process.cluster].catalog,
         )
 
-    def _target(
-        self,
-        stack: ExitStack,
-        edge: OutputEdge,
-        lease: Lease | None,
-        nominal_time: datetime,
-        attempt: int,
-        properties: Mapping[str, object],
-    ) -> _Target:
-        if lease is None:
-            raise OutputOutsideValidityError(
-                process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time
-            )
-        record = self.context.plan.feeds[edge.feed_key]
-        store = self.context.stores.get(record.store)
-        place = Place.of(self.context, record, lease.nominal_time, properties)
-        is_adopted = place.is_to_adopt(store, record.path(lease.nominal_time))
-        staging = store.stage(record.path(lease.nominal_time), f"{self.context.run_id}.{lease.token}.{attempt}")
-        stack.callback(store.discard, staging)
-        return _Target(
-            edge=edge, record=record, store=store, staging=staging, lease=lease, place=place, is_adopted=is_adopted
-        )
-
     def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
         if self.on_step is not None:
             self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=parts))
@@ -359,25 +356,3 @@ class InstanceRunner:
                 kind=StepKind.STEP, nominal_time=nominal_time, seconds=seconds, parts=tuple(parts), name=name
             )
             self.on_step(step)
-
-    def _publish(self, leased: Leased, target: _Target, process: ProcessRecord, nominal_time: datetime) -> Manifest:
-        """Publish an output. The guard separates the two steps: before it everything is prepared, after it visible."""
-        flag, name, watch, is_verified = target.record.flag, target.edge.name, Stopwatch(), False
-
-        def guard() -> None:
-            nonlocal watch, is_verified
-            if not is_verified:
-                self._tell(StepKind.VERIFICATION, nominal_time, watch, StepPart(name=name))
-                watch, is_verified = Stopwatch(), True
-            leased.check()
-
-        extra = {"process": process.process, "run": self.context.run_id, "fence": str(target.lease.token)}
-        if target.is_adopted:
-            token = f"adopt-{target.staging.token}"
-            manifest = adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)
-        else:
-            clearing = target.place.clearing
-            manifest = target.store.publish(target.staging, flag=flag, guard=guard, extra=extra, clearing=clearing)
-        part = StepPart(name=name, files=manifest.files, bytes=manifest.bytes)
-        self._tell(StepKind.PUBLICATION, nominal_time, watch, part)
-        return manifest

@@ -41,9 +41,15 @@ def feed_data(name: str, record: FeedRecord, instances: Iterable[InputInstance])
 
 
 def output_target(
-    name: str, record: FeedRecord, nominal_time: datetime, url: str, *, optional: bool = False
+    name: str,
+    record: FeedRecord,
+    nominal_time: datetime,
+    url: str,
+    *,
+    optional: bool = False,
+    quarantine: OutputTarget | None = None,
 ) -> OutputTarget:
-    """Return an output whose instance is written at a URL."""
+    """Return an output whose instance is written at a URL, and where its bad rows go."""
     return OutputTarget(
         name=name,
         feed=record.feed,
@@ -53,6 +59,8 @@ def output_target(
         options=dict(record.options),
         partition=table_partition(record, nominal_time),
         optional=optional,
+        quality=record.quality,
+        quarantine=quarantine,
     )
 
 

@@ -33,9 +33,9 @@ def find_unseen_feeds(
     nothing can have come of them. Costs one look into an index for each suspect.
     """
     written = {
-        (output.feed, cluster)
+        (feed, cluster)
         for process in after.processes
-        for output in process.outputs.values()
+        for feed in after.written_feeds(process)
         for cluster in process.clusters
     }
     suspects: dict[Key, tuple[Feed, list[str]]] = {}

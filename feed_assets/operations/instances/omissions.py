@@ -35,7 +35,7 @@ def iter_omissions(connection: Connection, active: ActiveRelease, row: ProcessIn
         return
     optional = {
         FeedKey(*edge.feed_key, time): edge.name
-        for edge in active.record.outputs
+        for edge in active.record.own_outputs
         if edge.optional and (time := active.plan.output_time(edge, row.nominal_time)) is not None
     }
     found = EventLog(connection).for_instances(optional)

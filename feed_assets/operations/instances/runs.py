@@ -93,7 +93,7 @@ def _params(
     texts = with_inputs(text_context(plan, process, nominal_time), data)
     outputs = [
         output_target(edge.name, record, time, context.feed_url(record, time))
-        for edge in process.outputs
+        for edge in process.own_outputs
         if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
     ]
     return InstanceParams(
@@ -165,7 +165,7 @@ def _actions(context: OperationContext, connection: Connection, row: InstanceRow
         published = {each.name for each in row.outputs}
         actions += [
             Action(name=f"{row.name}/{edge.name}", status=LEFT_OUT, ended_at=row.ended_at, log=row.log)
-            for edge in active.record.outputs
+            for edge in active.record.own_outputs
             if edge.optional and edge.name not in published
         ]
     return tuple(actions)

@@ -9,6 +9,7 @@ from feed_assets.engines.code_faults import CodeFault
 from feed_assets.engines.python_code import Call, PythonFiles, find_frames, find_python_fault
 from feed_assets.engines.sql_code import find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.entities.steps import last_steps
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine
@@ -48,14 +49,16 @@ def check_code(
     return sorted(dict.fromkeys(issues), key=order_of)
 
 
-def issue_of(fault: CodeFault, process: Process, path: FieldPath, sources: SourceMap) -> Issue:
-    """Return a fault as an issue at its line, or else at the workflow's path."""
-    declared = sources.locate(process.key, path)
+def issue_of(
+    fault: CodeFault, entity: Feed | Process, path: FieldPath, sources: SourceMap, code: str = WORKFLOW_CODE
+) -> Issue:
+    """Return a fault as an issue at its line, or else at the path of what names the code."""
+    declared = sources.locate(entity.key, path)
     source = Source(file=display_name(fault.file), line=fault.line) if fault.file is not None else declared
     return Issue(
         severity=Severity.ERROR if fault.is_certain else Severity.WARNING,
-        code=WORKFLOW_CODE,
-        entity=process.label,
+        code=code,
+        entity=entity.label,
         message=fault.reason,
         remedy=fault.next_step,
         source=source,

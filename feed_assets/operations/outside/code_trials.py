@@ -8,44 +8,57 @@ from pathlib import Path
 from feed_assets.engines.code_trial import Trial, try_elsewhere
 from feed_assets.engines.port import StepPlace, Work
 from feed_assets.engines.python_code import Call, PythonFiles
+from feed_assets.engines.quality import RuleTrial
 from feed_assets.engines.step_frames import frame_input
 from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.entities.steps import last_steps
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
 from feed_assets.lifecycle.instances.work_data import input_data, job_properties, output_target, text_context
-from feed_assets.operations.outside.code_checks import call_of, issue_of
+from feed_assets.operations.outside.code_checks import WORKFLOW_CODE, call_of, issue_of
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.validation.rules_workflow import iter_whole_workflows
 
 SECONDS = 120.0
 """The time limit of all trials together, with the start of Java."""
+RULE_CODE = "quality-rule"
 _TRIED = (WorkflowEngine.PYTHON, WorkflowEngine.SQL)
 
 
 def try_code(
     bundle: Bundle, keys: Collection[EntityKey], *, sources: SourceMap, root: Path, seconds: float = SECONDS
 ) -> list[Issue]:
-    """Try the functions and SQL files of processes, in another process. Issues are ordered by file and line.
+    """Try the functions and SQL files of processes, and the quality rules of feeds, in another process of the machine.
+    Issues are ordered by file and line.
 
     Args:
         bundle: valid entities.
-        keys: the processes to try, whose code can be read.
+        keys: the processes to try, whose code can be read, and the feeds.
         sources: the files and lines of the entities.
         root: the project's folder.
         seconds: the time limit.
     """
     plan = compile_plan(bundle, sources)
-    tried = [*_iter_trials([process for process in bundle.processes if process.key in keys], plan, root)]
+    tried: list[tuple[Feed | Process, FieldPath, Trial | RuleTrial]] = [
+        *_iter_rules([feed for feed in bundle.feeds if feed.key in keys]),
+        *_iter_trials([process for process in bundle.processes if process.key in keys], plan, root),
+    ]
     found = try_elsewhere([trial for _, _, trial in tried], seconds) if tried else []
     issues = [
-        issue_of(fault, process, path, sources)
-        for (process, path, _), faults in zip(tried, found, strict=True)
+        issue_of(fault, entity, path, sources, RULE_CODE if isinstance(trial, RuleTrial) else WORKFLOW_CODE)
+        for (entity, path, trial), faults in zip(tried, found, strict=True)
         for fault in faults
     ]
     return sorted(dict.fromkeys(issues), key=order_of)
+
+
+def _iter_rules(feeds: Sequence[Feed]) -> Iterator[tuple[Feed, FieldPath, RuleTrial]]:
+    for feed in feeds:
+        for name, text in feed.quality.rules.items() if feed.quality is not None else ():
+            yield feed, ("quality", "rules", name), RuleTrial(columns=feed.columns, text=text)
 
 
 def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:
@@ -87,7 +100,7 @@ def _work_without_data(record: ProcessRecord, workflow: Workflow, plan: Plan, ro
     )
     outputs = tuple(
         output_target(edge.name, feed, plan.output_time(edge, nominal_time) or nominal_time, url="")
-        for edge in record.outputs
+        for edge in record.own_outputs
         if (feed := plan.feeds.get(edge.feed_key)) is not None
     )
     return Work(

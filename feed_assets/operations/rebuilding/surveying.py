@@ -98,17 +98,17 @@ def find_finished(
 ) -> dict[datetime, str | None]:
     """Return the instances of a process all of whose outputs on storage name it, each with a run that wrote one.
 
-    An optional output may be absent, but one output must be there.
+    An optional output may be absent, but one output must be there; a quarantine proves nothing.
     """
-    mandatory = {edge.name for edge in process.outputs if not edge.optional}
-    leading = [edge for edge in process.outputs if not edge.optional][:1] or process.outputs
+    mandatory = {edge.name for edge in process.own_outputs if not edge.optional}
+    leading = [edge for edge in process.own_outputs if not edge.optional][:1] or process.own_outputs
     finished: dict[datetime, str | None] = {}
     for first in leading:
         for time in sorted(found.get(first.feed_key, {})):
             for nominal_time in plan.writer_times(first, time):
                 written = {
                     edge.name: each
-                    for edge in process.outputs
+                    for edge in process.own_outputs
                     if (output := plan.output_time(edge, nominal_time)) is not None
                     and (each := found.get(edge.feed_key, {}).get(output)) is not None
                     and each.is_written_by(process)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
+from feed_assets.engines.port import Engine, Judged, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.entities.workflow import Workflow
 from feed_assets.errors import FeedAssetsError
 from feed_assets.operations.errors import ArrivalsFileError
@@ -171,11 +171,19 @@ class DigestEngine(Engine):
             for instance, path in sorted(zip(data.instances, data.paths, strict=True), key=_time_of):
                 digest.update(f"|{render_datetime(instance.nominal_time)}|".encode())
                 digest.update(_content(path))
-        for target in work.outputs:
-            folder = Path(urlsplit(target.url).path)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / _FILE).write_text(f"{digest.hexdigest()[:16]} {target.name}")
-        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in work.outputs))
+        return WorkReport(outputs=tuple(_write(target, digest.hexdigest()[:16]) for target in work.outputs))
+
+
+def _write(target: OutputTarget, digest: str) -> OutputReport:
+    """Write one row, which is good; a quarantine gets an instance like any other."""
+    folder = Path(urlsplit(target.url).path)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _FILE).write_text(f"{digest} {target.name}")
+    if target.quality is None:
+        return OutputReport(name=target.name, rows=1)
+    quarantine = _write(target.quarantine, digest) if target.quarantine is not None else None
+    rows = target.quality.min_rows or 1
+    return OutputReport(name=target.name, rows=1, judged=Judged(rows=rows, bad=0, broken={}, quarantine=quarantine))
 
 
 def _time_of(pair: tuple[Any, str]) -> datetime:

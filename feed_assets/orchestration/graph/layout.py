@@ -36,7 +36,8 @@ class AssetLayout:
     asset of its own, both without dependencies.
 
     A process is the `@multi_asset` of its feeds if it writes the instance of its own nominal time to each of them and
-    is their only writer. Otherwise it is an asset of its own, and its feeds are external assets downstream.
+    is their only writer. Otherwise it is an asset of its own, and its feeds are external assets downstream. A
+    quarantine is always external, downstream of the feed whose bad rows it takes.
     """
 
     plan: Plan
@@ -67,7 +68,7 @@ class AssetLayout:
     def run_assets(self, process: ProcessRecord) -> list[tuple[AssetKey, Grid]]:
         """Return the asset keys and grids that a run of the process materializes: its own asset, or its feeds."""
         own = self.find_own_asset(process)
-        return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.outputs]
+        return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.own_outputs]
 
     def process_grid(self, process: ProcessRecord) -> Grid:
         """Return the grid that partitions the runs of the process."""
@@ -87,9 +88,9 @@ def lay_out(
     grids = {key: feed_grid(record) for key, record in plan.feeds.items()}
     own: list[ProcessRecord] = []
     for process in plan.processes.values():
-        feeds = [plan.feeds[edge.feed_key] for edge in process.outputs]
+        feeds = [plan.feeds[edge.feed_key] for edge in process.own_outputs]
         makes_all = all(
-            len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.outputs, feeds, strict=True)
+            len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.own_outputs, feeds, strict=True)
         )
         if not feeds or not makes_all:
             own.append(process)

@@ -6,6 +6,7 @@ from dagster import MetadataValue, TableColumn, TableSchema
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.entities.quality import Quality
 from feed_assets.entities.steps import order_steps
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
@@ -13,6 +14,7 @@ from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -78,6 +80,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid,
         _instances(record.sequence, grid),
         *([f"- **Late data**: until {record.late_cut_off.render()} after"] if record.late_cut_off else []),
         *([f"- **Retention**: {record.retention_limit.render()}"] if record.retention_limit else []),
+        *([_quality(record.quality)] if record.quality is not None else []),
         *(_process_facts(made_by) if made_by is not None else ()),
     ]
     asset = f"{record.cluster}/{record.feed}"
@@ -220,6 +223,14 @@ def _instances(sequence: InstanceSequence, grid: Grid) -> str:
     first = grid.sequence.start
     example = f"; the partition `{grid.key(first)}` begins at {render_datetime(first)}" if zone != "UTC" else ""
     return f"- **Instances**: {sequence.frequency.render()} in {zone}, {_validity(sequence)}{example}"
+
+
+def _quality(quality: Quality) -> str:
+    demands = [f"`{condition}` ({name})" for name, condition in quality.rules.items()]
+    demands += [f"unique {', '.join(quality.unique)}"] if quality.unique else []
+    demands += [f"at least {counted(quality.min_rows, 'row')}"] if quality.min_rows is not None else []
+    rest = f"; bad rows go to {quality.quarantine}" if quality.quarantine is not None else ""
+    return f"- **Quality**: {', '.join(demands)}; {quality.threshold:g} % of the rows{rest}"
 
 
 def _process_facts(process: ProcessRecord) -> Iterator[str]:

@@ -27,6 +27,7 @@ from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.instances.attempts import Published, offer_approval
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.instances.verdicts import Verdict
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
@@ -39,6 +40,7 @@ from feed_assets.orchestration.runs.column_changes import ColumnChanges
 from feed_assets.orchestration.runs.interrupts import repeated_interrupts
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import published_metadata
+from feed_assets.orchestration.runs.quality_checks import build_evaluation
 from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
@@ -185,6 +187,7 @@ class InstanceRun:
             on_report=lambda time, report: self.details.__setitem__(time, report.details),
             on_progress=self.log.progress,
             on_step=self.log.step,
+            on_verdict=self._report_verdict,
         )
         return runner.run(active.record, nominal_time, self._report)
 
@@ -275,6 +278,14 @@ class InstanceRun:
                 tags={names.DATA_VERSION: done.content.digest},
             )
         )
+
+    def _report_verdict(self, verdict: Verdict) -> None:
+        """Tell the quality of an instance. Dagster shows it where the feed's asset has the check."""
+        found = self.find_asset(verdict.feed_key)
+        if found is not None and found[1].sequence.contains(verdict.nominal_time):
+            asset_key, grid = found
+            evaluation = build_evaluation(asset_key, grid.key(verdict.nominal_time), verdict)
+            self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
 
     def _preview(self, done: Published) -> TableMetadataValue | None:
         if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):

@@ -7,7 +7,6 @@ it.
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
-    AssetCheckResult,
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
@@ -22,6 +21,7 @@ from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
+from feed_assets.orchestration.runs.quality_checks import RunResult, check_outputs
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
@@ -40,7 +40,7 @@ def materialize_process(
     grid: Grid,
     find_asset: FindAsset,
     own_key: AssetKey | None,
-) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+) -> Iterator[RunResult]:
     """Run the instances of the run's partitions, and report each output to Dagster when it is published.
 
     The checks of the run have their results also when an instance has failed. Nothing is yielded for an optional output
@@ -62,6 +62,7 @@ def materialize_process(
     except Failure as exc:
         failure = exc
     yield from run.columns.results(context.selected_asset_check_keys)
+    yield from check_outputs(context.assets_def, context.selected_asset_check_keys)
     if failure is not None:
         raise failure
     for key in context.selected_asset_keys - _left_out(process, find_asset, ended):
@@ -73,7 +74,7 @@ def _left_out(
 ) -> frozenset[AssetKey]:
     """Return the assets of the optional outputs that none of the instances has written; none if no instance ran."""
     written = {done.output for published in ended for done in published}
-    edges = [edge for edge in process.outputs if edge.optional and edge.name not in written] if ended else []
+    edges = [edge for edge in process.own_outputs if edge.optional and edge.name not in written] if ended else []
     return frozenset(found[0] for edge in edges if (found := find_asset(edge.feed_key)) is not None)
 
 

@@ -11,6 +11,7 @@ from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
+from feed_assets.orchestration.runs.quality_checks import quality_metadata
 from feed_assets.timing.dates import render_datetime
 
 SHOWN_EVENTS = 100
@@ -38,6 +39,8 @@ def published_metadata(
     metadata[names.META_FILES] = done.content.files
     metadata[names.META_SECONDS] = round(done.seconds, 3)
     metadata[names.META_ATTEMPT] = done.attempt
+    if done.verdict is not None:
+        metadata |= quality_metadata(done.verdict)
     if done.late:
         metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
     if done.missing:

@@ -63,7 +63,7 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
             partition=grid.key(time),
             metadata={names.META_NOMINAL: render_datetime(time), names.META_EVENT: event.seq},
         )
-        for edge in process.outputs
+        for edge in process.own_outputs
         if edge.feed_key == (event.feed, event.cluster)
         for time in layout.plan.writer_times(edge, event.nominal_time)
     ]

@@ -48,6 +48,7 @@ from feed_assets.storage.paths import (
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.refusals import Translated
+from feed_assets.storage.scratch import keep_files
 from feed_assets.storage.traces import Traces
 
 
@@ -123,6 +124,10 @@ class LocalStore(InstanceStore):
             return {
                 file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.rglob("*") if file.is_file()
             }
+
+    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
+        with self._translated(path):
+            keep_files(Path(self._staging(path, token).folder, "data"), names)
 
     def publish(
         self,

@@ -82,6 +82,14 @@ class StagedObjects:
         """Return the objects of the staging, relative to its prefix, with their sizes."""
         return {name: file.size for name, file in self.client.list(self.prefix).files.items()}
 
+    def keep(self, names: Mapping[str, str]) -> None:
+        """Rename files of the first generation, by their present names, and remove the others."""
+        data = self.data(1)
+        written = self.client.list(data).files
+        moved = [(name, file.size) for name, file in written.items() if name in names]
+        each(lambda file: self.client.copy(f"{data}/{file[0]}", f"{data}/{names[file[0]]}", file[1]), moved)
+        self.client.remove([f"{data}/{name}" for name in written.keys() - names.values()])
+
     def read_generation(self) -> int | None:
         """Return the generation of the writers; None if the staging does not exist."""
         document = read_document(self.client, f"{self.prefix}/{HEADER}")

@@ -56,7 +56,7 @@ from feed_assets.storage.records import (
     obstructed,
 )
 from feed_assets.storage.refusals import Translated
-from feed_assets.storage.scratch import Scratch
+from feed_assets.storage.scratch import Scratch, keep_files
 from feed_assets.storage.traces import Traces
 
 _TRIES = 10
@@ -139,6 +139,12 @@ class ObjectStore(InstanceStore):
         with self._translated(objects.path):
             written = {name: file.size for name, file in self.client.list(objects.data(1)).files.items()}
             return {name: (local / name).stat().st_size for name in self._scratch.files(local)} | written
+
+    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
+        objects = self._staging(path, token).objects
+        with self._translated(objects.path):
+            keep_files(self._scratch.folder(objects.token, objects.path), names)
+            objects.keep(names)
 
     def publish(
         self,

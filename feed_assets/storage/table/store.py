@@ -136,6 +136,10 @@ class TableStore(InstanceStore):
         table, spec = self._partitions.parse_one(path)
         return self._partitions.root(table).staged_files(version_path(spec, token), token)
 
+    def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
+        table, spec = self._partitions.parse_one(path)
+        self._partitions.root(table).keep_staged(version_path(spec, token), token, names)
+
     def publish(
         self,
         staging: StagingPlace,

@@ -244,6 +244,16 @@ def test_what_is_written_into_the_staging_prefix_directly_is_published(store: Ob
     assert read_all(store, HOUR) == {"direct.csv": b"2", "uploaded.csv": b"1"}
 
 
+def test_what_is_written_directly_is_kept_under_another_name(store: ObjectStore, fs: SteppedClient) -> None:
+    staging = stage(store, HOUR, {"below/uploaded.csv": b"1", "below/other.csv": b"0"})
+    (header,) = fs.names(".feed-assets/staging")
+    for name, content in (("below/direct.csv", b"2"), ("bad/direct.csv", b"3")):
+        fs.put(header.replace("staging.json", f"data/1/{name}"), content)
+    store.keep_staged(HOUR, "run-1", {"below/direct.csv": "direct.csv", "below/uploaded.csv": "uploaded.csv"})
+    store.publish(staging, flag=None, guard=allow, extra={})
+    assert read_all(store, HOUR) == {"direct.csv": b"2", "uploaded.csv": b"1"}
+
+
 def test_writers_are_given_the_store_itself_only_where_spark_has_a_connector(tmp_path: Path) -> None:
     options: dict[str, object] = {"scratch": str(tmp_path)}
     copied = open_store("memory://shop/prefix", options)

@@ -1,0 +1,179 @@
+"""Hold the rows of an output to the quality of its feed in the Spark job that writes them.
+
+Rows are written into one folder for each set of rules that they broke. The name of the folder tells the set, so that
+the files have the columns of the feed and no others, and nobody judges a row twice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from feed_assets.engines.code_faults import CodeFault
+from feed_assets.engines.errors import OutputMismatchError
+from feed_assets.engines.failures import render_cause
+from feed_assets.engines.port import Judged, OutputReport, OutputTarget
+from feed_assets.entities.quality import BROKEN_RULES, UNIQUE, OnFail, Quality
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FOLDER = "judged"
+_GOOD = f"{_FOLDER}/{BROKEN_RULES}=__HIVE_DEFAULT_PARTITION__"
+_FLAG = "feed_assets_breaks_"
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_OPEN_FILES = 8
+"""The most files that a task keeps open. Spark sorts the rows of a task that needs more of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileForm:
+    """How rows are written into files, and read from them."""
+
+    format: str
+    writes: Mapping[str, str]
+    reads: Mapping[str, str]
+
+    def write(self, frame: "DataFrame", url: str, *by: str) -> None:
+        """Write a frame into a directory, replacing its content, with a folder for each value of the columns `by`."""
+        frame.write.format(self.format).mode("overwrite").options(**self.writes).partitionBy(*by).save(url)
+
+
+def write_judged(
+    frame: "DataFrame",
+    target: OutputTarget,
+    subject: str,
+    form: FileForm,
+    write: Callable[["DataFrame", OutputTarget], OutputReport],
+) -> OutputReport:
+    """Write rows that are held to a quality below the target's directory, and report how many are good.
+
+    The bad ones are then read again and given to `write` with their rules, for the quarantine.
+
+    Raises:
+        OutputMismatchError: Spark does not understand a rule, or a column has the name of the quarantine's own.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    quality = target.quality
+    assert quality is not None
+    flags = _flag_broken(frame, quality, subject)
+    columns = {name: f"{_FLAG}{number}" for number, name in enumerate(flags)}
+    flagged = frame.select("*", *(flag.alias(columns[name]) for name, flag in flags.items()))
+    is_bad = reduce(lambda one, other: one | other, map(sf.col, columns.values()), sf.lit(False))
+    observation = Observation()
+    counts = {"rows": sf.count(sf.lit(1)), "bad": sf.count_if(is_bad)}
+    counts |= {column: sf.count_if(sf.col(column)) for column in columns.values()}
+    counted = flagged.observe(observation, *(count.alias(name) for name, count in counts.items()))
+    broken = sf.concat_ws(",", *(sf.when(sf.col(column), name) for name, column in columns.items()))
+    sorted_out = counted.withColumn(BROKEN_RULES, sf.nullif(broken, sf.lit(""))).drop(*columns.values())
+    place = f"{target.url.rstrip('/')}/{_FOLDER}"
+    with _without_sorting(frame.sparkSession):
+        form.write(sorted_out, place, BROKEN_RULES)
+    found = {name: int(number) for name, number in observation.get.items()}
+    published = found["rows"] if quality.on_fail is OnFail.WARN else found["rows"] - found["bad"]
+    report = None
+    if target.quarantine is not None:
+        nothing = frame.limit(0).withColumn(BROKEN_RULES, sf.lit(None).cast("string"))
+        report = write(_read_bad(sorted_out, place, form) if found["bad"] else nothing, target.quarantine)
+    if not published:
+        form.write(frame.limit(0), target.url)  # Spark makes no folder without rows
+    judged = Judged(
+        rows=found["rows"],
+        bad=found["bad"],
+        broken={name: found[column] for name, column in columns.items()},
+        kept=None if not published else (_FOLDER,) if quality.on_fail is OnFail.WARN else (_GOOD,),
+        quarantine=report,
+    )
+    return OutputReport(name=target.name, rows=published, judged=judged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTrial:
+    """A quality rule of a feed that is tried without data. `columns` is the feed's schema, if it is declared."""
+
+    columns: str | None
+    text: str
+
+
+def find_rule_fault(spark: "SparkSession", trial: RuleTrial) -> CodeFault | None:
+    """Return what Spark does not understand of a rule; with unknown columns the rule is only parsed."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    frame = spark.range(0) if trial.columns is None else spark.createDataFrame([], trial.columns)
+    try:
+        _is_broken(frame, trial.text)
+    except AnalysisException as exc:
+        if trial.columns is None and not isinstance(exc, ParseException):
+            return None
+        next_step = "Write a condition of Spark SQL on a row of the feed."
+        return CodeFault(
+            reason=f"the quality rule {trial.text!r} is not understood: {render_cause(exc)}", next_step=next_step
+        )
+    return None
+
+
+def _is_broken(frame: "DataFrame", text: str) -> "Column":
+    """Return whether a row breaks a rule: never null. Raises AnalysisException if Spark does not understand it."""
+    from pyspark.sql import functions as sf
+
+    flag = ~sf.coalesce(sf.expr(text), sf.lit(False))
+    frame.select("*", flag).schema  # noqa: B018 - a session of Spark Connect analyzes now
+    return flag
+
+
+def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[str, Column]":
+    """Return, for each rule, whether a row breaks it: never null."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    if BROKEN_RULES in map(str.lower, frame.columns):
+        raise OutputMismatchError(
+            subject=subject,
+            reason=f"it has a column {BROKEN_RULES}, which names the rules that bad rows broke",
+            next_step="Give the column another name.",
+        )
+    flags: dict[str, Column] = {}
+    for name, text in quality.rules.items():
+        try:
+            flags[name] = _is_broken(frame, text)
+        except AnalysisException as exc:
+            raise OutputMismatchError(
+                subject=subject,
+                reason=f"its quality rule {name!r} ({text}) is not understood: {render_cause(exc)}",
+                next_step="Correct quality.rules of the feed.",
+            ) from exc
+    if quality.unique:
+        known = {column.lower() for column in frame.columns}
+        if unknown := [name for name in quality.unique if name.lower() not in known]:
+            raise OutputMismatchError(
+                subject=subject,
+                reason=f"quality.unique names {', '.join(unknown)}, which it does not have",
+                next_step=f"Write some of {', '.join(frame.columns)}.",
+            )
+        keys = [frame[name] for name in quality.unique]
+        is_repeated = sf.count(sf.lit(1)).over(Window.partitionBy(*keys)) > 1
+        flags[UNIQUE] = reduce(lambda one, key: one & key.isNotNull(), keys, is_repeated)
+    return flags
+
+
+def _read_bad(sorted_out: "DataFrame", place: str, form: FileForm) -> "DataFrame":
+    """Read the bad rows, with the rules that they broke as their last column."""
+    from pyspark.sql import functions as sf
+
+    reader = sorted_out.sparkSession.read.format(form.format).options(**form.reads).schema(sorted_out.schema)
+    return reader.load(place).where(sf.col(BROKEN_RULES).isNotNull())
+
+
+@contextmanager
+def _without_sorting(spark: "SparkSession") -> Iterator[None]:
+    """Let a task keep a file open for each folder, which keeps the order of rows and costs no sort."""
+    before = spark.conf.get(_WRITERS)
+    spark.conf.set(_WRITERS, str(_OPEN_FILES))
+    try:
+        yield
+    finally:
+        spark.conf.set(_WRITERS, before or "0")

@@ -1,0 +1,145 @@
+"""Rules about the quality that a feed demands, and about the feed that takes its bad rows."""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.errors import ColumnsError
+from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
+from feed_assets.entities.quality import BROKEN_RULES, Quality
+from feed_assets.entities.workflow import WorkflowEngine
+from feed_assets.validation.rules_workflow import iter_workflows
+from feed_assets.validation.scope import Complaint, Scope
+
+_WHERE = ("quality", "quarantine")
+
+
+def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Somebody here must write the feed, with an engine whose rows can be looked at before they are published."""
+    if feed.quality is None:
+        return
+    writers = [each for cluster in feed.clusters for each in scope.writers.get((feed.name, cluster), ())]
+    if not writers:
+        yield Complaint(
+            path=("quality",),
+            message="quality has no meaning: no process writes the feed, and what arrives is taken as it is",
+            remedy="Remove it, or let a process read this feed and write another one with quality.",
+        )
+    for process in {writer.process.name: writer.process for writer in writers}.values():
+        is_optional = any(output.optional and output.feed == feed.name for output in process.outputs.values())
+        for _, workflow in iter_workflows(process):
+            fault = _find_fault(feed, workflow.engine, is_optional=is_optional)
+            if fault is not None:
+                yield Complaint(
+                    path=("quality",),
+                    message=f"process {process.name!r} cannot be held to it: {fault}",
+                    remedy="Write files of another feed, and let a python or sql process write this feed from them.",
+                )
+
+
+def _find_fault(feed: Feed, engine: WorkflowEngine, *, is_optional: bool) -> str | None:
+    """Return why the rows that an engine writes cannot be judged, as a clause; None if they can."""
+    match engine:
+        case WorkflowEngine.EXTERNAL:
+            return "its work runs elsewhere, where no Spark of this location sees the rows"
+        case WorkflowEngine.SPARK_SUBMIT if any(feed.table_on(cluster) for cluster in feed.clusters):
+            return "its application writes the files of a table, which are read only after they are published"
+        case WorkflowEngine.SPARK_SUBMIT if feed.partitions:
+            return "its application decides the directories of partitions, and the rows are written anew without them"
+        case WorkflowEngine.SPARK_SUBMIT if is_optional:
+            return "its application may leave the output out, and what is not there cannot be read"
+        case _:
+            return None
+
+
+def check_quarantine(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The feed that takes the bad rows must be able to hold them, at the same times, and belong to this feed alone."""
+    quality = feed.quality
+    if quality is None or quality.quarantine is None:
+        return
+    if quality.quarantine == feed.name:
+        message = "the feed is its own quarantine"
+        yield Complaint(path=_WHERE, message=message, remedy="Declare a feed for the bad rows.")
+        return
+    quarantine = scope.bundle.find_feed(quality.quarantine)
+    if quarantine is None:
+        return
+    for fault, remedy in _find_obstacles(scope, feed, quarantine):
+        message = f"feed {quarantine.name!r} cannot take the bad rows: {fault}"
+        yield Complaint(path=_WHERE, message=message, remedy=remedy)
+
+
+def _find_obstacles(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
+    if not quarantine.has_data:
+        yield "it has no data", "Name a feed with locations or a table."
+        return
+    yield from _find_faults(quarantine)
+    yield from _find_sharing(scope, feed, quarantine)
+    yield from _find_other_times(scope, feed, quarantine)
+    yield from _find_other_columns(feed, quarantine)
+
+
+def _find_faults(quarantine: Feed) -> Iterator[tuple[str, str]]:
+    if quarantine.quality is not None:
+        yield "it demands quality itself", "Remove quality from the quarantine."
+    if quarantine.format is FeedFormat.TEXT and quarantine.table is None:
+        yield f"text has one column, and {BROKEN_RULES} is another", "Write another format, such as parquet."
+    if any(entry.type is ClusterRole.TARGET for entry in quarantine.clusters.values()):
+        yield "a replication copies it", "Name a feed that is not a target."
+
+
+def _find_sharing(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
+    """Find the first other feed with this quarantine, and processes that write it themselves."""
+    remedy = "Give each feed a quarantine of its own, which nothing else writes."
+    first = scope.quarantined[quarantine.name][0]
+    if first != feed.name:
+        yield f"feed {first!r} has the same quarantine", remedy
+    for process in scope.bundle.processes:
+        if any(output.feed == quarantine.name for output in process.outputs.values()):
+            yield f"process {process.name!r} writes it, too", remedy
+
+
+def _find_other_times(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
+    for cluster in feed.clusters:
+        if not scope.writers.get((feed.name, cluster)):
+            continue
+        if cluster not in quarantine.clusters:
+            yield f"it is not on cluster {cluster}", "Declare it there."
+        elif quarantine.sequence_on(cluster) != feed.sequence_on(cluster) or quarantine.instances != feed.instances:
+            remedy = "Give it the same frequency, timezone and validity."
+            yield f"on {cluster} its instances have other times than those of the feed", remedy
+
+
+def _find_other_columns(feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
+    """Compare declared columns; those that are not declared are those that are written."""
+    own, others = _column_names(feed), _column_names(quarantine)
+    if own is None:
+        return
+    if BROKEN_RULES in own:
+        yield f"the feed has a column {BROKEN_RULES}, which is the quarantine's", "Rename the column."
+    elif others is not None and others != own | {BROKEN_RULES}:
+        found = [f"{name} is missing" for name in sorted((own | {BROKEN_RULES}) - others)]
+        found += [f"{name} is not a column of the feed" for name in sorted(others - own - {BROKEN_RULES})]
+        yield f"in its schema {', '.join(found)}", f"Write the feed's columns and {BROKEN_RULES} string."
+
+
+def _column_names(feed: Feed) -> frozenset[str] | None:
+    """Return the names of declared columns, in lower case as Spark compares them; None if they are not known."""
+    try:
+        return frozenset(name.lower() for name, _ in parse_columns(feed.columns)) if feed.columns else None
+    except ColumnsError:
+        return None
+
+
+def check_unique(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The columns that must be unique must be columns of the schema, if it is declared."""
+    quality: Quality | None = feed.quality
+    known = _column_names(feed)
+    if quality is None or known is None:
+        return
+    for position, name in enumerate(quality.unique):
+        if name.lower() not in known:
+            yield Complaint(
+                path=("quality", "unique", position),
+                message=f"unique names {name!r}, which is no column of the feed's schema",
+                remedy=f"Write some of {', '.join(sorted(known))}.",
+            )
