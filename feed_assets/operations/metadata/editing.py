@@ -39,9 +39,14 @@ class ListedMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMetadata:
-    """The metadata of an entity."""
+    """The metadata of an entity. `uid` names it for other systems; it and the beginning are None if nobody has said
+    anything of it.
+    """
 
     entity: str
+    uid: str | None
+    created_at: datetime | None
+    created_by: str | None
     metadata: tuple[ListedMetadata, ...]
 
 
@@ -88,7 +93,13 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
         entity = store.find(target.path)
         found = store.read(entity.id) if entity is not None else {}
     listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
-    return EntityMetadata(entity=target.path, metadata=tuple(listed))
+    return EntityMetadata(
+        entity=target.path,
+        uid=entity.uid if entity is not None else None,
+        created_at=entity.created_at if entity is not None else None,
+        created_by=entity.created_by if entity is not None else None,
+        metadata=tuple(listed),
+    )
 
 
 def update_metadata(
