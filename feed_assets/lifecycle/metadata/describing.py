@@ -1,23 +1,18 @@
-"""Describe what a plan declares: what this program says of each entity, and what its declaration says.
+"""Write the descriptions of what a plan declares.
 
 Keys that a declaration no longer has are gone with the next plan; what people and programs say stays.
 """
 
 import hashlib
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.columns import describe_column, parse_columns
 from feed_assets.entities.common import Kind
-from feed_assets.entities.feed import ClusterRole
-from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.metadata import (
     Create,
-    Metadata,
+    Declare,
     MetadataKey,
     MetadataKind,
     MetadataValue,
@@ -27,189 +22,89 @@ from feed_assets.entities.metadata import (
     Scope,
     Update,
 )
+from feed_assets.issues import EntityKey
+from feed_assets.lifecycle.metadata.descriptions import NOBODY, SCHEDULE, Circumstances, by_cluster, iter_descriptions
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
-from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, Plan, ProcessRecord, SayingRecord
+from feed_assets.plan.records import Plan
+from feed_assets.settings import SystemMetadataSettings
+from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.metadata_store import MetadataStore
-from feed_assets.timing.dates import render_datetime
+from feed_assets.state.schedules import Schedules
 
-DESCRIBED = 1
-"""The version of what is said of entities; with another one, everything is described again."""
+DESCRIBED = "metadata/described"
+"""The cursor with the sign of the descriptions that were written last."""
 
-_NOBODY = "feed-assets"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """What the plan says of an entity: by this program, and by its declaration."""
-
-    target: Target
-    system: Mapping[str, str]
-    system_tags: frozenset[str]
-    declared: tuple[SayingRecord, ...]
-
-    @property
-    def digest(self) -> str:
-        """Decides whether a description is another one."""
-        declared = sorted((*each.key, each.value) for each in self.declared)
-        content = [sorted(self.system.items()), sorted(self.system_tags), declared]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-    def metadata(self) -> dict[MetadataKey, MetadataValue]:
-        """Return what the program says."""
-        found = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.SYSTEM, _NOBODY)
-            for name, value in self.system.items()
-        }
-        tags = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.TAG, tag): MetadataValue("", Origin.SYSTEM, _NOBODY)
-            for tag in self.system_tags
-        }
-        return found | tags
-
-    def of_declaration(self) -> Metadata:
-        """Return what the declaration says."""
-        return {each.key: MetadataValue(each.value, Origin.DEFINITION, _NOBODY) for each in self.declared}
+_FORM = 1
+"""Grows when descriptions say something new: then what exists is described again."""
 
 
-def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int:
+def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState) -> str:
+    """Return what decides whether the descriptions of a plan are others, apart from schedules and the record."""
+    said = repr((_FORM, plan.digest, chosen.include, chosen.exclude, without_row))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def apply_descriptions(
+    connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
+) -> int:
     """Write the descriptions that are new or different, and remove those of what is not declared any more.
 
     Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
+    circumstances = Circumstances(
+        chosen=chosen,
+        without_row=without_row,
+        recorded=Definitions(connection).recorded(),
+        schedules=Schedules(connection).all(),
+    )
     known = store.described()
     written = 0
-    for each in iter_descriptions(plan):
+    for each in iter_descriptions(plan, circumstances):
         before = known.pop(each.target.path, None)
         if before == each.digest:
             continue
         mutations: list[Mutation] = [
-            Create(each.metadata()),
-            Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION]),
-            Update(each.of_declaration()),
+            Create(each.metadata()) if each.metadata() else Remove(scopes=[Scope.SYSTEM]),
+            Declare(each.of_declaration()),
         ]
-        write_metadata(connection, each.target, mutations, author=_NOBODY, origin=Origin.SYSTEM, now=now)
+        write_metadata(connection, each.target, mutations, author=each.author, origin=Origin.SYSTEM, now=now)
         store.set_described(each.target.path, each.digest)
         written += 1
-    for path in _without_left_out(connection, plan, known):
-        store.forget(path, _NOBODY, now)
+    for path in _without_left_out(plan, circumstances.recorded, known):
+        store.forget(path, NOBODY, now)
     return written
 
 
-def _without_left_out(connection: Connection, plan: Plan, paths: Collection[str]) -> list[str]:
+def _without_left_out(plan: Plan, recorded: Collection[EntityKey], paths: Iterable[str]) -> list[str]:
     """Return the paths of what is not declared any more; entities that are only left out of the plan, for a mistake in
     a file, are declared, and so are their columns.
     """
-    if not paths:
-        return []
-    described = {feed for feed, _ in plan.feeds}
-    declared = {f"{kind}/{name}" for kind, name in Definitions(connection).declared_versions()}
+    declared = {f"{kind}/{name}" for kind, name in recorded}
+    described = {f"{Kind.FEED.value}/{feed}" for feed, _ in plan.feeds}
     return [
         path
         for path in paths
-        if (top := "/".join(path.split("/")[:2])) not in declared
-        or (top != path and top.removeprefix(f"{Kind.FEED.value}/") in described)
+        if (entity := "/".join(path.split("/")[:2])) not in declared or (entity in described and entity != path)
     ]
 
 
-def iter_descriptions(plan: Plan) -> Iterator[Description]:
-    """Yield the description of each entity that a plan declares, and of each declared column."""
-    for cluster in plan.clusters.values():
-        yield _describe_cluster(cluster)
-    for datasource, facts in plan.datasources.items():
-        yield _description(Kind.DATASOURCE.value, datasource, {}, (), facts)
-    feeds: dict[str, list[FeedRecord]] = {}
-    for feed in plan.feeds.values():
-        feeds.setdefault(feed.feed, []).append(feed)
-    for name, on in feeds.items():
-        yield _describe_feed(name, on)
-        yield from _describe_columns(name, on[0])
-    processes: dict[str, list[ProcessRecord]] = {}
-    for process in plan.processes.values():
-        if not is_flow(process.process):
-            processes.setdefault(process.process, []).append(process)
-    for name, runs in processes.items():
-        yield _describe_process(name, runs)
-
-
-def _describe_cluster(cluster: ClusterRecord) -> Description:
-    system = {"colo": cluster.colo, "storage": cluster.store.url}
-    return _description(Kind.CLUSTER.value, cluster.name, system, (), cluster.facts)
-
-
-def _describe_feed(name: str, on: Sequence[FeedRecord]) -> Description:
-    feed = on[0]
-    readers = {edge.process for each in on for edge in each.inputs_of}
-    writers = {edge.process for each in on for edge in each.outputs_of}
-    system = {
-        "frequency": feed.sequence.frequency.render(),
-        "timezone": str(feed.sequence.timezone),
-        "format": feed.format.value,
-        "clusters": ", ".join(sorted(each.cluster for each in on)),
-        "validity-start": render_datetime(min(each.sequence.start for each in on)),
-        **({"availability-flag": feed.flag} if feed.flag else {}),
-        **({"schema": _schema(name, feed.columns)} if feed.columns else {}),
-        **({"readers": ", ".join(sorted(readers))} if readers else {}),
-        **({"writers": ", ".join(sorted(writers))} if writers else {}),
-    }
-    tags = {
-        "external": any(each.is_external for each in on),
-        "replicated": any(each.role is ClusterRole.TARGET for each in on),
-        "table": any(each.table is not None for each in on),
-        "signal": not feed.has_data,
-    }
-    return _description(Kind.FEED.value, name, system, [tag for tag, is_set in tags.items() if is_set], feed.facts)
-
-
-def _describe_columns(name: str, feed: FeedRecord) -> Iterator[Description]:
-    said = feed.facts.says
-    types = dict(parse_columns(feed.columns)) if feed.columns else dict.fromkeys(each.column for each in said)
-    for column, kind in types.items():
-        if column is None:
-            continue
-        facts = describe_column(kind) if kind is not None else None
-        system = {"type": facts.type, **({"description": facts.comment} if facts.comment else {})} if facts else {}
-        target = Target(path=f"feed/{name}/column/{column}", kind="column", name=column, is_declared=True)
-        yield Description(target=target, system=system, system_tags=frozenset(), declared=_of_column(said, column))
-
-
-def _describe_process(name: str, runs: Sequence[ProcessRecord]) -> Description:
-    process = runs[0]
-    inputs, outputs = (", ".join(sorted({edge.feed for edge in found})) for found in (process.inputs, process.outputs))
-    system = {
-        "engine": process.engine,
-        "frequency": process.sequence.frequency.render(),
-        "timezone": str(process.sequence.timezone),
-        "clusters": ", ".join(sorted(each.cluster for each in runs)),
-        **({"inputs": inputs} if inputs else {}),
-        **({"outputs": outputs} if outputs else {}),
-    }
-    tags = ["batch"] if process.trigger is not None else []
-    return _description(Kind.PROCESS.value, name, system, tags, process.facts)
-
-
-def _description(
-    kind: str, name: str, system: Mapping[str, str], tags: Sequence[str], facts: EntityFacts
-) -> Description:
-    said = {
-        **({"description": facts.description} if facts.description else {}),
-        **({"owner": facts.owner} if facts.owner else {}),
-        **({"groups": ", ".join(facts.groups)} if facts.groups else {}),
-    }
-    return Description(
-        target=Target(path=f"{kind}/{name}", kind=kind, name=name, is_declared=True),
-        system={**system, **said},
-        system_tags=frozenset(tags),
-        declared=_of_column(facts.says, None),
+def apply_schedule_description(
+    connection: Connection,
+    kind: Kind,
+    name: str,
+    states: Mapping[str, ScheduleState],
+    chosen: SystemMetadataSettings,
+    now: datetime,
+) -> None:
+    """Write the states of the schedules of a feed or process that has been described, by cluster."""
+    path = f"{kind.value}/{name}"
+    if not chosen.allows(kind.value, SCHEDULE) or MetadataStore(connection).find(path) is None:
+        return
+    target = Target(path=path, kind=kind.value, name=name, is_declared=True)
+    key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, SCHEDULE)
+    value = MetadataValue(
+        by_cluster({cluster: state.value for cluster, state in states.items()}), Origin.SYSTEM, NOBODY
     )
-
-
-def _of_column(said: Sequence[SayingRecord], column: str | None) -> tuple[SayingRecord, ...]:
-    return tuple(each for each in said if each.column == column)
-
-
-def _schema(name: str, columns: str) -> str:
-    """Return a schema as a record of Avro's JSON, with Spark's types."""
-    fields = [{"name": column, "type": describe_column(kind).type} for column, kind in parse_columns(columns)]
-    return json.dumps({"type": "record", "name": name, "fields": fields})
+    write_metadata(connection, target, [Update({key: value})], author=NOBODY, origin=Origin.SYSTEM, now=now)

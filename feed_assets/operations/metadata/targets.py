@@ -5,26 +5,24 @@ whatever people want to describe, such as `dashboard/otd`.
 """
 
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.columns import iter_columns
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.metadata import MetadataKey
+from feed_assets.lifecycle.metadata.descriptions import COLUMN
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.instances.ranges import resolve_instance
-from feed_assets.plan.records import EntityFacts, Plan
+from feed_assets.plan.records import Plan
 from feed_assets.state.attempts import Attempts
-from feed_assets.state.definitions import Definitions
 from feed_assets.timing.dates import render_datetime
 
 RUN = "run"
-COLUMN = "column"
 INSTANCE = "instance"
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,49}")
@@ -53,28 +51,19 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
         return Target(path=path, kind=RUN, name=names[0], is_declared=True)
     if kinds[0] not in list(Kind):
         return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
-    _require_declared(context, connection, Kind(kinds[0]), names[0])
+    _require_declared(context.plan, kinds[0], names[0])
     return _find_below(context, Kind(kinds[0]), parts, kinds, names)
 
 
 def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
     """Return the file and line that say a property or tag of an entity or column; None if that is not known."""
     kind, name, *below = path.split("/", 3)
-    facts: EntityFacts | None
-    match Kind(kind):
-        case Kind.FEED:
-            facts = next((each.facts for each in plan.feeds.values() if each.feed == name), None)
-        case Kind.PROCESS:
-            facts = next((each.facts for each in plan.processes.values() if each.process == name), None)
-        case Kind.CLUSTER:
-            facts = plan.clusters[name].facts if name in plan.clusters else None
-        case Kind.DATASOURCE:
-            facts = plan.datasources.get(name)
+    facts = plan.facts.get((kind, name))
     if facts is None or facts.file is None:
         return None
     column = below[-1] if below else None
-    line = next((each.line for each in facts.says if (each.column, each.key) == (column, key)), None)
-    return f"{facts.file}:{line or facts.line}"
+    line = next((each.line for each in facts.says if (each.column, each.key) == (column, key)), facts.line)
+    return f"{facts.file}:{line}"
 
 
 def _find_below(
@@ -84,8 +73,8 @@ def _find_below(
     if len(kinds) == 1:
         return Target(path="/".join(parts), kind=kind.value, name=names[0], is_declared=True)
     if kinds == _OF_FEED:
-        _require_column(context, *names)
-        return Target(path="/".join(parts), kind=COLUMN, name=names[1], is_declared=True)
+        name = _find_column(context.plan, *names)
+        return Target(path="/".join(parts), kind=COLUMN, name=name, is_declared=True)
     if kinds[1:] == _OF_INSTANCE and kind in (Kind.FEED, Kind.PROCESS):
         record = context.feed_on(*names[:2]) if kind is Kind.FEED else context.process_on(*names[:2])
         moment = resolve_instance(context, kind, names[0], names[2])
@@ -95,29 +84,26 @@ def _find_below(
     return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
 
 
-def _require_declared(context: OperationContext, connection: Connection, kind: Kind, name: str) -> None:
-    known: Iterable[str]
-    match kind:
-        case Kind.FEED:
-            known = {record.feed for record in context.plan.feeds.values()}
-        case Kind.PROCESS:
-            known = {record.process for record in context.plan.processes.values()}
-        case Kind.CLUSTER:
-            known = context.plan.clusters
-        case Kind.DATASOURCE:
-            known = [each for of_kind, each in Definitions(connection).declared_versions() if of_kind == kind.value]
-    if name not in known:
-        similar = tuple(get_close_matches(name, known, n=2))
-        raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
+def _require_declared(plan: Plan, kind: str, name: str) -> None:
+    if (kind, name) not in plan.facts:
+        similar = tuple(get_close_matches(name, [each for of_kind, each in plan.facts if of_kind == kind], n=2))
+        raise EntityNotFoundError(kind=kind, name=name, suggestions=similar)
 
 
-def _require_column(context: OperationContext, feed: str, column: str) -> None:
-    """Raise EntityNotFoundError if a feed declares its columns, and this is none of them."""
-    declared = next(record.columns for record in context.plan.feeds.values() if record.feed == feed)
-    known = [name for name, _ in parse_columns(declared)] if declared is not None else [column]
-    if column not in known:
-        similar = tuple(get_close_matches(column, known, n=2))
-        raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{column}", suggestions=similar)
+def _find_column(plan: Plan, feed: str, path: str) -> str:
+    """Return the name of a column, or of a field in one.
+
+    Raises:
+        EntityNotFoundError: the feed declares its columns, and this is none of them.
+    """
+    declared = next((record.columns for record in plan.feeds.values() if record.feed == feed), None)
+    if declared is None:
+        return path
+    known = {column.path: column.name for column in iter_columns(declared)}
+    if path not in known:
+        similar = tuple(get_close_matches(path, known, n=2))
+        raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{path}", suggestions=similar)
+    return known[path]
 
 
 def _require_run(connection: Connection, run_id: str) -> None:
