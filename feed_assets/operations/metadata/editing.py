@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     MetadataKey,
@@ -18,10 +19,9 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
+from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
-from feed_assets.operations.metadata.targets import find_place, find_target
 from feed_assets.state.metadata_store import MetadataStore, compare, render_metadata
 
 
@@ -88,7 +88,7 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
         EntityNotFoundError: it does not exist.
     """
     with context.read() as connection:
-        target = find_target(context, connection, path)
+        target = find_target(context.plan, connection, path)
         store = MetadataStore(connection)
         entity = store.find(target.path)
         found = store.read(entity.id) if entity is not None else {}
@@ -203,7 +203,7 @@ def _mutate(
 ) -> MetadataResult:
     with context.database.begin() as connection:
         context.timeline.refresh(connection, context.as_of)
-        target = find_target(context, connection, path)
+        target = find_target(context.plan, connection, path)
         written = write_metadata(connection, target, mutations, author=author, origin=Origin.PERSON, now=context.as_of)
         _require_own(context, target, written)
         _require_room(target, written)
