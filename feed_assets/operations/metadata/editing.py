@@ -19,9 +19,11 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
+from feed_assets.lifecycle.metadata.descriptions import NOBODY
 from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.metadata.recorded import find_recorded
 from feed_assets.state.metadata_store import MetadataStore, compare, render_metadata
 
 
@@ -81,7 +83,7 @@ class RecordedChange:
 
 
 def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope] = tuple(Scope)) -> EntityMetadata:
-    """Return the metadata of an entity in some scopes.
+    """Return the metadata of an entity in some scopes, with what the record knows of it.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
@@ -92,6 +94,10 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
         store = MetadataStore(connection)
         entity = store.find(target.path)
         found = store.read(entity.id) if entity is not None else {}
+        recorded = find_recorded(connection, context.plan, target)
+    for name, value in recorded.items():
+        key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
+        found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
     listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
     return EntityMetadata(
         entity=target.path,
