@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.database import lock_log
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper
@@ -141,6 +141,11 @@ class MetadataStore:
                 self.append_change(each.path, author, Origin.DEFINITION, now, said[each.id], {})
             self.remove(each.id)
 
+    def all(self, kinds: Collection[str] = ()) -> list[DescribedEntity]:
+        """Return all described entities, or those of some kinds, in the order of their paths."""
+        chosen = _ENTITIES.select.where(_E.kind.in_(sorted(kinds))) if kinds else _ENTITIES.select
+        return _ENTITIES.find(self._connection, chosen.order_by(_E.path))
+
     def below(self, path: str) -> list[DescribedEntity]:
         """Return an entity and those whose path goes on behind its own, such as its columns."""
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"
@@ -175,7 +180,8 @@ class MetadataStore:
         """Return the metadata of entities; those without any are left out."""
         columns = (_M.entity, _M.scope, _M.kind, _M.name, _M.value, _M.origin, _M.author)
         found: dict[int, dict[MetadataKey, MetadataValue]] = {}
-        statement = select_keyed(self._connection.dialect.name, entity_metadata, ("entity",), columns)
+        wanted = key_rows(self._connection.dialect.name, ("id",))
+        statement = select(*columns).join_from(wanted, entity_metadata, _M.entity == wanted.c.id)
         rows = self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
         for entity, scope, kind, name, value, origin, author in rows:
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
