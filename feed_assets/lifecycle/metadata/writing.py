@@ -9,9 +9,10 @@ from sqlalchemy import Connection
 from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mutations
 from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
-from feed_assets.state.metadata_store import TOPIC, MetadataStore, compare
+from feed_assets.state.metadata_store import REVISION, SHOWN, TOPIC, MetadataStore, compare
 
 _AUDITED = (Origin.PERSON, Origin.DEFINITION)
 
@@ -64,6 +65,8 @@ def write_metadata(
         store.write_tokens(entity.id, store.tokens_of(entity.id), tokens)
     else:
         store.remove(entity.id)
+    if origin is Origin.PERSON and target.kind in SHOWN:
+        Cursors(connection).advance(REVISION)
     if origin in _AUDITED:
         changed = compare(change.before, change.after)
         entry = AuditEntry(recorded_at=now, author=author, action=TOPIC, target=target.path, details=changed)
