@@ -4,7 +4,7 @@ Keys that a declaration no longer has are gone with the next plan; what people a
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -22,7 +22,6 @@ from feed_assets.entities.metadata import (
     Scope,
     Update,
 )
-from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.descriptions import NOBODY, SCHEDULE, Circumstances, by_cluster, iter_descriptions
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
 from feed_assets.plan.records import Plan
@@ -48,9 +47,10 @@ def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: S
 def apply_descriptions(
     connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
 ) -> int:
-    """Write the descriptions that are new or different, and remove those of what is not declared any more.
+    """Write the descriptions that are new or different, and remove what is not declared any more.
 
-    Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
+    An entity that the plan lacks and the record of definitions has is still declared: its file cannot be read, or has
+    errors. Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
     circumstances = Circumstances(
@@ -72,22 +72,11 @@ def apply_descriptions(
         write_metadata(connection, each.target, mutations, author=each.author, origin=Origin.SYSTEM, now=now)
         store.set_described(each.target.path, each.digest)
         written += 1
-    for path in _without_left_out(plan, circumstances.recorded, known):
-        store.forget(path, NOBODY, now)
+    for path in known:
+        kind, name = path.split("/")[:2]
+        if (kind, name) in plan.facts or (kind, name) not in circumstances.recorded:
+            store.forget(path, NOBODY, now)
     return written
-
-
-def _without_left_out(plan: Plan, recorded: Collection[EntityKey], paths: Iterable[str]) -> list[str]:
-    """Return the paths of what is not declared any more; entities that are only left out of the plan, for a mistake in
-    a file, are declared, and so are their columns.
-    """
-    declared = {f"{kind}/{name}" for kind, name in recorded}
-    described = {f"{Kind.FEED.value}/{feed}" for feed, _ in plan.feeds}
-    return [
-        path
-        for path in paths
-        if (entity := "/".join(path.split("/")[:2])) not in declared or (entity in described and entity != path)
-    ]
 
 
 def apply_schedule_description(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     Create,
@@ -199,7 +199,11 @@ def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[R
         MetadataRefusedError: this is no path of an entity.
     """
     with context.read() as connection:
-        found = MetadataStore(connection).changes_of(path.strip("/"), limit)
+        try:
+            path = find_target(context.plan, connection, path).path
+        except EntityNotFoundError:
+            path = path.strip("/")
+        found = MetadataStore(connection).changes_of(path, limit)
     return [
         RecordedChange(
             seq=each.seq,
