@@ -89,8 +89,7 @@ def test_each_requirement_of_cdap_is_shown_by_a_command() -> None:
         assert [code for code in codes(shows) if code not in answer] == [], number
 
 
-@pytest.mark.usefixtures("project")
-def test_the_stories_of_cdap_one_after_the_other() -> None:
+def test_the_stories_of_cdap_one_after_the_other(project: Path) -> None:
     user = said("feed/flights", "--scope", "user")  # U1: tagged when it was deployed
     assert user == [["USER", "property", "owner", "ops", "definition", "feed-assets"]]
     done("metadata", "tag", "feed/flights", "reviewed")  # U2: tagged afterwards, and seen at once
@@ -107,3 +106,6 @@ def test_the_stories_of_cdap_one_after_the_other() -> None:
     assert "storage" in names
     assert "spark" not in names
     assert said("feed/flights/column/dep_delay") == []
+    (project / "feed_assets.yaml").write_text(f"state: sqlite:///{project}/state.db\n")
+    done("apply")
+    assert said("feed/flights/column/dep_delay") != []
