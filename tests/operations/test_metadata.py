@@ -84,7 +84,7 @@ def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: Ope
     (change, described) = list_changes(context, CLICKS, 9, [Scope.USER])
     assert (described.additions.keys(), list_changes(context, CLICKS, 1, [Scope.SYSTEM])[0].author) == (
         {"USER"},
-        "feed-assets",
+        "unknown",
     )
     assert (change.author, change.origin.value) == ("ann", "person")
 
