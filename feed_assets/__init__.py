@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.cluster import SparkConfig as SparkConfig
     from feed_assets.entities.common import Acl as Acl
     from feed_assets.entities.common import Channel as Channel
+    from feed_assets.entities.common import ColumnMetadata as ColumnMetadata
+    from feed_assets.entities.common import EntityMetadata as EntityMetadata
     from feed_assets.entities.common import Kind as Kind
     from feed_assets.entities.common import Level as Level
     from feed_assets.entities.common import Locations as Locations
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.datasource import Interface as Interface
     from feed_assets.entities.datasource import Interfaces as Interfaces
     from feed_assets.entities.datasource import PasswordAlias as PasswordAlias
+    from feed_assets.entities.errors import MetadataRefusedError as MetadataRefusedError
     from feed_assets.entities.existing import Existing as Existing
     from feed_assets.entities.feed import ClusterRole as ClusterRole
     from feed_assets.entities.feed import Duplicates as Duplicates
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
     from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
+    from feed_assets.operations.programs import open_metadata as open_metadata
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
@@ -121,12 +125,14 @@ _HOMES = {
     "ClusterInterface": "feed_assets.entities.cluster",
     "ClusterLocations": "feed_assets.entities.cluster",
     "ClusterRole": "feed_assets.entities.feed",
+    "ColumnMetadata": "feed_assets.entities.common",
     "Context": "feed_assets.engines.port",
     "Credential": "feed_assets.entities.datasource",
     "Datasource": "feed_assets.entities.datasource",
     "DatasourceType": "feed_assets.entities.datasource",
     "Driver": "feed_assets.entities.datasource",
     "Duplicates": "feed_assets.entities.feed",
+    "EntityMetadata": "feed_assets.entities.common",
     "Existing": "feed_assets.entities.existing",
     "Export": "feed_assets.entities.transfers",
     "ExportTarget": "feed_assets.entities.transfers",
@@ -160,6 +166,7 @@ _HOMES = {
     "LoadType": "feed_assets.entities.transfers",
     "Locations": "feed_assets.entities.common",
     "MergePolicy": "feed_assets.entities.transfers",
+    "MetadataRefusedError": "feed_assets.entities.errors",
     "Mirror": "feed_assets.entities.mirror",
     "MirrorSnapshots": "feed_assets.entities.mirror",
     "MirrorSource": "feed_assets.entities.mirror",
@@ -208,6 +215,7 @@ _HOMES = {
     "get_asset_key": "feed_assets.orchestration.graph.keys",
     "load_instance": "feed_assets.orchestration.user_assets.loading",
     "locate_instance": "feed_assets.orchestration.user_assets.loading",
+    "open_metadata": "feed_assets.operations.programs",
     "process": "feed_assets.loading.process_functions",
 }
 
@@ -223,12 +231,14 @@ __all__ = [
     "ClusterInterface",
     "ClusterLocations",
     "ClusterRole",
+    "ColumnMetadata",
     "Context",
     "Credential",
     "Datasource",
     "DatasourceType",
     "Driver",
     "Duplicates",
+    "EntityMetadata",
     "Existing",
     "Export",
     "ExportTarget",
@@ -262,6 +272,7 @@ __all__ = [
     "LoadType",
     "Locations",
     "MergePolicy",
+    "MetadataRefusedError",
     "Mirror",
     "MirrorSnapshots",
     "MirrorSource",
@@ -311,6 +322,7 @@ __all__ = [
     "get_asset_key",
     "load_instance",
     "locate_instance",
+    "open_metadata",
     "process",
 ]
 

@@ -104,11 +104,18 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class Declare:
+    """Replaces what declarations have said before, and overwrites what others have said under the same keys."""
+
+    values: Metadata
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """Removes everything."""
 
 
-Mutation: TypeAlias = Update | Create | Remove | Drop
+Mutation: TypeAlias = Update | Create | Remove | Declare | Drop
 
 
 def decide_mutation(before: Metadata, mutation: Mutation) -> dict[MetadataKey, MetadataValue]:
@@ -126,6 +133,9 @@ def decide_mutation(before: Metadata, mutation: Mutation) -> dict[MetadataKey, M
             return _create(before, mutation)
         case Remove():
             return {key: value for key, value in before.items() if mutation.leaves(key, value)}
+        case Declare(values):
+            others = {key: each for key, each in before.items() if each.origin is not Origin.DEFINITION}
+            return {**others, **_but_same(before, values)}
         case Drop():
             return {}
         case _:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.metadata import MetadataKey
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
 from feed_assets.entities.quality import Quality
 from feed_assets.entities.steps import order_steps
@@ -36,6 +37,29 @@ class TableRecord:
     catalog: str
     database: str
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SayingRecord:
+    """A property or tag that a file says of an entity, or of one of its columns, and the line; a tag has no value."""
+
+    column: str | None
+    key: MetadataKey
+    value: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityFacts:
+    """Descriptive fields of an entity, shown in the UI and searched; `says` are metadata of it and its columns."""
+
+    description: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = ()
+    owner: str | None = None
+    file: str | None = None
+    line: int | None = None
+    says: tuple[SayingRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +92,6 @@ class CopyRecord:
 
     source: str
     options: CopyOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityFacts:
-    """Descriptive fields of an entity, shown in the UI and searched."""
-
-    description: str | None
-    tags: tuple[tuple[str, str], ...]
-    groups: tuple[str, ...]
-    owner: str | None
-    file: str | None
-    line: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

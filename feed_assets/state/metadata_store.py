@@ -9,10 +9,22 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
+from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper
+from feed_assets.state.sweep_records import OutboxMessage
 from feed_assets.state.upserts import build_upsert
+
+TOPIC = "metadata"
+"""The topic of the messages about changes."""
+
+REVISION = "metadata/revision"
+"""The cursor that a person's change of what Dagster shows moves on."""
+
+SHOWN = ("feed", "process", "column")
+"""The kinds of entities of which Dagster shows what people say."""
 
 _E = metadata_entities.c
 _M = entity_metadata.c
@@ -75,6 +87,30 @@ def render_metadata(metadata: Metadata) -> dict[str, Any]:
     return found
 
 
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a change between two states of `render_metadata`: what was there, what was added and what is gone. A value
+    that was overwritten is among both.
+
+    >>> change = compare({"USER": {"properties": {"a": "1"}, "tags": []}}, {"USER": {"properties": {}, "tags": ["b"]}})
+    >>> change["additions"], change["deletions"]
+    ({'USER': {'properties': {}, 'tags': ['b']}}, {'USER': {'properties': {'a': '1'}, 'tags': []}})
+    """
+    return {"previous": before, "additions": _subtract(after, before), "deletions": _subtract(before, after)}
+
+
+def _subtract(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for scope, said in one.items():
+        known = other.get(scope, {"properties": {}, "tags": []})
+        properties = {
+            name: value for name, value in said["properties"].items() if known["properties"].get(name) != value
+        }
+        tags = [tag for tag in said["tags"] if tag not in known["tags"]]
+        if properties or tags:
+            found[scope] = {"properties": properties, "tags": tags}
+    return found
+
+
 class MetadataStore:
     """Metadata as one transaction sees them."""
 
@@ -99,9 +135,16 @@ class MetadataStore:
         """Record the digest of the description of a declared entity."""
         self._connection.execute(update(metadata_entities).where(_E.path == path).values(described=digest))
 
-    def forget(self, path: str) -> None:
-        """Remove an entity that is not declared any more, and what is below it."""
-        for each in self.below(path):
+    def forget(self, path: str, author: str, now: datetime) -> None:
+        """Remove an entity that is not declared any more, and what is below it; this is the last of their changes."""
+        gone = self.below(path)
+        if not gone:
+            return
+        lock_log(self._connection)
+        said = self.read_many([each.id for each in gone])
+        for each in gone:
+            if each.id in said:
+                self.append_change(each.path, author, Origin.DEFINITION, now, said[each.id], {})
             self.remove(each.id)
 
     def all(self, kinds: Collection[str] = ()) -> list[DescribedEntity]:
@@ -148,6 +191,16 @@ class MetadataStore:
         rows = self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
         for entity, scope, kind, name, value, origin, author in rows:
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
+        return found
+
+    def said_beside_files(self) -> dict[str, dict[MetadataKey, str]]:
+        """Return what people and programs say of the entities that Dagster shows, by path."""
+        columns = (_E.path, _M.scope, _M.kind, _M.name, _M.value)
+        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(SHOWN))
+        statement = select(*columns).join_from(entity_metadata, metadata_entities, _M.entity == _E.id).where(is_theirs)
+        found: dict[str, dict[MetadataKey, str]] = {}
+        for path, scope, kind, name, value in self._connection.execute(statement):
+            found.setdefault(path, {})[MetadataKey(scope, kind, name)] = value
         return found
 
     def write(self, entity: int, before: Metadata, after: Metadata, now: datetime) -> None:
@@ -199,7 +252,7 @@ class MetadataStore:
     def append_change(
         self, path: str, author: str, origin: Origin, now: datetime, before: Metadata, after: Metadata
     ) -> MetadataChange:
-        """Record a change; return it with its number."""
+        """Record a change, and the message about it; return it with its number."""
         seq = (self._connection.scalar(select(func.max(_C.seq))) or 0) + 1
         change = MetadataChange(
             seq=seq,
@@ -211,6 +264,9 @@ class MetadataStore:
             after=render_metadata(after),
         )
         self._connection.execute(insert(metadata_changes), _CHANGES.values(change))
+        said = {"entity": path, "author": author, "origin": origin.value, **compare(change.before, change.after)}
+        message = OutboxMessage(topic=TOPIC, recorded_at=now, payload=said, idempotency_key=f"{TOPIC}:{seq}")
+        Outbox(self._connection).append_many([message])
         return change
 
     def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:

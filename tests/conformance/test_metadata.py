@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from feed_assets.cli.metadata import parse_scope
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import (
     Create,
@@ -36,7 +36,6 @@ from feed_assets.entities.metadata import (
 )
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.metadata.editing import get_metadata, remove_metadata
 from feed_assets.operations.metadata.moving import import_metadata
 from feed_assets.operations.searching.search import SearchQuery, search

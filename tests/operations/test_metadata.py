@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.errors import FeedAssetsError
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.metadata.editing import (
     copy_metadata,
     drop_metadata,
@@ -85,7 +84,7 @@ def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: Ope
     (change, described) = list_changes(context, CLICKS, 9, [Scope.USER])
     assert (described.additions.keys(), list_changes(context, CLICKS, 1, [Scope.SYSTEM])[0].author) == (
         {"USER"},
-        "feed-assets",
+        "unknown",
     )
     assert (change.author, change.origin.value) == ("ann", "person")
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import (
     Create,
+    Declare,
     MetadataKey,
     MetadataKind,
     MetadataValue,
@@ -66,16 +67,15 @@ def apply_descriptions(
             continue
         mutations: list[Mutation] = [
             Create(each.metadata()) if each.metadata() else Remove(scopes=[Scope.SYSTEM]),
-            Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION]),
-            Update(each.of_declaration()),
+            Declare(each.of_declaration()),
         ]
-        write_metadata(connection, each.target, mutations, author=NOBODY, origin=Origin.SYSTEM, now=now)
+        write_metadata(connection, each.target, mutations, author=each.author, origin=Origin.SYSTEM, now=now)
         store.set_described(each.target.path, each.digest)
         written += 1
     for path in known:
         kind, name = path.split("/")[:2]
         if (kind, name) in plan.facts or (kind, name) not in circumstances.recorded:
-            store.forget(path)
+            store.forget(path, NOBODY, now)
     return written
 
 

@@ -21,13 +21,20 @@ from feed_assets.entities.metadata import (
     MetadataValue,
     Origin,
     Scope,
-    find_fault,
 )
 from feed_assets.entities.steps import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.masking import mask
-from feed_assets.plan.records import ClusterRecord, DatasourceRecord, EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import (
+    ClusterRecord,
+    DatasourceRecord,
+    EntityFacts,
+    FeedRecord,
+    Plan,
+    ProcessRecord,
+    SayingRecord,
+)
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf
@@ -59,17 +66,19 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What is said of a declared entity: by this program, and by its declaration."""
+    """What is said of a declared entity: by this program, and by its declaration, whose last version has an author."""
 
     target: Target
     system: Mapping[str, str]
     system_tags: frozenset[str]
-    declared: Mapping[str, str]
+    declared: tuple[SayingRecord, ...]
+    author: str
 
     @property
     def digest(self) -> str:
         """Decides whether a description is another one."""
-        content = [sorted(self.system.items()), sorted(self.system_tags), sorted(self.declared.items())]
+        declared = sorted((*each.key, each.value) for each in self.declared)
+        content = [sorted(self.system.items()), sorted(self.system_tags), declared]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def metadata(self) -> dict[MetadataKey, MetadataValue]:
@@ -85,12 +94,9 @@ class Description:
         return found | tags
 
     def of_declaration(self) -> Metadata:
-        """Return what the declaration says, without names that metadata cannot have."""
-        found = {
-            MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.DEFINITION, NOBODY)
-            for name, value in self.declared.items()
-        }
-        return {key: each for key, each in found.items() if find_fault(key, each.value) is None}
+        """Return what the declaration says."""
+        definition = Origin.DEFINITION
+        return {each.key: MetadataValue(mask(each.value), definition, self.author) for each in self.declared}
 
 
 def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Description]:
@@ -112,7 +118,8 @@ def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Desc
                 system, tags = _feed(name, feeds.get(name, ()), circumstances)
             case Kind.PROCESS:
                 system, tags = _process(name, processes.get(name, ()), circumstances)
-        yield _describe(f"{kind}/{name}", kind, name, _facts(facts) | system, tags, circumstances, facts)
+        said = _of_column(facts, None)
+        yield _describe(f"{kind}/{name}", kind, name, _facts(facts) | system, tags, circumstances, said)
         if name in feeds and kind == Kind.FEED:
             yield from _describe_columns(feeds[name][0], circumstances)
 
@@ -136,24 +143,36 @@ def _describe(
     system: Mapping[str, str | None],
     tags: frozenset[str],
     circumstances: Circumstances,
-    facts: EntityFacts | None = None,
+    said: Sequence[SayingRecord] = (),
 ) -> Description:
     allows = circumstances.chosen.allows
-    known = circumstances.recorded.get((kind, name))
-    said = {"kind": kind, "entity-name": name, **system, **(_recorded(known) if known is not None else {})}
+    of_kind, of_name, *below = path.split("/", 2)
+    known = circumstances.recorded.get((of_kind, of_name))
+    record = _recorded(known) if known is not None and not below else {}
+    found = {"kind": kind, "entity-name": name, **system, **record}
     return Description(
         target=Target(path=path, kind=kind, name=name, is_declared=True),
-        system={key: mask(value) for key, value in said.items() if value and allows(kind, key)},
+        system={key: mask(value) for key, value in found.items() if value and allows(kind, key)},
         system_tags=frozenset(tag for tag in tags if allows(kind, tag)),
-        declared=dict(facts.tags) if facts is not None else {},
+        declared=tuple(said),
+        author=known.updated_by if known is not None else NOBODY,
     )
 
 
 def _describe_columns(feed: FeedRecord, circumstances: Circumstances) -> Iterator[Description]:
+    place = f"{Kind.FEED.value}/{feed.feed}/{COLUMN}"
     for column in iter_columns(feed.columns) if feed.columns else ():
         system = {"entity-name": column.path, "type": column.facts.type, "description": column.facts.comment}
-        path = f"{Kind.FEED.value}/{feed.feed}/{COLUMN}/{column.path}"
-        yield _describe(path, COLUMN, column.name, system, frozenset(), circumstances)
+        said = _of_column(feed.facts, column.path)
+        yield _describe(f"{place}/{column.path}", COLUMN, column.name, system, frozenset(), circumstances, said)
+    for name in dict.fromkeys(each.column for each in feed.facts.says) if not feed.columns else ():
+        if name is not None:
+            said = _of_column(feed.facts, name)
+            yield _describe(f"{place}/{name}", COLUMN, name, {}, frozenset(), circumstances, said)
+
+
+def _of_column(facts: EntityFacts, column: str | None) -> tuple[SayingRecord, ...]:
+    return tuple(each for each in facts.says if each.column == column)
 
 
 def _recorded(known: Recorded) -> dict[str, str]:

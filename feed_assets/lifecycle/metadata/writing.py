@@ -1,23 +1,18 @@
 """Write metadata in the transaction of what they are about: values, tokens for searches, the change, its message."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mutations
 from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
-from feed_assets.state.metadata_store import MetadataStore
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.sweep_records import OutboxMessage
-
-TOPIC = "metadata"
-"""The topic of the messages about changes."""
+from feed_assets.state.metadata_store import REVISION, SHOWN, TOPIC, MetadataStore, compare
 
 _AUDITED = (Origin.PERSON, Origin.DEFINITION)
 
@@ -45,7 +40,8 @@ def write_metadata(
 ) -> Written:
     """Change the metadata of an entity; a change that changes nothing is no change.
 
-    Takes the locks of definitions, for what is audited, and of the log, in this order.
+    If this program changes what declarations say, the change is by definition. Takes the locks of definitions, for what
+    is audited, and of the log, in this order.
     """
     if origin in _AUDITED:
         lock_definitions(connection)
@@ -60,6 +56,8 @@ def write_metadata(
     if entity is None:
         is_hidden = target.name.startswith("_")
         entity = store.add(target.path, target.kind, target.name, author, now, hidden=is_hidden)
+    if origin is Origin.SYSTEM and _declared(before) != _declared(after):
+        origin = Origin.DEFINITION
     change = store.append_change(target.path, author, origin, now, before, after)
     if after or target.is_declared:
         store.write(entity.id, before, after, now)
@@ -67,35 +65,14 @@ def write_metadata(
         store.write_tokens(entity.id, store.tokens_of(entity.id), tokens)
     else:
         store.remove(entity.id)
-    changed = compare(change.before, change.after)
-    said = {"entity": target.path, "author": author, "origin": origin.value, **changed}
-    message = OutboxMessage(topic=TOPIC, recorded_at=now, payload=said, idempotency_key=f"{TOPIC}:{change.seq}")
-    Outbox(connection).append_many([message])
+    if origin is Origin.PERSON and target.kind in SHOWN:
+        Cursors(connection).advance(REVISION)
     if origin in _AUDITED:
+        changed = compare(change.before, change.after)
         entry = AuditEntry(recorded_at=now, author=author, action=TOPIC, target=target.path, details=changed)
         Audit(connection).append(entry)
     return written
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a change between two states of `render_metadata`: what was there, what was added and what is gone. A value
-    that was overwritten is among both.
-
-    >>> change = compare({"USER": {"properties": {"a": "1"}, "tags": []}}, {"USER": {"properties": {}, "tags": ["b"]}})
-    >>> change["additions"], change["deletions"]
-    ({'USER': {'properties': {}, 'tags': ['b']}}, {'USER': {'properties': {'a': '1'}, 'tags': []}})
-    """
-    return {"previous": before, "additions": _subtract(after, before), "deletions": _subtract(before, after)}
-
-
-def _subtract(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for scope, said in one.items():
-        known = other.get(scope, {"properties": {}, "tags": []})
-        properties = {
-            name: value for name, value in said["properties"].items() if known["properties"].get(name) != value
-        }
-        tags = [tag for tag in said["tags"] if tag not in known["tags"]]
-        if properties or tags:
-            found[scope] = {"properties": properties, "tags": tags}
-    return found
+def _declared(metadata: Metadata) -> Metadata:
+    return {key: each for key, each in metadata.items() if each.origin is Origin.DEFINITION}

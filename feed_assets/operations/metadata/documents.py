@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import (
     Create,
     Directive,
@@ -23,7 +24,6 @@ from feed_assets.entities.metadata import (
     Update,
 )
 from feed_assets.loading.messages import render_path
-from feed_assets.operations.errors import MetadataRefusedError
 
 EXAMPLE = '{"mutations": [{"entity": "feed/NAME", "update": {"properties": {"steward": "ann"}, "tags": ["checked"]}}]}'
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     Create,
@@ -21,12 +21,13 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
-from feed_assets.lifecycle.metadata.writing import Target, Written, compare, write_metadata
+from feed_assets.lifecycle.metadata.descriptions import NOBODY
+from feed_assets.lifecycle.metadata.targets import find_place, find_target
+from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
-from feed_assets.operations.metadata.targets import find_place, find_target
+from feed_assets.operations.metadata.recorded import find_recorded
 from feed_assets.state.database import lock_definitions
-from feed_assets.state.metadata_store import MetadataChange, MetadataStore, render_metadata
+from feed_assets.state.metadata_store import MetadataChange, MetadataStore, compare, render_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,14 @@ class EntityMetadata:
     created_at: datetime | None
     created_by: str | None
     metadata: tuple[ListedMetadata, ...]
+
+    def by_scope(self) -> dict[str, Any]:
+        """Return the properties and tags in each scope, as JSON."""
+        found = {
+            MetadataKey(each.scope, each.kind, each.name): MetadataValue(each.value, each.origin, each.author)
+            for each in self.metadata
+        }
+        return render_metadata(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +94,21 @@ class RecordedChange:
 
 
 def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope] = tuple(Scope)) -> EntityMetadata:
-    """Return the metadata of an entity in some scopes.
+    """Return the metadata of an entity in some scopes, with what the record knows of it.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
         EntityNotFoundError: it does not exist.
     """
     with context.read() as connection:
-        target = find_target(context, connection, path)
+        target = find_target(context.plan, connection, path)
         store = MetadataStore(connection)
         entity = store.find(target.path)
         found = store.read(entity.id) if entity is not None else {}
+        recorded = find_recorded(connection, context.plan, target)
+    for name, value in recorded.items():
+        key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
+        found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
     listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
     return EntityMetadata(
         entity=target.path,
@@ -113,6 +126,7 @@ def update_metadata(
     tags: Iterable[str],
     *,
     author: str,
+    origin: Origin = Origin.PERSON,
     dry_run: bool = False,
 ) -> MetadataResult:
     """Add properties and tags to an entity, and overwrite properties that are there.
@@ -123,8 +137,8 @@ def update_metadata(
     """
     named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
     named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
-    values = {key: MetadataValue(value, Origin.PERSON, author) for key, value in named.items()}
-    return mutate(context, {path: [Update(values)]}, author, dry_run=dry_run)[0]
+    values = {key: MetadataValue(value, origin, author) for key, value in named.items()}
+    return mutate(context, {path: [Update(values)]}, author, origin=origin, dry_run=dry_run)[0]
 
 
 def remove_metadata(
@@ -189,7 +203,7 @@ def list_changes(
     """
     with context.read() as connection:
         try:
-            path = find_target(context, connection, path).path
+            path = find_target(context.plan, connection, path).path
         except EntityNotFoundError:
             path = path.strip("/")
         found = (_recorded(each, scopes) for each in MetadataStore(connection).iter_changes_of(path))
@@ -210,7 +224,12 @@ def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChan
 
 
 def mutate(
-    context: OperationContext, mutations: Mapping[str, Sequence[Mutation]], author: str, *, dry_run: bool
+    context: OperationContext,
+    mutations: Mapping[str, Sequence[Mutation]],
+    author: str,
+    *,
+    origin: Origin = Origin.PERSON,
+    dry_run: bool,
 ) -> tuple[MetadataResult, ...]:
     """Change entities, by path, in one transaction: all of them or, if one is refused, none.
 
@@ -224,10 +243,8 @@ def mutate(
         context.timeline.refresh(connection, context.as_of)
         for path, of_entity in mutations.items():
             _require_valid(context, path, of_entity)
-            target = find_target(context, connection, path)
-            written = write_metadata(
-                connection, target, of_entity, author=author, origin=Origin.PERSON, now=context.as_of
-            )
+            target = find_target(context.plan, connection, path)
+            written = write_metadata(connection, target, of_entity, author=author, origin=origin, now=context.as_of)
             _require_own(context, target, written)
             _require_room(target, written)
             results.append(_result(target, written, dry_run=dry_run))
@@ -261,8 +278,7 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
     """Raise MetadataRefusedError if a person has changed what a declaration says."""
     for key, each in written.before.items():
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
-            kind, _, name = target.path.partition("/")
-            place = find_place(context.plan, kind, name.partition("/")[0])
+            place = find_place(context.plan, target.path, key)
             reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
             raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
 

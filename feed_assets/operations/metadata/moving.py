@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import Any
 
 from feed_assets.entities.metadata import Mutation
+from feed_assets.lifecycle.metadata.targets import find_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.documents import parse_document, render_said
 from feed_assets.operations.metadata.editing import MetadataResult, mutate
-from feed_assets.operations.metadata.targets import find_target
 from feed_assets.state.metadata_store import MetadataStore
 
 
@@ -26,7 +26,7 @@ def export_metadata(
         if path is None:
             entities = store.all(kinds)
         else:
-            below = store.below(find_target(context, connection, path).path)
+            below = store.below(find_target(context.plan, connection, path).path)
             entities = [each for each in below if not kinds or each.kind in kinds]
         said = store.read_many([each.id for each in entities])
     rendered = {each.path: render_said(said.get(each.id, {})) for each in entities}

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.searching.queries import parse_query
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
 from feed_assets.state.search_index import SearchFilter, SearchIndex, SearchOrder

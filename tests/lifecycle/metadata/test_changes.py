@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feed_assets.entities.metadata import Metadata, decide_mutations
-from feed_assets.lifecycle.metadata.writing import compare
-from feed_assets.state.metadata_store import render_metadata
+from feed_assets.state.metadata_store import compare, render_metadata
 from tests.entities.test_metadata import iter_sequences
 
 NOTHING: Mapping[str, Any] = {"properties": {}, "tags": []}

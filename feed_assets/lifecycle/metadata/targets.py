@@ -11,15 +11,15 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.columns import iter_columns
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
+from feed_assets.entities.metadata import MetadataKey
 from feed_assets.lifecycle.metadata.descriptions import COLUMN
 from feed_assets.lifecycle.metadata.writing import Target
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import MetadataRefusedError
-from feed_assets.operations.instances.ranges import resolve_instance
 from feed_assets.plan.records import Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.instance_texts import parse_instance, zone_of_keys
+from feed_assets.timing.sequence import InstanceSequence
 
 RUN = "run"
 INSTANCE = "instance"
@@ -31,8 +31,8 @@ _OF_FEED = (Kind.FEED.value, COLUMN)
 _OF_INSTANCE = (Kind.CLUSTER.value, INSTANCE)
 
 
-def find_target(context: OperationContext, connection: Connection, path: str) -> Target:
-    """Return the entity at a path.
+def find_target(plan: Plan, connection: Connection, path: str) -> Target:
+    """Return the entity at a path, as a plan of the current definitions declares it.
 
     Raises:
         MetadataRefusedError: this is no path.
@@ -59,29 +59,32 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
         return Target(path="/".join(parts), kind=RUN, name=names[0], is_declared=True)
     if kinds[0] not in list(Kind):
         return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
-    _require_declared(context.plan, kinds[0], names[0])
-    return _find_below(context, Kind(kinds[0]), parts, kinds, names)
+    _require_declared(plan, kinds[0], names[0])
+    return _find_below(plan, Kind(kinds[0]), parts, kinds, names)
 
 
-def find_place(plan: Plan, kind: str, name: str) -> str | None:
-    """Return the file and line where an entity is declared; None if that is not known."""
+def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
+    """Return the file and line that say a property or tag of an entity or column; None if that is not known."""
+    kind, name, *below = path.split("/", 3)
     facts = plan.facts.get((kind, name))
-    return f"{facts.file}:{facts.line}" if facts is not None and facts.file is not None else None
+    if facts is None or facts.file is None:
+        return None
+    column = below[-1] if below else None
+    line = next((each.line for each in facts.says if (each.column, each.key) == (column, key)), facts.line)
+    return f"{facts.file}:{line}"
 
 
-def _find_below(
-    context: OperationContext, kind: Kind, parts: list[str], kinds: tuple[str, ...], names: tuple[str, ...]
-) -> Target:
+def _find_below(plan: Plan, kind: Kind, parts: list[str], kinds: tuple[str, ...], names: tuple[str, ...]) -> Target:
     """Return what is at a path that begins with a declared entity."""
     if len(kinds) == 1:
         return Target(path="/".join(parts), kind=kind.value, name=names[0], is_declared=True)
     if kinds == _OF_FEED:
-        name = _find_column(context.plan, *names)
+        name = _find_column(plan, *names)
         return Target(path="/".join(parts), kind=COLUMN, name=name, is_declared=True)
     if kinds[1:] == _OF_INSTANCE and kind in (Kind.FEED, Kind.PROCESS):
-        record = context.feed_on(*names[:2]) if kind is Kind.FEED else context.process_on(*names[:2])
-        moment = resolve_instance(context, kind, names[0], names[2])
-        record.sequence.index(moment)
+        sequence = _find_sequence(plan, kind, *names[:2])
+        moment = parse_instance(names[2], zone_of_keys(sequence))
+        sequence.index(moment)
         name = render_datetime(moment)
         return Target(path="/".join([*parts[:-1], name]), kind=INSTANCE, name=name, is_declared=True)
     return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
@@ -107,6 +110,14 @@ def _find_column(plan: Plan, feed: str, path: str) -> str:
         similar = tuple(get_close_matches(path, known, n=2))
         raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{path}", suggestions=similar)
     return known[path]
+
+
+def _find_sequence(plan: Plan, kind: Kind, name: str, cluster: str) -> InstanceSequence:
+    record = plan.feeds.get((name, cluster)) if kind is Kind.FEED else plan.processes.get((name, cluster))
+    if record is None:
+        known = tuple(sorted(each for of_name, each in (*plan.feeds, *plan.processes) if of_name == name))
+        raise EntityNotFoundError(kind=Kind.CLUSTER.value, name=cluster, suggestions=known)
+    return record.sequence
 
 
 def _require_run(connection: Connection, run_id: str) -> None:
