@@ -63,7 +63,7 @@ def write_metadata(
     change = store.append_change(target.path, author, origin, now, before, after)
     if after or target.is_declared:
         store.write(entity.id, before, after, now)
-        tokens = index_entity(target.path, target.kind, target.name, after, is_declared=target.is_declared)
+        tokens = index_entity(target.path, target.kind, target.name, after)
         store.write_tokens(entity.id, store.tokens_of(entity.id), tokens)
     else:
         store.remove(entity.id)
