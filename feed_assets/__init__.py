@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.cluster import SparkConfig as SparkConfig
     from feed_assets.entities.common import Acl as Acl
     from feed_assets.entities.common import Channel as Channel
+    from feed_assets.entities.common import ColumnMetadata as ColumnMetadata
+    from feed_assets.entities.common import EntityMetadata as EntityMetadata
     from feed_assets.entities.common import Kind as Kind
     from feed_assets.entities.common import Level as Level
     from feed_assets.entities.common import Locations as Locations
@@ -117,11 +119,13 @@ _HOMES = {
     "ClusterInterface": "feed_assets.entities.cluster",
     "ClusterLocations": "feed_assets.entities.cluster",
     "ClusterRole": "feed_assets.entities.feed",
+    "ColumnMetadata": "feed_assets.entities.common",
     "Context": "feed_assets.engines.port",
     "Credential": "feed_assets.entities.datasource",
     "Datasource": "feed_assets.entities.datasource",
     "DatasourceType": "feed_assets.entities.datasource",
     "Driver": "feed_assets.entities.datasource",
+    "EntityMetadata": "feed_assets.entities.common",
     "Existing": "feed_assets.entities.existing",
     "Export": "feed_assets.entities.transfers",
     "ExportTarget": "feed_assets.entities.transfers",
@@ -215,11 +219,13 @@ __all__ = [
     "ClusterInterface",
     "ClusterLocations",
     "ClusterRole",
+    "ColumnMetadata",
     "Context",
     "Credential",
     "Datasource",
     "DatasourceType",
     "Driver",
+    "EntityMetadata",
     "Existing",
     "Export",
     "ExportTarget",

@@ -58,6 +58,11 @@ class Bundle:
         return tuple(entity for entity in self.entities if isinstance(entity, Cluster))
 
     @property
+    def datasources(self) -> tuple[Datasource, ...]:
+        """The datasources, ordered by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
+
+    @property
     def feeds(self) -> tuple[Feed, ...]:
         """The feeds, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Feed))

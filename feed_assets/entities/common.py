@@ -73,6 +73,19 @@ class Acl(EntityModel):
     permission: FilledText = "*"
 
 
+class ColumnMetadata(EntityModel):
+    """What a file says of a column: properties and tags, for people and for search."""
+
+    properties: Map[Text, Text] = EMPTY
+    tags: tuple[Text, ...] = ()
+
+
+class EntityMetadata(ColumnMetadata):
+    """What a file says of an entity, and of the columns of a feed, by their names."""
+
+    columns: Map[Text, ColumnMetadata] = EMPTY
+
+
 class Entity(EntityModel):
     """The fields that every kind of entity has. Names are unique within a kind."""
 
@@ -83,6 +96,7 @@ class Entity(EntityModel):
     name: Name
     description: Text | None = None
     tags: Tags = EMPTY
+    metadata: EntityMetadata = EntityMetadata()
     properties: Properties = EMPTY
     acl: Acl | None = None
     version: Version = 0

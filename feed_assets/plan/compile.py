@@ -1,20 +1,21 @@
 """The compiler of entities to a plan: one pass without outside access. A validated bundle compiles without errors."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import lru_cache
-from typing import TypeAlias
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.metadata import find_fault
 from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
+from feed_assets.entities.sayings import iter_sayings
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.issues import EntityKey, Source
+from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
 from feed_assets.plan.mirrors import compile_mirror
@@ -27,6 +28,7 @@ from feed_assets.plan.records import (
     Plan,
     ProcessRecord,
     RetryRecord,
+    SayingRecord,
     TableRecord,
 )
 from feed_assets.plan.release_fingerprint import release_fingerprint
@@ -39,24 +41,21 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
 from feed_assets.timing.windows import Window, parse_window
 
-Sources: TypeAlias = Mapping[EntityKey, Source]
-"""The position of each entity's declaration; entities built in Python have no entry."""
-
 
 def compile_plan(
-    bundle: Bundle, sources: Sources | None = None, cluster: str | None = None, overlaps: Overlaps | None = None
+    bundle: Bundle, sources: SourceMap | None = None, cluster: str | None = None, overlaps: Overlaps | None = None
 ) -> Plan:
     """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing.
 
     Feeds and processes without a location, or with an unsupported engine, are left out. Retention removes nothing at
     locations with `overlaps`; by default those of the bundle.
     """
-    return _Compiler(bundle, sources or {}, cluster, overlaps or find_overlaps(bundle, cluster)).plan()
+    return _Compiler(bundle, sources or SourceMap(), cluster, overlaps or find_overlaps(bundle, cluster)).plan()
 
 
 def compile_process(bundle: Bundle, process: Process, cluster: str) -> ProcessRecord:
     """Compile a process of a validated bundle on one cluster, as in the bundle's plan."""
-    return _Compiler(bundle, {}, cluster, NO_OVERLAPS).process(process, cluster)
+    return _Compiler(bundle, SourceMap(), cluster, NO_OVERLAPS).process(process, cluster)
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
@@ -66,7 +65,7 @@ def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
 
 
 class _Compiler:
-    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None, overlaps: Overlaps) -> None:
+    def __init__(self, bundle: Bundle, sources: SourceMap, cluster: str | None, overlaps: Overlaps) -> None:
         self._bundle = bundle
         self._sources = sources
         self._only = cluster
@@ -88,8 +87,10 @@ class _Compiler:
             for cluster in self._clusters_of(feed)
             if feed.lies_on(cluster)
         }
-        clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
-        return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
+        clusters = {each.name: _cluster(each, self._facts(each)) for each in self._bundle.clusters}
+        datasources = {each.name: self._facts(each) for each in self._bundle.datasources}
+        digest = self._bundle.digest
+        return Plan(digest=digest, clusters=clusters, feeds=feeds, processes=processes, datasources=datasources)
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
         """Return the relevant clusters of an entity, including the sources of its copies on them."""
@@ -223,7 +224,7 @@ class _Compiler:
             watch=feed.watch,
         )
 
-    def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:
+    def _facts(self, entity: Entity, groups: tuple[str, ...] = ()) -> EntityFacts:
         source = self._sources.get(entity.key)
         owner = (entity.acl.owner if entity.acl else None) or entity.tags.get("owner")
         return EntityFacts(
@@ -233,7 +234,15 @@ class _Compiler:
             owner=owner,
             file=source.file if source else None,
             line=source.line if source else None,
+            says=tuple(self._says(entity)),
         )
+
+    def _says(self, entity: Entity) -> Iterator[SayingRecord]:
+        for said in iter_sayings(entity):
+            if find_fault(said.key, said.value) is None:
+                source = self._sources.locate(entity.key, said.place)
+                line = source.line if source else None
+                yield SayingRecord(column=said.column, key=said.key, value=said.value, line=line)
 
 
 def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:
@@ -264,7 +273,7 @@ def _late(late: LateProcess | None) -> LateRecord | None:
     return LateRecord(policy=late.policy, delay=late.delay, workflows=workflows)
 
 
-def _cluster(cluster: Cluster) -> ClusterRecord:
+def _cluster(cluster: Cluster, facts: EntityFacts) -> ClusterRecord:
     return ClusterRecord(
         name=cluster.name,
         colo=cluster.colo,
@@ -276,6 +285,7 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
         spark_conf=tuple(cluster.spark.conf.items()),
         spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
+        facts=facts,
     )
 
 

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
+from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.metadata import MetadataKey
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.triggers import OnUpdate
@@ -36,6 +38,29 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SayingRecord:
+    """A property or tag that a file says of an entity, or of one of its columns, and the line; a tag has no value."""
+
+    column: str | None
+    key: MetadataKey
+    value: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityFacts:
+    """Descriptive fields of an entity, shown in the UI and searched; `says` are metadata of it and its columns."""
+
+    description: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = ()
+    owner: str | None = None
+    file: str | None = None
+    line: int | None = None
+    says: tuple[SayingRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
     """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`).
 
@@ -52,6 +77,7 @@ class ClusterRecord:
     spark_conf: tuple[tuple[str, str], ...]
     spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
+    facts: EntityFacts = EntityFacts()
 
     @property
     def uses_connect(self) -> bool:
@@ -65,18 +91,6 @@ class CopyRecord:
 
     source: str
     options: CopyOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityFacts:
-    """Descriptive fields of an entity, shown in the UI and searched."""
-
-    description: str | None
-    tags: tuple[tuple[str, str], ...]
-    groups: tuple[str, ...]
-    owner: str | None
-    file: str | None
-    line: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,12 +258,16 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All declarations, compiled. Records are found by key; neighbours are found without enumeration."""
+    """All declarations, compiled. Records are found by key; neighbours are found without enumeration.
+
+    Of a data source there are only the descriptive fields.
+    """
 
     digest: str
     clusters: Mapping[str, ClusterRecord]
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
+    datasources: Mapping[str, EntityFacts] = EMPTY
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)

@@ -26,7 +26,7 @@ SETTLING = timedelta(minutes=3)
 _VERSION = 1
 _ORDERED = ("inputs", "outputs")
 _SOFT_OF_PROCESS = frozenset(
-    {"acl", "tags", "description", "pipelines", "notification", "sla", "retry", "late_process", "version"}
+    {"acl", "tags", "metadata", "description", "pipelines", "notification", "sla", "retry", "late_process", "version"}
 )
 _IN_PLACE = frozenset({"parallel", "catch_up", "trigger"})
 _LATE_POLICY = ("late_process", "policy")
@@ -200,10 +200,11 @@ def is_alike(current: str, declared: str) -> bool:
 def release_fingerprint(bundle: Bundle, process: Process, cluster: str) -> str:
     """Return a text that changes exactly when a new release of the process is needed on this cluster.
 
-    It covers the process without soft fields (`acl`, `tags`, `description`, `pipelines`, `notification`, `sla`,
-    `retry`, and `late_process` unless it is added or removed) and without in-place fields (`parallel`, `catch_up`,
-    `trigger`, the validity's end). Of its feeds it covers the frequency, time zone, availability flag, validity start,
-    location and format; of the cluster, and of a mirror's clusters, the storage, Spark, catalog, colo and properties.
+    It covers the process without soft fields (`acl`, `tags`, `metadata`, `description`, `pipelines`, `notification`,
+    `sla`, `retry`, and `late_process` unless it is added or removed) and without in-place fields (`parallel`,
+    `catch_up`, `trigger`, the validity's end). Of its feeds it covers the frequency, time zone, availability flag,
+    validity start, location and format; of the cluster, and of a mirror's clusters, the storage, Spark, catalog, colo
+    and properties.
 
     Differs from Falcon: a feed's time zone, format and options count, too.
 

@@ -9,6 +9,7 @@ from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import definitions
 
@@ -25,7 +26,7 @@ class Definitions:
         self._connection = connection
 
     def append(self, new: Iterable[NewDefinition]) -> list[DefinitionVersion]:
-        """Record versions, each with the next number of its entity."""
+        """Record versions, each with the next number of its entity. What is deleted loses its metadata."""
         new = list(new)
         if not new:
             return []
@@ -38,6 +39,9 @@ class Definitions:
             fields = {name: getattr(definition, name) for name in NewDefinition.__dataclass_fields__}
             versions.append(DefinitionVersion(**fields, version=numbers[key]))
         self._connection.execute(insert(definitions), [_ROWS.values(version) for version in versions])
+        for gone in versions:
+            if gone.action is DefinitionAction.DELETED:
+                MetadataStore(self._connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
         return versions
 
     def revision(self) -> int:

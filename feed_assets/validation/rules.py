@@ -18,6 +18,7 @@ from feed_assets.validation import (
     rules_feed,
     rules_grids,
     rules_lifecycle,
+    rules_metadata,
     rules_mirrors,
     rules_notices,
     rules_paths,
@@ -48,6 +49,11 @@ RULES: tuple[Rule, ...] = (
         Rule(code=rules_credentials.CLEAR_TEXT_CREDENTIAL, kind=kind, check=rules_credentials.check_credentials)
         for kind in Kind
     ),
+    *(Rule(code="metadata-name", kind=kind, check=rules_metadata.check_names) for kind in Kind),
+    *(Rule(code="metadata-tag", kind=kind, check=rules_metadata.check_tags) for kind in Kind),
+    *(Rule(code="metadata-twice", kind=kind, check=rules_metadata.check_once) for kind in Kind),
+    *(Rule(code="metadata-column", kind=kind, check=rules_metadata.check_columns) for kind in Kind),
+    *(Rule(code="metadata-size", kind=kind, check=rules_metadata.check_size) for kind in Kind),
     Rule(code="cluster-root", kind=Kind.CLUSTER, check=rules_cluster.check_root),
     Rule(code="unknown-reference", kind=Kind.FEED, check=rules_references.check_references),
     Rule(code="cluster-version", kind=Kind.FEED, check=rules_references.check_cluster_versions),

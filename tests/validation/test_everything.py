@@ -79,6 +79,12 @@ def test_every_field_is_used() -> None:
         ("feed", "Extract", "delta_column"),
         ("feed", "Fields", "excludes"),
         ("feed", "ExportTarget", "fields"),
+        *(
+            (kind, "ColumnMetadata", key)
+            for kind in ENTITY_TYPES
+            if kind is not Kind.FEED
+            for key in ("properties", "tags")
+        ),
     }
     assert expected - used == refused
 

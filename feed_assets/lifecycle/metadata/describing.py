@@ -5,7 +5,7 @@ Keys that a declaration no longer has are gone with the next plan; what people a
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,12 +26,15 @@ from feed_assets.entities.metadata import (
     Remove,
     Scope,
     Update,
-    find_fault,
 )
-from feed_assets.lifecycle.metadata.writing import Target, write_metadata
-from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many
+from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, Plan, ProcessRecord, SayingRecord
+from feed_assets.state.definitions import Definitions
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.timing.dates import render_datetime
+
+DESCRIBED = 1
+"""The version of what is said of entities; with another one, everything is described again."""
 
 _NOBODY = "feed-assets"
 
@@ -43,13 +46,19 @@ class Description:
     target: Target
     system: Mapping[str, str]
     system_tags: frozenset[str]
-    declared: Mapping[str, str]
+    declared: tuple[SayingRecord, ...]
 
     @property
     def digest(self) -> str:
         """Decides whether a description is another one."""
-        content = [sorted(self.system.items()), sorted(self.system_tags), sorted(self.declared.items())]
+        declared = sorted((*each.key, each.value) for each in self.declared)
+        content = [sorted(self.system.items()), sorted(self.system_tags), declared]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def mutations(self) -> tuple[Mutation, ...]:
+        """Return what makes the metadata of the entity say this, and leaves what people say."""
+        replace = Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION])
+        return Create(self.metadata()), replace, Update(self.of_declaration())
 
     def metadata(self) -> dict[MetadataKey, MetadataValue]:
         """Return what the program says."""
@@ -64,12 +73,8 @@ class Description:
         return found | tags
 
     def of_declaration(self) -> Metadata:
-        """Return what the declaration says, without names that metadata cannot have."""
-        found = {
-            MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.DEFINITION, _NOBODY)
-            for name, value in self.declared.items()
-        }
-        return {key: each for key, each in found.items() if find_fault(key, each.value) is None}
+        """Return what the declaration says."""
+        return {each.key: MetadataValue(each.value, Origin.DEFINITION, _NOBODY) for each in self.declared}
 
 
 def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int:
@@ -79,28 +84,37 @@ def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int
     """
     store = MetadataStore(connection)
     known = store.described()
-    written = 0
-    for each in iter_descriptions(plan):
-        before = known.pop(each.target.path, None)
-        if before == each.digest:
-            continue
-        mutations: list[Mutation] = [
-            Create(each.metadata()),
-            Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION]),
-            Update(each.of_declaration()),
-        ]
-        write_metadata(connection, each.target, mutations, author=_NOBODY, origin=Origin.SYSTEM, now=now)
-        store.set_described(each.target.path, each.digest)
-        written += 1
-    for path in known:
-        store.forget(path)
-    return written
+    new = [each for each in iter_descriptions(plan) if known.pop(each.target.path, None) != each.digest]
+    if new:
+        writings = [Writing(target=each.target, mutations=each.mutations()) for each in new]
+        write_many(connection, writings, author=_NOBODY, origin=Origin.SYSTEM, now=now)
+        store.set_described({each.target.path: each.digest for each in new})
+    store.forget(_without_left_out(connection, plan, known), _NOBODY, now)
+    return len(new)
+
+
+def _without_left_out(connection: Connection, plan: Plan, paths: Collection[str]) -> list[str]:
+    """Return the paths of what is not declared any more; entities that are only left out of the plan, for a mistake in
+    a file, are declared, and so are their columns.
+    """
+    if not paths:
+        return []
+    described = {feed for feed, _ in plan.feeds}
+    declared = {f"{kind}/{name}" for kind, name in Definitions(connection).declared_versions()}
+    return [
+        path
+        for path in paths
+        if (top := "/".join(path.split("/")[:2])) not in declared
+        or (top != path and top.removeprefix(f"{Kind.FEED.value}/") in described)
+    ]
 
 
 def iter_descriptions(plan: Plan) -> Iterator[Description]:
     """Yield the description of each entity that a plan declares, and of each declared column."""
     for cluster in plan.clusters.values():
         yield _describe_cluster(cluster)
+    for datasource, facts in plan.datasources.items():
+        yield _description(Kind.DATASOURCE.value, datasource, {}, (), facts)
     feeds: dict[str, list[FeedRecord]] = {}
     for feed in plan.feeds.values():
         feeds.setdefault(feed.feed, []).append(feed)
@@ -117,7 +131,7 @@ def iter_descriptions(plan: Plan) -> Iterator[Description]:
 
 def _describe_cluster(cluster: ClusterRecord) -> Description:
     system = {"colo": cluster.colo, "storage": cluster.store.url}
-    return _description(Kind.CLUSTER.value, cluster.name, system, (), None)
+    return _description(Kind.CLUSTER.value, cluster.name, system, (), cluster.facts)
 
 
 def _describe_feed(name: str, on: Sequence[FeedRecord]) -> Description:
@@ -145,11 +159,15 @@ def _describe_feed(name: str, on: Sequence[FeedRecord]) -> Description:
 
 
 def _describe_columns(name: str, feed: FeedRecord) -> Iterator[Description]:
-    for column, kind in parse_columns(feed.columns) if feed.columns else ():
-        facts = describe_column(kind)
-        system = {"type": facts.type, **({"description": facts.comment} if facts.comment else {})}
+    said = feed.facts.says
+    types = dict(parse_columns(feed.columns)) if feed.columns else dict.fromkeys(each.column for each in said)
+    for column, kind in types.items():
+        if column is None:
+            continue
+        facts = describe_column(kind) if kind is not None else None
+        system = {"type": facts.type, **({"description": facts.comment} if facts.comment else {})} if facts else {}
         target = Target(path=f"feed/{name}/column/{column}", kind="column", name=column, is_declared=True)
-        yield Description(target=target, system=system, system_tags=frozenset(), declared={})
+        yield Description(target=target, system=system, system_tags=frozenset(), declared=_of_column(said, column))
 
 
 def _describe_process(name: str, runs: Sequence[ProcessRecord]) -> Description:
@@ -168,19 +186,23 @@ def _describe_process(name: str, runs: Sequence[ProcessRecord]) -> Description:
 
 
 def _description(
-    kind: str, name: str, system: Mapping[str, str], tags: Sequence[str], facts: EntityFacts | None
+    kind: str, name: str, system: Mapping[str, str], tags: Sequence[str], facts: EntityFacts
 ) -> Description:
     said = {
-        **({"description": facts.description} if facts is not None and facts.description else {}),
-        **({"owner": facts.owner} if facts is not None and facts.owner else {}),
-        **({"groups": ", ".join(facts.groups)} if facts is not None and facts.groups else {}),
+        **({"description": facts.description} if facts.description else {}),
+        **({"owner": facts.owner} if facts.owner else {}),
+        **({"groups": ", ".join(facts.groups)} if facts.groups else {}),
     }
     return Description(
         target=Target(path=f"{kind}/{name}", kind=kind, name=name, is_declared=True),
         system={**system, **said},
         system_tags=frozenset(tags),
-        declared=dict(facts.tags) if facts is not None else {},
+        declared=_of_column(facts.says, None),
     )
+
+
+def _of_column(said: Sequence[SayingRecord], column: str | None) -> tuple[SayingRecord, ...]:
+    return tuple(each for each in said if each.column == column)
 
 
 def _schema(name: str, columns: str) -> str:

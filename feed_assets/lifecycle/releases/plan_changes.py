@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import ReleaseError
-from feed_assets.lifecycle.metadata.describing import apply_descriptions
+from feed_assets.lifecycle.metadata.describing import DESCRIBED, apply_descriptions
 from feed_assets.lifecycle.releases.decisions import (
     DeclaredProcess,
     ReleaseDecision,
@@ -89,7 +89,12 @@ def decide_watermark(watermark: Watermark, followed: InstanceSequence, declared:
 def is_applied(connection: Connection, timeline: ReleaseTimeline) -> bool:
     """Return whether the plan was applied last and its view of the releases is current; costs one read."""
     found = Cursors(connection).get_many((_APPLIED, REVISION))
-    return found.get(_APPLIED) == timeline.plan.digest and timeline.is_current(found.get(REVISION))
+    return found.get(_APPLIED) == _mark_of(timeline.plan) and timeline.is_current(found.get(REVISION))
+
+
+def _mark_of(plan: Plan) -> str:
+    """Return what is recorded of a plan that was applied: a release that describes more applies the same one again."""
+    return f"{plan.digest} {DESCRIBED}"
 
 
 def apply_plan(
@@ -130,7 +135,7 @@ def apply_plan(
         with _forgetting_on_error(timeline):
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)
-            Cursors(connection).put(_APPLIED, timeline.plan.digest)
+            Cursors(connection).put(_APPLIED, _mark_of(timeline.plan))
             apply_descriptions(connection, timeline.plan, as_of)
     for decision in decisions:
         _logger.info("%s", decision.render())

@@ -29,6 +29,7 @@ from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.changed_files import find_changed_files, with_changed_files
 from feed_assets.operations.entities.changes import read_documents
+from feed_assets.operations.entities.claimed_metadata import find_claimed_metadata
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
 from feed_assets.operations.entities.first_batches import find_first_batches
@@ -128,6 +129,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
         *_find_refusals(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
         *_find_holds(context, keys, preview.after.bundle),
         *_find_unseen(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
+        *_find_claimed(context, preview.after.bundle, preview.after, keys),
     ]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
@@ -160,6 +162,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     issues += [*blocked, *_find_refusals(context, before, after, loaded.bundle, keys)]
     issues += _find_holds(context, keys, after)
     issues += _find_unseen(context, before, after, loaded.bundle, {entity.key for entity in after.entities})
+    issues += _find_claimed(context, after, loaded.bundle, keys)
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(
@@ -253,6 +256,13 @@ def _find_unseen(
 ) -> list[Issue]:
     with context.database.read() as connection:
         return list(find_unseen_feeds(connection, before, after, loaded.sources, keys, context.now))
+
+
+def _find_claimed(
+    context: EntityContext, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
+) -> list[Issue]:
+    with context.database.read() as connection:
+        return list(find_claimed_metadata(connection, after, loaded.sources, keys))
 
 
 def digest_change(

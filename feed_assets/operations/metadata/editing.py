@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     MetadataKey,
@@ -19,11 +18,11 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
-from feed_assets.lifecycle.metadata.writing import Target, Written, compare, write_metadata
+from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.metadata.targets import find_place, find_target
-from feed_assets.state.metadata_store import MetadataStore, render_metadata
+from feed_assets.state.metadata_store import MetadataStore, compare, render_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +224,7 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
     """Raise MetadataRefusedError if a person has changed what a declaration says."""
     for key, each in written.before.items():
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
-            kind, _, name = target.path.partition("/")
-            place = find_place(context.plan, Kind(kind), name.partition("/")[0])
+            place = find_place(context.plan, target.path, key)
             reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
             raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
 

@@ -13,11 +13,12 @@ from sqlalchemy import Connection
 from feed_assets.entities.columns import parse_columns
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.metadata import MetadataKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.instances.ranges import resolve_instance
-from feed_assets.plan.records import Plan
+from feed_assets.plan.records import EntityFacts, Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.definitions import Definitions
 from feed_assets.timing.dates import render_datetime
@@ -56,11 +57,24 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
     return _find_below(context, Kind(kinds[0]), parts, kinds, names)
 
 
-def find_place(plan: Plan, kind: Kind, name: str) -> str | None:
-    """Return the file and line where an entity is declared; None if that is not known."""
-    facts = [each.facts for each in plan.feeds.values() if kind is Kind.FEED and each.feed == name]
-    facts += [each.facts for each in plan.processes.values() if kind is Kind.PROCESS and each.process == name]
-    return next((f"{each.file}:{each.line}" for each in facts if each.file is not None), None)
+def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
+    """Return the file and line that say a property or tag of an entity or column; None if that is not known."""
+    kind, name, *below = path.split("/", 3)
+    facts: EntityFacts | None
+    match Kind(kind):
+        case Kind.FEED:
+            facts = next((each.facts for each in plan.feeds.values() if each.feed == name), None)
+        case Kind.PROCESS:
+            facts = next((each.facts for each in plan.processes.values() if each.process == name), None)
+        case Kind.CLUSTER:
+            facts = plan.clusters[name].facts if name in plan.clusters else None
+        case Kind.DATASOURCE:
+            facts = plan.datasources.get(name)
+    if facts is None or facts.file is None:
+        return None
+    column = below[-1] if below else None
+    line = next((each.line for each in facts.says if (each.column, each.key) == (column, key)), None)
+    return f"{facts.file}:{line or facts.line}"
 
 
 def _find_below(

@@ -1,0 +1,76 @@
+"""Rules about what files say of entities and columns: names, values, sizes, and which columns there are."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.common import Entity
+from feed_assets.entities.errors import ColumnsError
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
+from feed_assets.entities.sayings import iter_sayings
+from feed_assets.issues import Severity
+from feed_assets.validation.scope import Complaint, Scope
+
+
+def check_names(_: Scope, entity: Entity) -> Iterator[Complaint]:
+    """Names and values are those that metadata can have."""
+    for said in iter_sayings(entity):
+        fault = find_fault(said.key, said.value)
+        if fault is not None and said.place[0] != "tags":
+            yield Complaint(path=said.place, message=fault[0], remedy=fault[1])
+
+
+def check_tags(_: Scope, entity: Entity) -> Iterator[Complaint]:
+    """Falcon's tags are properties, as far as metadata can have them; Dagster shows the others."""
+    for said in iter_sayings(entity):
+        fault = find_fault(said.key, said.value)
+        if fault is not None and said.place[0] == "tags":
+            message = f"its tag is no metadata, and search does not find it: {fault[0]}"
+            yield Complaint(path=said.place, message=message, remedy=fault[1], severity=Severity.WARNING)
+
+
+def check_once(_: Scope, entity: Entity) -> Iterator[Complaint]:
+    """A property is written once, in `tags` or in `metadata`, and a tag is listed once."""
+    seen: set[tuple[str | None, MetadataKey]] = set()
+    for said in iter_sayings(entity):
+        if (said.column, said.key) in seen:
+            message = f"{said.key.kind.value} {said.key.name!r} is written twice"
+            yield Complaint(path=said.place, message=message, remedy="Write it once.")
+        seen.add((said.column, said.key))
+
+
+def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
+    """Only a feed has columns, and those of its schema, if it has one."""
+    said = entity.metadata.columns
+    if said and not isinstance(entity, Feed):
+        message = f"a {entity.kind.value} has no columns"
+        yield Complaint(path=("metadata", "columns"), message=message, remedy="Write them at the feed.")
+    if not said or not isinstance(entity, Feed) or entity.columns is None:
+        return
+    try:
+        known = [name for name, _ in parse_columns(entity.columns)]
+    except ColumnsError:
+        return
+    for name in said:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            yield Complaint(
+                path=("metadata", "columns", name),
+                message=f"its schema has no column {name!r}",
+                remedy=f"Did you mean {close[0]!r}?" if close else f"Its columns are {', '.join(known)}.",
+            )
+
+
+def check_size(_: Scope, entity: Entity) -> Iterator[Complaint]:
+    """What is said of an entity or a column has at most 64 KiB."""
+    sizes: dict[str | None, int] = defaultdict(int)
+    for said in iter_sayings(entity):
+        sizes[said.column] += len(said.key.name.encode()) + len(said.value.encode())
+    for column, size in sizes.items():
+        if size > MOST_BYTES:
+            what = "it" if column is None else f"column {column!r}"
+            path = ("metadata",) if column is None else ("metadata", "columns", column)
+            message = f"what is said of {what} has {size:,} bytes, more than {MOST_BYTES:,}"
+            yield Complaint(path=path, message=message, remedy="Remove what nobody needs.")
