@@ -10,12 +10,12 @@ from sqlalchemy import Column, Connection, and_, bindparam, delete, func, insert
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.database import lock_log
+from feed_assets.state.json_rows import insert_rows
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper, has_key, key_parameters
 from feed_assets.state.sweep_records import OutboxMessage
-from feed_assets.state.upserts import build_upsert
 
 TOPIC = "metadata"
 """The topic of the messages about changes."""
@@ -221,8 +221,7 @@ class MetadataStore:
             ]
         if gone:
             self._connection.execute(delete(entity_metadata).where(has_key(entity_metadata, _METADATA_KEY)), gone)
-        if new:
-            self._connection.execute(build_upsert(self._connection.dialect.name, entity_metadata), new)
+        insert_rows(self._connection, entity_metadata, new, replaces=True)
 
     def write_tokens(self, changes: Iterable[tuple[int, Set[Token], Set[Token]]]) -> None:
         """Write the tokens that differ between two states of each entity."""
@@ -232,8 +231,7 @@ class MetadataStore:
             new += [{**each._asdict(), "entity": entity} for each in after - before]
         if gone:
             self._connection.execute(delete(search_tokens).where(has_key(search_tokens, _TOKEN_KEY)), gone)
-        if new:
-            self._connection.execute(insert(search_tokens), new)
+        insert_rows(self._connection, search_tokens, new)
 
     def tokens_of(self, entities: Collection[int]) -> dict[int, set[Token]]:
         """Return the tokens of entities; those without any are left out."""

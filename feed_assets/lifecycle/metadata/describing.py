@@ -28,6 +28,7 @@ from feed_assets.entities.metadata import (
     Update,
 )
 from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many
+from feed_assets.masking import encodable
 from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, Plan, ProcessRecord, SayingRecord
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.metadata_store import MetadataStore
@@ -63,7 +64,7 @@ class Description:
     def metadata(self) -> dict[MetadataKey, MetadataValue]:
         """Return what the program says."""
         found = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.SYSTEM, _NOBODY)
+            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(_text(value), Origin.SYSTEM, _NOBODY)
             for name, value in self.system.items()
         }
         tags = {
@@ -75,6 +76,11 @@ class Description:
     def of_declaration(self) -> Metadata:
         """Return what the declaration says."""
         return {each.key: MetadataValue(each.value, Origin.DEFINITION, _NOBODY) for each in self.declared}
+
+
+def _text(value: str) -> str:
+    """Return a text as databases accept it."""
+    return encodable(value).replace("\0", "")
 
 
 def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int:
