@@ -91,7 +91,7 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         wanted = start.limit * (query.cursors + 1) + 1
         found = index.find(chosen, wanted, 0 if start.after else start.offset)
         hits = found[: start.limit]
-        is_all = len(found) < wanted and (found or not start.offset)
+        is_all = start.after is None and len(found) < wanted and (found or not start.offset)
         total = start.offset + len(found) if is_all else index.count(chosen)
         ids = [hit.entity for hit in hits]
         entities, said, fields = store.of_ids(ids), store.read_many(ids), index.fields_of(chosen, ids)
