@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Column, Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.database import lock_log
@@ -137,6 +137,26 @@ class MetadataStore:
         """Return described entities by their numbers."""
         found = _ENTITIES.find(self._connection, _ENTITIES.select.where(_E.id.in_(sorted(ids))))
         return {each.id: each for each in found}
+
+    def ids_after(self, last: int, limit: int) -> list[int]:
+        """Return the next numbers of described entities, in order."""
+        return list(self._connection.scalars(select(_E.id).where(_E.id > last).order_by(_E.id).limit(limit)))
+
+    def count(self) -> int:
+        """Return how many entities are described."""
+        return self._connection.scalar(select(func.count()).select_from(metadata_entities)) or 0
+
+    def count_orphans(self) -> int:
+        """Return how many rows of metadata and of the index belong to no described entity."""
+        return sum(
+            self._connection.scalar(select(func.count()).select_from(each.table).where(_is_orphan(each))) or 0
+            for each in (_M.entity, _T.entity)
+        )
+
+    def remove_orphans(self) -> None:
+        """Remove the rows of metadata and of the index that belong to no described entity."""
+        for each in (_M.entity, _T.entity):
+            self._connection.execute(delete(each.table).where(_is_orphan(each)))
 
     def described(self) -> dict[str, str]:
         """Return the digests of the descriptions of declared entities, by path."""
@@ -272,6 +292,10 @@ class MetadataStore:
         wanted = key_rows(self._connection.dialect.name, ("number",))
         statement = select(*columns).join_from(wanted, column.table, column == wanted.c.number)
         yield from self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
+
+
+def _is_orphan(column: Column[Any]) -> ColumnElement[bool]:
+    return column.not_in(select(_E.id))
 
 
 def _message_of(change: MetadataChange) -> OutboxMessage:

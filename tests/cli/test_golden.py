@@ -153,6 +153,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "keys list": ("keys", "ste"),
     "keys show": ("keys", "show", "steward"),
+    "metadata reindex": ("metadata", "reindex", "--dry-run"),
     "metadata drop": ("metadata", "drop", "dashboard/hits"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),

@@ -26,6 +26,7 @@ from feed_assets.entities.metadata import (
     Remove,
     Scope,
     Update,
+    decide_mutations,
 )
 from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many
 from feed_assets.masking import encodable
@@ -91,12 +92,40 @@ def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int
     store = MetadataStore(connection)
     known = store.described()
     new = [each for each in iter_descriptions(plan) if known.pop(each.target.path, None) != each.digest]
-    if new:
-        writings = [Writing(target=each.target, mutations=each.mutations()) for each in new]
-        write_many(connection, writings, author=_NOBODY, origin=Origin.SYSTEM, now=now)
-        store.set_described({each.target.path: each.digest for each in new})
+    _write(connection, new, now)
     store.forget(_without_left_out(connection, plan, known), _NOBODY, now)
     return len(new)
+
+
+def mend_descriptions(connection: Connection, plan: Plan, now: datetime, *, dry_run: bool) -> int:
+    """Write the descriptions that are not what is stored, whatever their digests are, and remove those of what is not
+    declared any more. Returns how many there are; with `dry_run` nothing is written.
+    """
+    store = MetadataStore(connection)
+    known = store.described()
+    every = list(iter_descriptions(plan))
+    entities = store.find_many([each.target.path for each in every])
+    said = store.read_many([each.id for each in entities.values()])
+    wrong = []
+    for each in every:
+        entity = entities.get(each.target.path)
+        before = said.get(entity.id, {}) if entity is not None else {}
+        is_known = entity is not None and known.pop(each.target.path, None) == each.digest
+        if not is_known or decide_mutations(before, each.mutations()) != before:
+            wrong.append(each)
+    gone = _without_left_out(connection, plan, known)
+    if not dry_run:
+        _write(connection, wrong, now)
+        store.forget(gone, _NOBODY, now)
+    return len(wrong) + len(gone)
+
+
+def _write(connection: Connection, descriptions: Sequence[Description], now: datetime) -> None:
+    if descriptions:
+        writings = [Writing(target=each.target, mutations=each.mutations()) for each in descriptions]
+        write_many(connection, writings, author=_NOBODY, origin=Origin.SYSTEM, now=now)
+        digests = {each.target.path: each.digest for each in descriptions}
+        MetadataStore(connection).set_described(digests)
 
 
 def _without_left_out(connection: Connection, plan: Plan, paths: Collection[str]) -> list[str]:
