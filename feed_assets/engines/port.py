@@ -1,7 +1,7 @@
 """The port between the life cycle of an instance and the work of a process: what an engine receives and returns.
 
-Everything but `newest_event` is plain data with addresses that Spark can open. Other modules know the storage behind an
-address and publish the output. `Context` is public: user code receives it.
+Everything but `newest_event` and `check_saying` is plain data with addresses that Spark can open. Other modules know
+the storage behind an address and publish the output. `Context` is public: user code receives it.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.errors import EventRefusedError
+from feed_assets.engines.said import CheckSaying, FactValue, RunMetadata, Said, check_fact, check_nothing
 from feed_assets.entities.event_messages import (
     MARKING_REMEDY,
     PAYLOAD_REMEDY,
@@ -177,7 +178,8 @@ class Context:
     `nominal_time` is UTC; `timezone` is the process's. `attempt` counts from 1. `input_instances` maps the name of each
     input to its instances in reading order. `output_urls` maps the name of each output to its staging directory.
     `events` maps each name of a trigger to the events that the batch has taken, in the order of the log; names without
-    events are left out. `messages` are those of `event`, by output.
+    events are left out. `messages` are those of `event`, by output. `metadata` says properties and tags of entities,
+    and `fact` what the work has counted or measured: both are kept if the instance succeeds.
     """
 
     process: str
@@ -191,7 +193,9 @@ class Context:
     output_urls: Mapping[str, str] = field(default_factory=dict)
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     newest_event: NewestEvent = field(default=find_no_event, repr=False)
+    metadata: RunMetadata = field(default_factory=RunMetadata, repr=False)
     messages: dict[str, EventMessage] = field(default_factory=dict, init=False)
+    facts: dict[str, FactValue] = field(default_factory=dict, init=False)
 
     @property
     def local_time(self) -> datetime:
@@ -215,6 +219,19 @@ class Context:
             if fault is not None:
                 raise EventRefusedError(process=self.process, output=output, reason=fault, next_step=remedy)
         self.messages[output] = EventMessage(payload=json.loads(json.dumps(dict(values))), marking=marking)
+
+    def fact(self, name: str, value: FactValue) -> None:
+        """Say what the work has counted or measured, such as `rows-read`; the last call counts.
+
+        Raises:
+            MetadataRefusedError: the name or value cannot be kept.
+        """
+        self.facts[name] = check_fact(self.facts, name, value)
+
+    @property
+    def said(self) -> Said:
+        """What the code has said so far: metadata and facts."""
+        return Said(metadata=dict(self.metadata.said), facts=dict(self.facts))
 
     def last_event(self, feed: str) -> InputEvent | None:
         """Return the newest event of a feed of the cluster: a mark of how far it has come. It is read now, so a
@@ -244,7 +261,8 @@ class Work:
     `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
     `catalog` is the address of the cluster's metastores. `pinned` has the content of files that have changed since the
-    instance's release; it replaces what is in the files. `newest_event` reads the state when it is called.
+    instance's release; it replaces what is in the files. `newest_event` and `check_saying` read the state when they are
+    called.
     """
 
     process: str
@@ -266,6 +284,7 @@ class Work:
     step: StepPlace | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     newest_event: NewestEvent = field(default=find_no_event, repr=False)
+    check_saying: CheckSaying = field(default=check_nothing, repr=False)
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
@@ -284,6 +303,7 @@ class Work:
             output_urls=MappingProxyType({target.name: target.url for target in self.outputs}),
             events=MappingProxyType(dict(self.events)),
             newest_event=self.newest_event,
+            metadata=RunMetadata(self.check_saying),
         )
 
 
@@ -305,10 +325,12 @@ class WorkReport:
     """The result of a work: one report for each output, in the order of `Work.outputs`, and details for the run's page.
 
     An optional output without a report, or without a file, was left out. A step reports the frames that it has yielded.
+    What the work has `said` is kept if the instance succeeds.
     """
 
     outputs: tuple[OutputReport, ...]
     details: Mapping[str, str | int | float] = field(default_factory=dict)
+    said: Said = field(default_factory=Said)
 
 
 class Engine(ABC):

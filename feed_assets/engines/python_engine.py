@@ -73,7 +73,8 @@ class PythonEngine(Engine):
                     replace(write_output(frames[target.name], target), message=messages[target.name])
                     for target in targets
                 )
-        return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
+        details = {"function": f"{function.__module__}:{function.__qualname__}"}
+        return WorkReport(outputs=reports, details=details, said=context.said)
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import WorkflowFailedError
-from feed_assets.engines.failures import last_lines
+from feed_assets.engines.failures import last_lines, reporting_failures
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.libraries import PYTHON_SUFFIXES, place_file
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
+from feed_assets.engines.said import Said, parse_said
 from feed_assets.engines.sessions import YARN_QUEUE, catalog_conf
 from feed_assets.engines.supervised import SupervisedProcess
 from feed_assets.masking import get_logger
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _logger = get_logger(__name__)
+FACTS = "FEED_ASSETS_FACTS"
+"""The variable of the environment with the file for facts."""
+
 _ABSENT = "NONE"
 _DEFAULTS = MappingProxyType({"spark.log.level": "WARN", "spark.standalone.submit.waitAppCompletion": "true"})
 """By default a standalone master in cluster mode is not waited for; YARN and Kubernetes are."""
@@ -45,6 +49,9 @@ class SparkSubmitEngine(Engine):
     file that only this user can read, not on the command line. A value that is too long for an environment (32,768
     characters, for example the paths of a very long window) is in the configuration only.
 
+    `FEED_ASSETS_FACTS` names a file, which is not there yet: what the application writes into it as JSON are its facts,
+    and metadata of entities (see `parse_said`). A driver on another machine cannot write it.
+
     Each line of output goes to this module's logger. Spark itself reports warnings only, unless `conf` sets
     `spark.log.level`. The application ends with its parent: when the run is cancelled or killed, the driver and all
     processes it started end too.
@@ -56,9 +63,12 @@ class SparkSubmitEngine(Engine):
         with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
             properties_file = Path(folder, "spark.properties")
             properties_file.write_text(render_properties(settings_of(work)), encoding="utf-8")
+            said_file = Path(folder, "facts.json")
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)
-            code, tail = _run_to_end(command, spark_environment() | environment, work.root)
+            environment = spark_environment() | environment | {FACTS: str(said_file)}
+            code, tail = _run_to_end(command, environment, work.root)
+            text = said_file.read_text("utf-8") if code == 0 and said_file.exists() else ""
         if code != 0:
             raise WorkflowFailedError(
                 process=work.process,
@@ -67,8 +77,10 @@ class SparkSubmitEngine(Engine):
                 reason=f"spark-submit ended with exit code {code}",
                 last_lines=tail,
             )
+        with reporting_failures(work):
+            said = parse_said(text, work.check_saying) if text.strip() else Said()
         reports = tuple(OutputReport(name=target.name, rows=None) for target in work.outputs)
-        return WorkReport(outputs=reports, details={"application": work.path})
+        return WorkReport(outputs=reports, details={"application": work.path}, said=said)
 
 
 def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, tuple[str, ...]]:

@@ -58,11 +58,6 @@ class Bundle:
         return tuple(entity for entity in self.entities if isinstance(entity, Cluster))
 
     @property
-    def datasources(self) -> tuple[Datasource, ...]:
-        """The datasources, ordered by name."""
-        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
-
-    @property
     def feeds(self) -> tuple[Feed, ...]:
         """The feeds, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Feed))
@@ -71,6 +66,11 @@ class Bundle:
     def processes(self) -> tuple[Process, ...]:
         """The processes, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Process))
+
+    @property
+    def datasources(self) -> tuple[Datasource, ...]:
+        """The datasources, ordered by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
 
     def find(self, key: EntityKey) -> AnyEntity | None:
         """Return the entity of this kind and name; None if there is none."""

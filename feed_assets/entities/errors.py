@@ -67,3 +67,12 @@ class ColumnsError(DefinitionsError):
             reason=reason,
             next_step="Write columns as Spark does: `name type, name type`.",
         )
+
+
+class MetadataRefusedError(FeedAssetsError):
+    """Metadata of an entity cannot be written or asked for. Nothing was changed."""
+
+    def __init__(self, *, entity: str, reason: str, next_step: str) -> None:
+        self.entity = entity
+        self.reason = reason
+        super().__init__(f"{entity}: {reason}. {next_step}")

@@ -48,15 +48,6 @@ class ArrivalRefusedError(FeedAssetsError):
         super().__init__(f"feed {feed!r}{place}{at}: {reason}. {next_step}")
 
 
-class MetadataRefusedError(FeedAssetsError):
-    """Metadata of an entity cannot be written or asked for. Nothing was changed."""
-
-    def __init__(self, *, entity: str, reason: str, next_step: str) -> None:
-        self.entity = entity
-        self.reason = reason
-        super().__init__(f"{entity}: {reason}. {next_step}")
-
-
 class VerbRefusedError(FeedAssetsError):
     """A verb cannot act on an entity in its current state. Nothing was changed."""
 

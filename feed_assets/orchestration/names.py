@@ -60,6 +60,8 @@ META_MARKING = PREFIX + "marking"
 META_WHY = PREFIX + "why"
 META_STATUS = PREFIX + "status"
 META_DETAIL = PREFIX + "detail/"
+META_FACT = PREFIX + "fact/"
+META_USER = PREFIX + "user/"
 META_SWEEP = PREFIX + "sweep"
 
 RANGE_START = "dagster/asset_partition_range_start"

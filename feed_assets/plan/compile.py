@@ -22,6 +22,7 @@ from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
+    DatasourceRecord,
     EntityFacts,
     FeedRecord,
     LateRecord,
@@ -87,10 +88,17 @@ class _Compiler:
             for cluster in self._clusters_of(feed)
             if feed.lies_on(cluster)
         }
-        clusters = {each.name: _cluster(each, self._facts(each)) for each in self._bundle.clusters}
-        datasources = {each.name: self._facts(each) for each in self._bundle.datasources}
-        digest = self._bundle.digest
-        return Plan(digest=digest, clusters=clusters, feeds=feeds, processes=processes, datasources=datasources)
+        return Plan(
+            digest=self._bundle.digest,
+            clusters={cluster.name: _cluster(cluster) for cluster in self._bundle.clusters},
+            feeds=feeds,
+            processes=processes,
+            datasources={
+                each.name: DatasourceRecord(name=each.name, type=each.type.value, colo=each.colo)
+                for each in self._bundle.datasources
+            },
+            facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
+        )
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
         """Return the relevant clusters of an entity, including the sources of its copies on them."""
@@ -106,7 +114,7 @@ class _Compiler:
             if self._only not in (None, target):
                 continue
             for source in iter_flows(self._bundle, feed, target):
-                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed, feed.groups))
+                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed))
                 for edge in flow.inputs:
                     self._inputs[edge.feed_key].append(edge)
                 for out in flow.outputs:
@@ -146,7 +154,7 @@ class _Compiler:
             digest=self._bundle.entity_digest(process),
             fingerprint=release_fingerprint(self._bundle, process, cluster),
             members=_members(process, cluster),
-            facts=self._facts(process, process.pipelines),
+            facts=self._facts(process),
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
             trigger=compile_trigger(self._bundle, process, cluster),
             is_enumerated=not process.makes_batches,
@@ -217,14 +225,16 @@ class _Compiler:
             sla=(sla.low, sla.high) if sla else None,
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
-            facts=self._facts(feed, feed.groups),
+            facts=self._facts(feed),
             produced_by=entry.produced_by.asset if entry.produced_by else feed.asset,
             is_expected=feed.is_expected,
             has_data=feed.has_data,
             watch=feed.watch,
         )
 
-    def _facts(self, entity: Entity, groups: tuple[str, ...] = ()) -> EntityFacts:
+    def _facts(self, entity: Entity) -> EntityFacts:
+        groups = entity.groups if isinstance(entity, Feed) else ()
+        groups = entity.pipelines if isinstance(entity, Process) else groups
         source = self._sources.get(entity.key)
         owner = (entity.acl.owner if entity.acl else None) or entity.tags.get("owner")
         return EntityFacts(
@@ -273,7 +283,7 @@ def _late(late: LateProcess | None) -> LateRecord | None:
     return LateRecord(policy=late.policy, delay=late.delay, workflows=workflows)
 
 
-def _cluster(cluster: Cluster, facts: EntityFacts) -> ClusterRecord:
+def _cluster(cluster: Cluster) -> ClusterRecord:
     return ClusterRecord(
         name=cluster.name,
         colo=cluster.colo,
@@ -285,7 +295,6 @@ def _cluster(cluster: Cluster, facts: EntityFacts) -> ClusterRecord:
         spark_conf=tuple(cluster.spark.conf.items()),
         spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
-        facts=facts,
     )
 
 

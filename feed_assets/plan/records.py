@@ -77,7 +77,6 @@ class ClusterRecord:
     spark_conf: tuple[tuple[str, str], ...]
     spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
-    facts: EntityFacts = EntityFacts()
 
     @property
     def uses_connect(self) -> bool:
@@ -257,17 +256,27 @@ class ProcessRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceRecord:
+    """A database that feeds are imported from and exported to: its type, such as `mysql`, and its data centre."""
+
+    name: str
+    type: str
+    colo: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All declarations, compiled. Records are found by key; neighbours are found without enumeration.
 
-    Of a data source there are only the descriptive fields.
+    `facts` are those of every declared entity, also of feeds without a location and processes that cannot run here.
     """
 
     digest: str
     clusters: Mapping[str, ClusterRecord]
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
-    datasources: Mapping[str, EntityFacts] = EMPTY
+    datasources: Mapping[str, DatasourceRecord] = EMPTY
+    facts: Mapping[EntityKey, EntityFacts] = EMPTY
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)

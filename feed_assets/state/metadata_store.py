@@ -57,6 +57,7 @@ class DecidedChange(NamedTuple):
     """A change of the metadata of an entity that is to be recorded."""
 
     path: str
+    author: str
     origin: Origin
     before: Metadata
     after: Metadata
@@ -176,21 +177,23 @@ class MetadataStore:
         if not gone:
             return
         lock_log(self._connection)
-        said = self.read_many(gone)
-        self.append_changes(
-            [DecidedChange(gone[each].path, Origin.DEFINITION, before, {}) for each, before in said.items()],
-            author,
-            now,
-        )
+        said = self.read_many(gone).items()
+        changes = [DecidedChange(gone[each].path, author, Origin.DEFINITION, before, {}) for each, before in said]
+        self.append_changes(changes, now)
         self.remove(gone)
+
+    def all(self, kinds: Collection[str] = ()) -> list[DescribedEntity]:
+        """Return all described entities, or those of some kinds, in the order of their paths."""
+        chosen = _ENTITIES.select.where(_E.kind.in_(sorted(kinds))) if kinds else _ENTITIES.select
+        return _ENTITIES.find(self._connection, chosen.order_by(_E.path))
 
     def below(self, path: str) -> list[DescribedEntity]:
         """Return an entity and those whose path goes on behind its own, such as its columns."""
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"
         return _ENTITIES.find(self._connection, _ENTITIES.select.where((_E.path == path) | is_below))
 
-    def add(self, entities: Sequence[tuple[str, str, str]], author: str, now: datetime) -> dict[str, DescribedEntity]:
-        """Add entities that nobody has described yet, by path, kind and name; return them by path."""
+    def add(self, entities: Sequence[tuple[str, str, str, str]], now: datetime) -> dict[str, DescribedEntity]:
+        """Add entities that nobody has described yet: path, kind, name and author of each; return them by path."""
         if not entities:
             return {}
         first = (self._connection.scalar(select(func.max(_E.id))) or 0) + 1
@@ -205,7 +208,7 @@ class MetadataStore:
                 created_at=now,
                 created_by=author,
             )
-            for number, (path, kind, name) in enumerate(entities, first)
+            for number, (path, kind, name, author) in enumerate(entities, first)
         ]
         self._connection.execute(insert(metadata_entities), [_ENTITIES.values(each) for each in added])
         return {each.path: each for each in added}
@@ -261,7 +264,7 @@ class MetadataStore:
             found.setdefault(entity, set()).add(Token(*token))
         return found
 
-    def append_changes(self, changes: Sequence[DecidedChange], author: str, now: datetime) -> list[MetadataChange]:
+    def append_changes(self, changes: Sequence[DecidedChange], now: datetime) -> list[MetadataChange]:
         """Record changes, and the message about each; return them with their numbers."""
         if not changes:
             return []
@@ -270,7 +273,7 @@ class MetadataStore:
             MetadataChange(
                 seq=seq,
                 path=each.path,
-                author=author,
+                author=each.author,
                 origin=each.origin,
                 recorded_at=now,
                 before=render_metadata(each.before),
@@ -289,8 +292,8 @@ class MetadataStore:
 
     def _of(self, entities: Collection[int], column: Column[Any], columns: Sequence[Column[Any]]) -> Iterator[Any]:
         """Yield columns of the rows that have one of the entities in a column."""
-        wanted = key_rows(self._connection.dialect.name, ("number",))
-        statement = select(*columns).join_from(wanted, column.table, column == wanted.c.number)
+        wanted = key_rows(self._connection.dialect.name, ("id",))
+        statement = select(*columns).join_from(wanted, column.table, column == wanted.c.id)
         yield from self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.columns import iter_columns
 from feed_assets.entities.common import Entity
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
@@ -50,7 +50,7 @@ def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
     if not said or not isinstance(entity, Feed) or entity.columns is None:
         return
     try:
-        known = [name for name, _ in parse_columns(entity.columns)]
+        known = [column.path for column in iter_columns(entity.columns)]
     except ColumnsError:
         return
     for name in said:

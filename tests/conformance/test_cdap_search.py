@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from feed_assets.operations.errors import MetadataRefusedError
 from tests.lifecycle.harness import feed, process
 from tests.operations.described import Described, described
 

@@ -11,7 +11,7 @@ from feed_assets.engines.spark_submit_engine import SparkSubmitEngine, render_co
 from tests.engines.works import NOMINAL_TIME, flights, target, work, written_lines
 
 APPLICATION = """
-import os, sys
+import json, os, sys
 from pyspark.sql import SparkSession
 from doubling import double
 
@@ -23,7 +23,10 @@ assert conf.get("spark.feed_assets.nominal_time") == os.environ["FEED_ASSETS_NOM
 assert conf.get("spark.feed_assets.min-delay") == os.environ["FEED_ASSETS_MIN_DELAY"] == "a\\\\b = c"
 assert conf.get("spark.sql.shuffle.partitions") == "3"
 df = spark.read.csv(flights.split(","), header=True, schema="origin string, delay int")
-print("rows read:", df.count())
+rows = df.count()
+print("rows read:", rows)
+with open(os.environ["FEED_ASSETS_FACTS"], "w") as file:
+    json.dump({"facts": {"rows-read": rows}, "metadata": {"feed/flights": {"tags": ["read"]}}}, file)
 if factor == "0":
     sys.exit(7)
 df.withColumn("delay", df.delay * double(int(factor))).coalesce(1).write.csv(output, header=True)
@@ -56,6 +59,10 @@ def test_an_application_gets_paths_facts_and_properties(tmp_path: Path, caplog: 
     assert written_lines(output)[-2:] == ["EWR,20", "JFK,10"]
     assert [(done.name, done.rows) for done in report.outputs] == [("out", None)]
     assert "rows read: 2" in caplog.messages
+    assert report.said.facts == {"rows-read": 2}
+    assert [(path, key.name) for path, values in report.said.metadata.items() for key in values] == [
+        ("feed/flights", "read")
+    ]
 
     failing = replace(
         job, submit=SubmitOptions(master="local[1]", args=("0",), conf={"spark.sql.shuffle.partitions": "3"})

@@ -177,7 +177,8 @@ class FileEngine(Engine):
             if texts[target.name]:
                 (folder / "part-0.csv").write_text(texts[target.name])
         return WorkReport(
-            outputs=tuple(OutputReport(name=target.name, rows=1, message=messages[target.name]) for target in made)
+            outputs=tuple(OutputReport(name=target.name, rows=1, message=messages[target.name]) for target in made),
+            said=context.said,
         )
 
 

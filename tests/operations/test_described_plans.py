@@ -12,7 +12,6 @@ from sqlalchemy import delete, event
 
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope, Update
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
-from feed_assets.state.cursors import Cursors
 from feed_assets.state.metadata_schema import metadata_entities
 from feed_assets.state.metadata_store import MetadataStore
 from tests.operations.harness import CLICKS, CLUSTER, COUNTS, EntityHarness, changed
@@ -77,16 +76,6 @@ def test_a_tick_with_other_definitions_describes_what_lacks_a_description(projec
     declare(project, CLUSTER, COLUMNS, COUNTS)
     with project.database.read() as connection:
         assert MetadataStore(connection).find("cluster/primary") is not None
-
-
-def test_a_release_that_describes_more_describes_everything_again(project: EntityHarness) -> None:
-    with project.database.begin() as connection:
-        applied = Cursors(connection).get("definitions/applied") or ""
-        Cursors(connection).put("definitions/applied", applied.partition(" ")[0])
-        connection.execute(delete(metadata_entities))
-    project.tick()
-    with project.database.read() as connection:
-        assert MetadataStore(connection).find("feed/clicks") is not None
 
 
 def test_a_tick_without_news_asks_nothing_about_metadata(project: EntityHarness) -> None:

@@ -11,14 +11,14 @@ METADATA_CASES = (
         },
         bad={f"{CLICKS}/metadata": {"properties": {"data owner": "ann"}}},
         text="feed 'clicks': property 'data owner': a name has 1 to 50 letters of the alphabet, digits, '-' and '_'. "
-        "Write it so.",
+        "Write it like 'data-owner'.",
     ),
     Case(
         code="metadata-name",
         name="tag",
         bad={"process daily/metadata": {"tags": ["checked", "a b"]}},
         text="process 'daily': tag 'a b': a name has 1 to 50 letters of the alphabet, digits, '-' and '_'. "
-        "Write it so.",
+        "Write it like 'a-b'.",
     ),
     Case(
         code="metadata-name",
@@ -31,7 +31,7 @@ METADATA_CASES = (
         good={"cluster primary/tags": {"owner": "ops"}},
         bad={"cluster primary/tags": {"größe": "groß"}},
         text="cluster 'primary': its tag is no metadata, and search does not find it: property 'größe': a name has 1 "
-        "to 50 letters of the alphabet, digits, '-' and '_'. Write it so.",
+        "to 50 letters of the alphabet, digits, '-' and '_'. Write it like 'gr-e'.",
     ),
     Case(
         code="metadata-twice",

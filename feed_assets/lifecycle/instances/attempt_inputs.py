@@ -149,7 +149,7 @@ def find_newest_event(
     Raises:
         UnknownFeedError: no such feed is declared on the cluster.
     """
-    known = {name for name, cluster in (*context.plan.feeds, *context.feeds) if cluster == process.cluster}
+    known = {name for name, cluster in (*context.plan.feeds, *context.declared.feeds) if cluster == process.cluster}
     if feed not in known:
         raise UnknownFeedError(process=process.process, cluster=process.cluster, feed=feed, known=sorted(known))
     own = [context.plan.output_time(edge, nominal_time) for edge in process.outputs if edge.feed == feed]

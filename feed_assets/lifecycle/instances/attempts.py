@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.engines.port import InputEvent
+from feed_assets.engines.said import FactValue, Said
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
@@ -19,6 +20,7 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.lifecycle.instances.time_outs import check_gate
+from feed_assets.lifecycle.metadata.run_words import apply_said
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -49,7 +51,7 @@ class Published:
 
     `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
     None if they are not known. `events` are those of a batch, by the names of its trigger. `message` is what its own
-    event says.
+    event says, `facts` what the work has said of itself.
     """
 
     record: FeedRecord
@@ -67,6 +69,7 @@ class Published:
     columns: tuple[tuple[str, str], ...] | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     message: EventMessage = field(default_factory=EventMessage)
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
 
 
 OnPublished = Callable[[Published], None]
@@ -99,12 +102,15 @@ def finish_attempt(
     nominal_time: datetime,
     status: ProcessInstanceStatus,
     reason: str | None,
+    said: Said | None = None,
 ) -> None:
-    """Record how an attempt ended. After a success, also plan the first check for late data."""
-    now = context.clock.now()
+    """Record how an attempt ended. After a success, also write what it has `said`, and plan the first late check."""
+    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.begin() as connection:
+        if said:
+            apply_said(connection, context.declared, key, said, now)
         leased.check_in(connection)
-        end_attempt(connection, ProcessKey(*process.key, nominal_time), status, reason, now)
+        end_attempt(connection, key, status, reason, now)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
 

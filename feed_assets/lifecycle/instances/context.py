@@ -1,12 +1,10 @@
 """Contexts for everything that works on instances: the state, the stores, the clocks, and for attempts the plan."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from feed_assets.clock import Clock
 from feed_assets.lifecycle.arrival.past_locations import PastLocations
-from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
 from feed_assets.storage.pool import StorePool
@@ -35,7 +33,7 @@ class LifecycleContext:
 class AttemptContext(LifecycleContext):
     """A context for attempts: adds the plan of the active release, its number, and other locations of inputs.
 
-    `feeds` are those of the current declaration; the plan of a release has only its own.
+    `current` is the plan of the current declaration; the plan of a release has only its own.
 
     `run_id` names a Dagster run, a simulation or a command (see `run_names`).
     """
@@ -44,4 +42,9 @@ class AttemptContext(LifecycleContext):
     run_id: str
     release: int | None = None
     past_locations: PastLocations = field(default_factory=dict)
-    feeds: Collection[Key] = ()
+    current: Plan | None = None
+
+    @property
+    def declared(self) -> Plan:
+        """The plan of the current declaration, as far as it is known."""
+        return self.current or self.plan

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
+from feed_assets.engines.said import Said
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
@@ -52,6 +53,7 @@ from feed_assets.lifecycle.instances.work_data import (
     with_overrides,
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
+from feed_assets.lifecycle.metadata.run_words import check_saying
 from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -146,7 +148,9 @@ class InstanceRunner:
             begun = start_attempt(self.context, process, nominal_time)
             process = with_overrides(process, begun.overrides)
             try:
-                published = self._attempt(stack, leased, process, nominal_time, begun.attempt, claims, on_published)
+                published, said = self._attempt(
+                    stack, leased, process, nominal_time, begun.attempt, claims, on_published
+                )
             except FencedOutError:
                 raise
             except Exception as exc:
@@ -162,7 +166,8 @@ class InstanceRunner:
                         self.context, leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason
                     )
                 raise
-            finish_attempt(self.context, leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            succeeded = ProcessInstanceStatus.SUCCEEDED
+            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, said)
             if process.has_steps:
                 discard_frames(self.context, ProcessKey(*process.key, nominal_time))
             return published
@@ -176,7 +181,7 @@ class InstanceRunner:
         attempt: int,
         claims: Mapping[str, Lease],
         on_published: OnPublished,
-    ) -> tuple[Published, ...]:
+    ) -> tuple[tuple[Published, ...], Said]:
         began, watch = self.context.real_clock.now(), Stopwatch()
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
@@ -205,7 +210,8 @@ class InstanceRunner:
         if not all(target.is_adopted for target in targets) or not targets:
             watch = Stopwatch()
             newest = partial(find_newest_event, self.context, process, nominal_time)
-            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest)
+            check = partial(check_saying, self.context.database, self.context.declared)
+            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest, check_saying=check)
             engine = self._engine(leased, process, workflow, readable, work)
             report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
@@ -243,6 +249,7 @@ class InstanceRunner:
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
                 events=events,
                 message=own.message if own else EventMessage(),
+                facts=report.said.facts,
             )
             key, payload = ProcessKey(*process.key, nominal_time), {"rows": done.rows, **target.place.details}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
@@ -250,7 +257,7 @@ class InstanceRunner:
             on_published(done)
             published.append(done)
         self.on_report(nominal_time, report)
-        return tuple(published)
+        return tuple(published), report.said
 
     def _run_work(self, engine: Engine, work: Work, pinned: PinnedWork) -> WorkReport:
         """Run the work with the files of its release; the report says which code has run."""

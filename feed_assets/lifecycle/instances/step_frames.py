@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from feed_assets.engines.port import Work, WorkReport
+from feed_assets.engines.said import Said
 from feed_assets.lifecycle.instances.attempt_steps import StepPart
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.masking import get_logger
@@ -31,11 +32,13 @@ class StepResult:
     """What a finished step has yielded: the rows of each frame, None if they are not known, and where the frames are.
 
     A last step has no `url`: its frames are outputs of its attempt. `digest` is that of the names and sizes of files.
+    `words` is what the step has said, as JSON: an attempt that keeps the step says it.
     """
 
     rows: Mapping[str, int | None] = field(default_factory=dict)
     url: str = ""
     digest: str = ""
+    words: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: StepRun) -> Self:
@@ -43,12 +46,18 @@ class StepResult:
         return cls(**run.frames)  # type: ignore[arg-type]
 
     @property
+    def said(self) -> Said:
+        """What the step has said."""
+        return Said.of(self.words)
+
+    @property
     def parts(self) -> tuple[StepPart, ...]:
         """The frames, for the log of a run."""
         return tuple(StepPart(name=name, rows=rows) for name, rows in self.rows.items())
 
     def render(self) -> dict[str, object]:
-        return {"rows": dict(self.rows), "url": self.url, "digest": self.digest}
+        words = {"words": dict(self.words)} if self.words else {}
+        return {"rows": dict(self.rows), "url": self.url, "digest": self.digest, **words}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +79,10 @@ class StepFrames:
         """Return what a step has yielded, with the digest of its files."""
         rows = {output.name: output.rows for output in report.outputs}
         url = part.step.frames_url if part.step is not None else None
-        return StepResult(rows=rows) if url is None else StepResult(rows=rows, url=url, digest=self._digest(run))
+        words = report.said.render() if report.said else {}
+        if url is None:
+            return StepResult(rows=rows, words=words)
+        return StepResult(rows=rows, url=url, digest=self._digest(run), words=words)
 
     def find_loss(self, run: StepRun) -> str | None:
         """Return why what a finished step has yielded is not there any more, as a clause; None if it is."""

@@ -13,6 +13,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.port import Engine, InputData, OutputReport, StepPlace, Work, WorkReport
 from feed_assets.engines.registry import open_engine
+from feed_assets.engines.said import Said
 from feed_assets.engines.step_frames import frame_input
 from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.steps import last_steps
@@ -49,22 +50,25 @@ class StepsEngine(Engine):
         done: dict[str, StepResult] = {}
         reports: dict[str, OutputReport] = {}
         details: dict[str, str] = {}
+        said = Said()
         for run in self._begin_attempt(work):
             if run.status is StepStatus.KEPT:
                 done[run.step] = StepResult.of(run)
                 self.on_end(f"{run.step}, kept from attempt {run.made_in},", _seconds(run), done[run.step].parts)
                 details[f"step {run.step}"] = f"kept from attempt {run.made_in}"
+                said = said.then(done[run.step].said)
                 continue
             watch = Stopwatch()
             part = self._work_of(run, work, done)
             report = self._run_step(run, part, reports, session)
             reports |= {output.name: output for output in report.outputs} if _is_last(part) else {}
             done[run.step] = self._finish(run, part, report)
+            said = said.then(report.said)
             self.on_end(run.step, watch.seconds, done[run.step].parts)
             details[f"step {run.step}"] = f"{watch.seconds:.1f} s, {_describe(done[run.step])}"
             if (code := find_code_digest(part)) is not None:
                 details[f"code of {run.step}"] = code
-        return WorkReport(outputs=self._all_outputs(work, reports), details=details)
+        return WorkReport(outputs=self._all_outputs(work, reports), details=details, said=said)
 
     def _begin_attempt(self, work: Work) -> list[StepRun]:
         """Record the steps of the attempt: those that are kept, and those to run; return them in order."""

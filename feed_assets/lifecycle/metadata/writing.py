@@ -11,7 +11,7 @@ from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
-from feed_assets.state.metadata_store import TOPIC, DecidedChange, MetadataStore, compare
+from feed_assets.state.metadata_store import TOPIC, DecidedChange, DescribedEntity, MetadataStore, compare
 
 _AUDITED = (Origin.PERSON, Origin.DEFINITION)
 
@@ -36,23 +36,22 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Mutations of the metadata of one entity."""
+    """Mutations of the metadata of one entity, and their author."""
 
     target: Target
     mutations: Sequence[Mutation]
+    author: str
 
 
 def write_metadata(
     connection: Connection, target: Target, mutations: Iterable[Mutation], *, author: str, origin: Origin, now: datetime
 ) -> Written:
     """Change the metadata of an entity, as `write_many`."""
-    writing = Writing(target=target, mutations=tuple(mutations))
-    return write_many(connection, [writing], author=author, origin=origin, now=now)[0]
+    writing = Writing(target=target, mutations=tuple(mutations), author=author)
+    return write_many(connection, [writing], origin=origin, now=now)[0]
 
 
-def write_many(
-    connection: Connection, writings: Sequence[Writing], *, author: str, origin: Origin, now: datetime
-) -> list[Written]:
+def write_many(connection: Connection, writings: Sequence[Writing], *, origin: Origin, now: datetime) -> list[Written]:
     """Change the metadata of entities, each of them once; a change that changes nothing is no change.
 
     If this program changes what declarations say, the change is by definition. Takes the locks of definitions, for what
@@ -71,52 +70,54 @@ def write_many(
         written = Written(before=before, after=decide_mutations(before, each.mutations))
         done.append(written)
         if written.after != written.before:
-            changed.append((each.target, written))
-    new = [target for target, _ in changed if target.path not in known]
-    known |= store.add([(target.path, target.kind, target.name) for target in new], author, now)
-    _write(store, {path: entity.id for path, entity in known.items()}, changed, now)
-    _record(connection, store, changed, author, origin, now)
+            changed.append((each, written))
+    new = [each for each, _ in changed if each.target.path not in known]
+    known |= store.add([(each.target.path, each.target.kind, each.target.name, each.author) for each in new], now)
+    _write(store, known, changed, now)
+    _record(connection, store, changed, origin, now)
     return done
 
 
 def _write(
-    store: MetadataStore, ids: Mapping[str, int], changed: Sequence[tuple[Target, Written]], now: datetime
+    store: MetadataStore,
+    known: Mapping[str, DescribedEntity],
+    changed: Sequence[tuple[Writing, Written]],
+    now: datetime,
 ) -> None:
     """Write what differs, with the tokens; what nobody describes any more, and is not declared, is gone."""
-    kept = [(target, each) for target, each in changed if each.after or target.is_declared]
-    store.remove([ids[target.path] for target, each in changed if not each.after and not target.is_declared])
-    store.write(((ids[target.path], each.before, each.after) for target, each in kept), now)
-    tokens = store.tokens_of([ids[target.path] for target, _ in kept])
+    found = [
+        (known[each.target.path], each.target.is_declared or bool(written.after), written) for each, written in changed
+    ]
+    kept = {entity.id: (entity, written) for entity, stays, written in found if stays}
+    store.remove([entity.id for entity, stays, _ in found if not stays])
+    store.write([(number, written.before, written.after) for number, (_, written) in kept.items()], now)
+    tokens = store.tokens_of(kept)
     store.write_tokens(
-        (
-            ids[target.path],
-            tokens.get(ids[target.path], set()),
-            index_entity(target.path, target.kind, target.name, each.after),
-        )
-        for target, each in kept
+        (number, tokens.get(number, set()), index_entity(entity.path, entity.kind, entity.name, written.after))
+        for number, (entity, written) in kept.items()
     )
 
 
 def _record(
     connection: Connection,
     store: MetadataStore,
-    changed: Sequence[tuple[Target, Written]],
-    author: str,
+    changed: Sequence[tuple[Writing, Written]],
     origin: Origin,
     now: datetime,
 ) -> None:
     decided = [
-        DecidedChange(target.path, _origin_of(each, origin), each.before, each.after) for target, each in changed
+        DecidedChange(each.target.path, each.author, _origin_of(written, origin), written.before, written.after)
+        for each, written in changed
     ]
     entries = [
         AuditEntry(
             recorded_at=now,
-            author=author,
+            author=each.author,
             action=TOPIC,
             target=each.path,
             details=compare(each.before, each.after),
         )
-        for each in store.append_changes(decided, author, now)
+        for each in store.append_changes(decided, now)
         if each.origin in _AUDITED
     ]
     if entries:

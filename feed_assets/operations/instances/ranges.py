@@ -1,11 +1,9 @@
 """Selection of instances: nominal times as users write them; Falcon's default ranges, filters, order and paging."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
@@ -18,16 +16,14 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
-from feed_assets.timing.errors import DateTimeError
 from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.instance_texts import parse_instance, zone_of_keys
 from feed_assets.timing.sequence import InstanceSequence
 
 _Cells = TypeVar("_Cells")
 
 _DAYS_OF_A_MONTH = 30
 _FOREVER = datetime.max.replace(tzinfo=UTC)
-_UTC = ZoneInfo("UTC")
-_LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03, 2013-11-03-05:00
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,32 +246,6 @@ def _page_step(frequency: Frequency) -> timedelta:
     if frequency.unit is Unit.MONTHS:
         return timedelta(days=_DAYS_OF_A_MONTH) * frequency.count
     return frequency.as_duration()
-
-
-def parse_instance(text: str, zone: ZoneInfo) -> datetime:
-    """Parse a nominal time: `2013-11-03T05:00Z` in UTC, or a day or a Dagster partition key in a time zone.
-
-    Raises:
-        DateTimeError: the text is neither.
-
-    >>> parse_instance("2013-11-03", ZoneInfo("America/New_York")).isoformat()
-    '2013-11-03T04:00:00+00:00'
-    >>> parse_instance("2013-11-03-05:00", ZoneInfo("UTC")) == parse_instance("2013-11-03T05:00Z", ZoneInfo("UTC"))
-    True
-    """
-    if text.endswith("Z"):
-        return parse_datetime(text, seconds=True)
-    found = _LOCAL.fullmatch(text)
-    if found is None:
-        raise DateTimeError(text=text, reason="it has neither that form nor that of a day or partition key")
-    day, hour, minute, second = found.groups(default="00")
-    local = parse_datetime(f"{day}T{hour}:{minute}:{second}Z", seconds=True)
-    return local.replace(tzinfo=zone).astimezone(UTC)
-
-
-def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
-    """Return the zone for days and partition keys of a sequence: UTC for elapsed time, else its own."""
-    return sequence.timezone if sequence.frequency.is_calendar else _UTC
 
 
 def resolve_instance(context: OperationContext, kind: Kind, name: str, text: str) -> datetime:

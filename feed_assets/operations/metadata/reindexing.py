@@ -50,10 +50,12 @@ def reindex(
     first. Others can write in between: each transaction has some entities.
     """
     with _transaction(context, dry_run=dry_run) as connection:
-        is_current = is_applied(connection, context.timeline)
-        descriptions = (
-            mend_descriptions(connection, context.plan, context.as_of, dry_run=dry_run) if is_current else None
-        )
+        descriptions = None
+        if is_applied(connection, context.timeline):
+            chosen, without_row = context.metadata.system, context.without_row
+            descriptions = mend_descriptions(
+                connection, context.plan, chosen, without_row, context.as_of, dry_run=dry_run
+            )
         store = MetadataStore(connection)
         total, orphans = store.count(), store.count_orphans()
         if not dry_run:

@@ -12,13 +12,14 @@ from feed_assets.lifecycle.retention.hold_traces import HoldTraces, UnsettledSto
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.ranges import parse_instance, resolve_instance
+from feed_assets.operations.instances.ranges import resolve_instance
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, Sweep
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.instance_texts import parse_instance
 from feed_assets.timing.sequence import InstanceSequence
 
 _UTC = ZoneInfo("UTC")

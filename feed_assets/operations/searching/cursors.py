@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from feed_assets.operations.errors import MetadataRefusedError
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.state.search_index import Position, SearchOrder
 
 MOST_RESULTS = 1000

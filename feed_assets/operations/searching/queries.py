@@ -8,8 +8,8 @@ dates and times, and are required.
 
 import re
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.lifecycle.metadata.tokens import fold, parse_number
-from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.state.search_index import Comparison, Match, Term
 
 EVERYTHING = "*"

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.searching.cursors import MOST_RESULTS, PageStart, parse_cursor, render_cursor
 from feed_assets.operations.searching.queries import parse_query
 from feed_assets.state.database import Database

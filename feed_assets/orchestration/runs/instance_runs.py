@@ -17,6 +17,7 @@ from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
 from feed_assets.engines.executor_watch import ExecutorWatch
+from feed_assets.engines.port import WorkReport
 from feed_assets.engines.sessions import YARN_QUEUE, session_conf
 from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.entities.flow_names import describe_process
@@ -59,7 +60,7 @@ RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
 class InstanceRun:
     """One Dagster run that works on instances of one process. `find_asset` maps a feed to its asset.
 
-    `details` contains the details reported by successful attempts, by nominal time. `refused` has the
+    `reports` are those of successful attempts, by nominal time. `refused` has the
     instances that must not write now. `columns` compares those that are written with those before.
     """
 
@@ -67,7 +68,7 @@ class InstanceRun:
     runtime: Runtime
     process: ProcessRecord
     find_asset: FindAsset
-    details: dict[datetime, Mapping[str, str | int | float]] = field(default_factory=dict)
+    reports: dict[datetime, WorkReport] = field(default_factory=dict)
     refused: dict[datetime, NeighbourLeftOutError] = field(default_factory=dict)
     log: RunLog = field(init=False)
     columns: ColumnChanges = field(init=False)
@@ -182,7 +183,7 @@ class InstanceRun:
             context=self._context_of(active, past_locations),
             root=self.runtime.root,
             session=self._session,
-            on_report=lambda time, report: self.details.__setitem__(time, report.details),
+            on_report=self.reports.__setitem__,
             on_progress=self.log.progress,
             on_step=self.log.step,
         )
@@ -217,7 +218,7 @@ class InstanceRun:
             run_id=self.context.run.run_id,
             release=active.release,
             past_locations=past_locations,
-            feeds=runtime.plan.feeds.keys(),
+            current=runtime.plan,
         )
 
     def _session(self) -> "SparkSession":

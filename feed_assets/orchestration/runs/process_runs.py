@@ -4,7 +4,7 @@ Each instance is published and reported separately, so a failed instance affects
 it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from dagster import (
     AssetCheckResult,
@@ -15,13 +15,14 @@ from dagster import (
     MaterializeResult,
 )
 
+from feed_assets.engines.port import WorkReport
 from feed_assets.lifecycle.instances.attempts import Published
-from feed_assets.masking import mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
+from feed_assets.orchestration.runs.published_metadata import work_metadata
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
@@ -53,8 +54,8 @@ def materialize_process(
     def report_own(partition: str, published: tuple[Published, ...]) -> None:
         ended.append(published)
         if own_key is not None:
-            details = {} if published else run.details.get(times[partition], {})
-            context.log_event(_own_event(own_key, partition, process, published, details))
+            report = None if published else run.reports.get(times[partition])
+            context.log_event(_own_event(own_key, partition, process, published, report))
 
     failure: Failure | None = None
     try:
@@ -82,7 +83,7 @@ def _own_event(
     partition: str,
     process: ProcessRecord,
     published: tuple[Published, ...],
-    details: Mapping[str, str | int | float],
+    report: WorkReport | None,
 ) -> AssetMaterialization:
     written = {done.output: f"{done.record.feed} {render_datetime(done.nominal_time)}" for done in published}
     return AssetMaterialization(
@@ -90,7 +91,7 @@ def _own_event(
         partition=partition,
         metadata={
             **{names.META_OUTPUT + name: text for name, text in written.items()},
-            **{names.META_DETAIL + name: mask_values(value) for name, value in details.items()},
+            **(work_metadata(report.details, report.said.facts) if report is not None else {}),
         },
         description=f"Process '{process.process}' has run.",
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
 from feed_assets.engines.port import InputEvent
+from feed_assets.engines.said import FactValue
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
@@ -50,13 +51,20 @@ def published_metadata(
         metadata[names.META_EVENTS] = build_events(done.events)
     metadata |= message_metadata(done.message.payload, done.message.marking)
     metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
-    for name, value in done.details.items():
-        metadata[names.META_DETAIL + name] = mask_values(value)
+    metadata |= work_metadata(done.details, done.facts)
     if done.rows is not None:
         metadata[names.ROW_COUNT] = MetadataValue.int(done.rows)
     if done.columns is not None:
         metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
     return metadata
+
+
+def work_metadata(
+    details: Mapping[str, str | int | float], facts: Mapping[str, FactValue]
+) -> dict[str, str | int | float]:
+    """Return the details and facts of a work."""
+    found = {names.META_FACT + name: mask_values(value) for name, value in facts.items()}
+    return found | {names.META_DETAIL + name: mask_values(value) for name, value in details.items()}
 
 
 def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, MetadataValue]:

@@ -21,6 +21,7 @@ from feed_assets.lifecycle.instances.step_frames import StepFrames
 from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.state.errors import FencedOutError
+from feed_assets.state.facts import Facts
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessKey
 from feed_assets.state.step_records import StepRun
@@ -106,6 +107,23 @@ def test_bd_16_a_rerun_goes_on_behind_the_newest_finished_step_that_is_recoverab
     again = "again, although attempt 2 has finished it: it is not recoverable"
     assert reasons(lifecycle) == [None, again, None]
     assert staged(lifecycle) == set()
+
+
+def test_what_a_step_has_said_that_is_kept_counts_in_the_attempt_that_succeeds(
+    lifecycle: LifecycleHarness, jobs: Jobs
+) -> None:
+    ready(lifecycle)
+    jobs.fails = {"load"}
+    failing(lifecycle)
+    jobs.fails = set()
+    run(lifecycle)
+    with lifecycle.database.read() as connection:
+        facts = Facts(connection).of(ProcessKey("load", "primary", TIME))
+    assert {(fact.attempt, fact.name, fact.value) for fact in facts} == {
+        (2, "extract in attempt", "1"),
+        (2, "clean in attempt", "2"),
+        (2, "load in attempt", "2"),
+    }
 
 
 def test_bd_15_a_rerun_of_a_batch_has_the_same_events_whatever_has_come_since(
