@@ -78,7 +78,7 @@ def mend_descriptions(
     *,
     dry_run: bool,
 ) -> int:
-    """Write the descriptions that are not what is stored, whatever their digests are, and remove those of what is not
+    """Write the descriptions that are not what is stored, whatever their digests say, and remove those of what is not
     declared any more. Returns how many there are; with `dry_run` nothing is written.
     """
     store = MetadataStore(connection)
@@ -91,7 +91,7 @@ def mend_descriptions(
     for each in every:
         entity = entities.get(each.target.path)
         before = said.get(entity.id, {}) if entity is not None else {}
-        is_known = entity is not None and known.pop(each.target.path, None) == each.digest
+        is_known = known.pop(each.target.path, None) is not None
         if not is_known or decide_mutations(before, _mutations(each)) != before:
             wrong.append(each)
     gone = _without_left_out(plan, circumstances.recorded, known)
