@@ -14,7 +14,7 @@ from operator import attrgetter
 from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
 from feed_assets.lifecycle.metadata.schema_words import read_schema
 from feed_assets.state.metadata_store import Token
-from feed_assets.state.search_index import PROPERTIES_FIELD
+from feed_assets.state.search_records import PROPERTIES_FIELD
 
 NAME_FIELD = "entity-name"
 TAGS_FIELD = "tags"

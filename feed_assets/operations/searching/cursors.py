@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from feed_assets.entities.errors import MetadataRefusedError
-from feed_assets.state.search_index import Position, SearchOrder
+from feed_assets.state.search_records import Position, SearchOrder
 
 MOST_RESULTS = 1000
 _VERSION = 1

@@ -10,7 +10,7 @@ import re
 
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.lifecycle.metadata.tokens import fold, parse_number
-from feed_assets.state.search_index import Comparison, Match, Term
+from feed_assets.state.search_records import Comparison, Match, Term
 
 EVERYTHING = "*"
 MOST_TERMS = 50

@@ -11,7 +11,8 @@ from feed_assets.operations.searching.cursors import MOST_RESULTS, PageStart, pa
 from feed_assets.operations.searching.queries import parse_query
 from feed_assets.state.database import Database
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
-from feed_assets.state.search_index import Hit, SearchFilter, SearchIndex, SearchOrder
+from feed_assets.state.search_index import SearchIndex
+from feed_assets.state.search_records import Hit, SearchFilter, SearchOrder
 
 PAGE = 20
 MOST_CURSORS = 100
