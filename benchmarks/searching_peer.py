@@ -32,7 +32,7 @@ query Find($prefix: [String!]!) {
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def build(count: int) -> dg.Definitions:
+def build_peer(count: int) -> dg.Definitions:
     """Build assets without code, in groups of ten."""
     specs = [dg.AssetSpec(["lake", f"team-{number // 10}", f"table-{number}"]) for number in range(count)]
     return dg.Definitions(assets=specs)
@@ -43,7 +43,7 @@ def main(folder: str, count: str, repeats: str) -> None:
     size = int(count)
     module = Path(folder) / "peer_definitions.py"
     module.parent.mkdir(parents=True)
-    module.write_text(f"from benchmarks.searching_peer import build\n\ndefs = build({size})\n")
+    module.write_text(f"from benchmarks.searching_peer import build_peer\n\ndefs = build_peer({size})\n")
     database = describe(Path(folder), size)
     target = InProcessWorkspaceLoadTarget(
         InProcessCodeLocationOrigin(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.datasource import Interface as Interface
     from feed_assets.entities.datasource import Interfaces as Interfaces
     from feed_assets.entities.datasource import PasswordAlias as PasswordAlias
+    from feed_assets.entities.errors import MetadataRefusedError as MetadataRefusedError
     from feed_assets.entities.existing import Existing as Existing
     from feed_assets.entities.feed import ClusterRole as ClusterRole
     from feed_assets.entities.feed import Feed as Feed
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
     from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
+    from feed_assets.operations.programs import open_metadata as open_metadata
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
@@ -158,6 +160,7 @@ _HOMES = {
     "LoadType": "feed_assets.entities.transfers",
     "Locations": "feed_assets.entities.common",
     "MergePolicy": "feed_assets.entities.transfers",
+    "MetadataRefusedError": "feed_assets.entities.errors",
     "Mirror": "feed_assets.entities.mirror",
     "MirrorSnapshots": "feed_assets.entities.mirror",
     "MirrorSource": "feed_assets.entities.mirror",
@@ -204,6 +207,7 @@ _HOMES = {
     "get_asset_key": "feed_assets.orchestration.graph.keys",
     "load_instance": "feed_assets.orchestration.user_assets.loading",
     "locate_instance": "feed_assets.orchestration.user_assets.loading",
+    "open_metadata": "feed_assets.operations.programs",
     "process": "feed_assets.loading.process_functions",
 }
 
@@ -258,6 +262,7 @@ __all__ = [
     "LoadType",
     "Locations",
     "MergePolicy",
+    "MetadataRefusedError",
     "Mirror",
     "MirrorSnapshots",
     "MirrorSource",
@@ -305,6 +310,7 @@ __all__ = [
     "get_asset_key",
     "load_instance",
     "locate_instance",
+    "open_metadata",
     "process",
 ]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feed_assets.cli.dagster_home import find_state_url
 from feed_assets.cli.progress import status_line
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE, Settings
+from feed_assets.state.dagster_home import find_state_url
 from feed_assets.state.records import ProcessInstance
 
 if TYPE_CHECKING:

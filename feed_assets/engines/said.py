@@ -136,13 +136,22 @@ def parse_said(text: str, check: CheckSaying) -> Said:
 _FORM = 'Write {"facts": {"rows": 12}, "metadata": {"feed/flights": {"properties": {"checked": "yes"}, "tags": []}}}.'
 
 
+def render_text(entity: str, name: str, value: object) -> str:
+    """Return the value of a property as text; numbers and truth values as YAML writes them.
+
+    Raises:
+        MetadataRefusedError: it is something else.
+    """
+    text = to_plain_text(value)
+    if not isinstance(text, str):
+        raise MetadataRefusedError(entity=entity, reason=f"property {name!r} is no text", next_step="Say a text.")
+    return text
+
+
 def _values_of(entity: str, properties: Mapping[str, object], tags: Iterable[str]) -> dict[MetadataKey, str]:
     values: dict[MetadataKey, str] = {}
     for name, value in properties.items():
-        text = to_plain_text(value)
-        if not isinstance(text, str):
-            raise MetadataRefusedError(entity=entity, reason=f"property {name!r} is no text", next_step="Say a text.")
-        values[MetadataKey(Scope.USER, MetadataKind.PROPERTY, str(name))] = text
+        values[MetadataKey(Scope.USER, MetadataKind.PROPERTY, str(name))] = render_text(entity, name, value)
     values |= {MetadataKey(Scope.USER, MetadataKind.TAG, str(tag)): "" for tag in tags}
     for key, text in values.items():
         fault = find_fault(key, text)

@@ -39,6 +39,7 @@ from feed_assets.orchestration.graph.producers import UserAsset, check_user_asse
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
+from feed_assets.orchestration.location.user_metadata import load_user_metadata
 from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.sensors.building import build_arrival_sensor, build_instances_sensor, build_late_sensor
 from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
@@ -151,7 +152,9 @@ def open_location(
         _logger.log(level, "%s", issue.render())
     translator = translator or DEFAULT_TRANSLATOR
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
-    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)))
+    shown = load_user_metadata(settings)
+    runtime.shown_revision = shown.revision
+    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)), shown.said)
 
 
 def _calling_folders() -> Iterator[Path]:

@@ -174,6 +174,10 @@ class Database:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield
 
+    def exists(self) -> bool:
+        """Return whether there is a file of SQLite; a database elsewhere is only found by asking it."""
+        return self.dialect != "sqlite" or self._identify_file() is not None
+
     def close(self) -> None:
         """Close all connections; the object opens new ones if it is used again."""
         self._engine.dispose()

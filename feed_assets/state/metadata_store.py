@@ -20,6 +20,12 @@ from feed_assets.state.sweep_records import OutboxMessage
 TOPIC = "metadata"
 """The topic of the messages about changes."""
 
+REVISION = "metadata/revision"
+"""The cursor that a person's change of what Dagster shows moves on."""
+
+SHOWN = ("feed", "process", "column")
+"""The kinds of entities of which Dagster shows what people say."""
+
 _E = metadata_entities.c
 _M = entity_metadata.c
 _C = metadata_changes.c
@@ -230,6 +236,16 @@ class MetadataStore:
         found: dict[int, dict[MetadataKey, MetadataValue]] = {}
         for entity, scope, kind, name, value, origin, author in self._of(entities, _M.entity, columns):
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
+        return found
+
+    def said_beside_files(self) -> dict[str, dict[MetadataKey, str]]:
+        """Return what people and programs say of the entities that Dagster shows, by path."""
+        columns = (_E.path, _M.scope, _M.kind, _M.name, _M.value)
+        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(SHOWN))
+        statement = select(*columns).join_from(entity_metadata, metadata_entities, _M.entity == _E.id).where(is_theirs)
+        found: dict[str, dict[MetadataKey, str]] = {}
+        for path, scope, kind, name, value in self._connection.execute(statement):
+            found.setdefault(path, {})[MetadataKey(scope, kind, name)] = value
         return found
 
     def write(self, changes: Iterable[tuple[int, Metadata, Metadata]], now: datetime) -> None:

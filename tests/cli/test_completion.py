@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 
-from feed_assets.cli.dagster_home import find_state_url
 from feed_assets.cli.main import main
+from feed_assets.state.dagster_home import find_state_url
 from tests.cli.project import prepare, run
 from tests.operations.harness import ALL
 

@@ -9,9 +9,18 @@ from sqlalchemy import Connection
 from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mutations
 from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
-from feed_assets.state.metadata_store import TOPIC, DecidedChange, DescribedEntity, MetadataStore, compare
+from feed_assets.state.metadata_store import (
+    REVISION,
+    SHOWN,
+    TOPIC,
+    DecidedChange,
+    DescribedEntity,
+    MetadataStore,
+    compare,
+)
 
 _AUDITED = (Origin.PERSON, Origin.DEFINITION)
 
@@ -75,6 +84,8 @@ def write_many(connection: Connection, writings: Sequence[Writing], *, origin: O
     known |= store.add([(each.target.path, each.target.kind, each.target.name, each.author) for each in new], now)
     _write(store, known, changed, now)
     _record(connection, store, changed, origin, now)
+    if origin is Origin.PERSON and any(each.target.kind in SHOWN for each, _ in changed):
+        Cursors(connection).advance(REVISION)
     return done
 
 

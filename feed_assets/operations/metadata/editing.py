@@ -53,6 +53,14 @@ class EntityMetadata:
     created_by: str | None
     metadata: tuple[ListedMetadata, ...]
 
+    def by_scope(self) -> dict[str, Any]:
+        """Return the properties and tags in each scope, as JSON."""
+        found = {
+            MetadataKey(each.scope, each.kind, each.name): MetadataValue(each.value, each.origin, each.author)
+            for each in self.metadata
+        }
+        return render_metadata(found)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResult:
@@ -117,6 +125,7 @@ def update_metadata(
     tags: Iterable[str],
     *,
     author: str,
+    origin: Origin = Origin.PERSON,
     dry_run: bool = False,
 ) -> MetadataResult:
     """Add properties and tags to an entity, and overwrite properties that are there.
@@ -127,8 +136,8 @@ def update_metadata(
     """
     named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
     named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
-    values = {key: MetadataValue(value, Origin.PERSON, author) for key, value in named.items()}
-    return mutate(context, {path: [Update(values)]}, author, dry_run=dry_run)[0]
+    values = {key: MetadataValue(value, origin, author) for key, value in named.items()}
+    return mutate(context, {path: [Update(values)]}, author, origin=origin, dry_run=dry_run)[0]
 
 
 def remove_metadata(
@@ -204,7 +213,12 @@ def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[R
 
 
 def mutate(
-    context: OperationContext, mutations: Mapping[str, Sequence[Mutation]], author: str, *, dry_run: bool
+    context: OperationContext,
+    mutations: Mapping[str, Sequence[Mutation]],
+    author: str,
+    *,
+    origin: Origin = Origin.PERSON,
+    dry_run: bool,
 ) -> tuple[MetadataResult, ...]:
     """Change entities, by path, in one transaction: all of them or, if one is refused, none.
 
@@ -219,9 +233,7 @@ def mutate(
         for path, of_entity in mutations.items():
             _require_valid(context, path, of_entity)
             target = find_target(context.plan, connection, path)
-            written = write_metadata(
-                connection, target, of_entity, author=author, origin=Origin.PERSON, now=context.as_of
-            )
+            written = write_metadata(connection, target, of_entity, author=author, origin=origin, now=context.as_of)
             _require_own(context, target, written)
             _require_room(target, written)
             results.append(_result(target, written, dry_run=dry_run))

@@ -8,9 +8,11 @@ from typing import TypeAlias
 from dagster import AssetKey, AssetSpec, BetaWarning
 
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.maps import EMPTY
 from feed_assets.orchestration.errors import AssetKeyClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.cycles import find_omitted_inputs
+from feed_assets.orchestration.graph.metadata import Said
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
     DEFAULT_TRANSLATOR,
@@ -75,9 +77,13 @@ class AssetLayout:
 
 
 def lay_out(
-    plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR, references: CodeReferences | None = None
+    plan: Plan,
+    translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
+    references: CodeReferences | None = None,
+    said: Said = EMPTY,
 ) -> AssetLayout:
     """Decide which asset represents each feed and process. Without `references` assets have no links to source code.
+    `said` is what people and programs say of feeds, processes and columns.
 
     Raises:
         TranslationError: the translator fails, or changes what follows from the entities.
@@ -101,11 +107,12 @@ def lay_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)  # references to code are one of Dagster's beta features
         feed_specs = {
-            key: translate(translator, feed_data(record, makers.get(key), grids[key], references))
+            key: translate(translator, feed_data(record, makers.get(key), grids[key], references, said))
             for key, record in plan.feeds.items()
         }
         process_specs = {
-            each.key: translate(translator, process_data(plan, each, process_grid(each), references)) for each in own
+            each.key: translate(translator, process_data(plan, each, process_grid(each), references, said))
+            for each in own
         }
     layout = AssetLayout(
         plan=plan,

@@ -1,11 +1,14 @@
 """Tell what an asset is: metadata, description, owners and tags of a feed, of the process that makes it, or of both."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from dagster import MetadataValue, TableColumn, TableSchema
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
 from feed_assets.entities.steps import order_steps
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
@@ -18,11 +21,21 @@ from feed_assets.timing.sequence import InstanceSequence
 
 COLUMN_SCHEMA = "dagster/column_schema"
 
+Sayings: TypeAlias = Mapping[MetadataKey, str]
+"""Properties and tags of one entity, in the scope USER."""
+
+Said: TypeAlias = Mapping[str, Sayings]
+"""Those of entities, by their paths."""
+
+_DESCRIPTION = MetadataKey(Scope.USER, MetadataKind.PROPERTY, "description")
+
 
 def feed_metadata(
-    record: FeedRecord, made_by: ProcessRecord | None, references: CodeReferences | None
+    record: FeedRecord, made_by: ProcessRecord | None, references: CodeReferences | None, said: Said = EMPTY
 ) -> dict[str, object]:
-    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it."""
+    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it, `said` is what people
+    and programs say.
+    """
     metadata: dict[str, object] = {
         names.META_FEED: record.feed,
         **_sequence_metadata(record.cluster, record.sequence),
@@ -31,7 +44,8 @@ def feed_metadata(
         "dagster/uri": feed_url(record),
     }
     if record.columns is not None:
-        metadata[COLUMN_SCHEMA] = column_schema(parse_columns(record.columns))
+        columns = parse_columns(record.columns)
+        metadata[COLUMN_SCHEMA] = column_schema(columns, said=column_sayings(record, said))
     optional = {
         names.META_FLAG: record.flag,
         names.META_LATE: record.late_cut_off and record.late_cut_off.render(),
@@ -42,21 +56,54 @@ def feed_metadata(
     metadata.update({name: value for name, value in optional.items() if value})
     if made_by is not None:
         metadata.update(_process_metadata(made_by))
+    of_feed = user_metadata(sayings_of("feed", record.feed, record.facts, said))
+    if made_by is not None:
+        of_process = user_metadata(sayings_of("process", made_by.process, made_by.facts, said))
+        of_feed = _with_process(of_feed, of_process, names.META_USER)
+    metadata.update(of_feed)
     return {**mask_values(metadata), **(references.of_feed(record, made_by) if references else {})}
 
 
-def process_metadata(process: ProcessRecord, references: CodeReferences | None) -> dict[str, object]:
-    """Return the metadata of an asset that is a process."""
+def process_metadata(
+    process: ProcessRecord, references: CodeReferences | None, said: Said = EMPTY
+) -> dict[str, object]:
+    """Return the metadata of an asset that is a process; `said` is what people and programs say."""
     metadata = {
         names.META_PROCESS: process.process,
         **_sequence_metadata(process.cluster, process.sequence),
         **_process_metadata(process),
+        **user_metadata(sayings_of("process", process.process, process.facts, said)),
     }
     return {**mask_values(metadata), **(references.of_process(process) if references else {})}
 
 
-def column_schema(columns: Iterable[tuple[str, str]], declared: str | None = None) -> TableSchema:
-    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
+def sayings_of(kind: str, name: str, facts: EntityFacts, said: Said) -> Sayings:
+    """Return what a file, people and programs say of a feed or process."""
+    declared = {each.key: each.value for each in facts.says if each.column is None}
+    return {**said.get(f"{kind}/{name}", EMPTY), **declared}
+
+
+def column_sayings(record: FeedRecord, said: Said) -> Said:
+    """Return what a file, people and programs say of the columns of a feed, by name."""
+    place = f"feed/{record.feed}/column/"
+    columns = [name for name, _ in parse_columns(record.columns)] if said and record.columns else ()
+    found = {name: dict(own) for name in columns if (own := said.get(place + name))}
+    for each in record.facts.says:
+        if each.column is not None:
+            found.setdefault(each.column, {})[each.key] = each.value
+    return found
+
+
+def user_metadata(sayings: Sayings) -> dict[str, str]:
+    """Return the properties of an entity as metadata of its asset."""
+    return {names.META_USER + key.name: text for key, text in sayings.items() if key.kind is MetadataKind.PROPERTY}
+
+
+def column_schema(
+    columns: Iterable[tuple[str, str]], declared: str | None = None, said: Mapping[str, Sayings] = EMPTY
+) -> TableSchema:
+    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them, `said` is
+    what is said of them, by name: the property `description` is that of the column, the others and tags are its tags.
 
     A type has the name that Spark gives to it, so that a declaration and what is written look the same.
     """
@@ -64,7 +111,16 @@ def column_schema(columns: Iterable[tuple[str, str]], declared: str | None = Non
     found = ((name, describe_column(kind)) for name, kind in columns)
     return TableSchema(
         columns=[
-            TableColumn(name=name, type=known.type, description=known.comment or described.get(name, known).comment)
+            TableColumn(
+                name=name,
+                type=known.type,
+                description=said.get(name, EMPTY).get(_DESCRIPTION)
+                or known.comment
+                or described.get(name, known).comment,
+                tags={
+                    key.name: mask(text) for key, text in said.get(name, EMPTY).items() if key.name != _DESCRIPTION.name
+                },
+            )
             for name, known in found
         ]
     )
@@ -120,19 +176,27 @@ def owners_of(*facts: EntityFacts) -> list[str]:
     return list(dict.fromkeys(owners))
 
 
-def tags_of(facts: EntityFacts, made_by: EntityFacts | None = None) -> dict[str, str]:
-    """Return the tags of an entity and of the process compiled into it, adapted to what Dagster allows.
+def tags_of(facts: EntityFacts, sayings: Sayings = EMPTY) -> dict[str, str]:
+    """Return the tags of an entity, adapted to what Dagster allows: those with values, and those that are words."""
+    words = {names.tag_text(key.name): "" for key in sayings if key.kind is MetadataKind.TAG}
+    return words | {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}
 
-    The entity's own come first: where the process has another value, that is `process/<name>`.
+
+def with_tags_of_process(own: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags of a feed and of the process compiled into it."""
+    return _with_process(own, of_process, "")
+
+
+def _with_process(own: Mapping[str, str], of_process: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return what is said of a feed and of the process compiled into it, by names with a prefix.
+
+    The feed's own come first: where the process has another value, that is `process/<name>`.
     """
-    own = {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}
-    if made_by is None:
-        return own
-    tags = dict(own)
-    for name, value in tags_of(made_by).items():
+    found = dict(own)
+    for name, value in of_process.items():
         if own.get(name) != value:
-            tags[f"process/{name}" if name in own else name] = value
-    return tags
+            found[f"{prefix}process/{name.removeprefix(prefix)}" if name in own else name] = value
+    return found
 
 
 def _sequence_metadata(cluster: str, sequence: InstanceSequence) -> dict[str, object]:

@@ -26,6 +26,7 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definitions import REVISION_CURSOR
+from feed_assets.state.metadata_store import REVISION as METADATA_REVISION
 
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0
@@ -39,9 +40,10 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
     Definitions that cannot be read keep their previous version, and the next tick tries again.
     """
     with database.read() as connection:
-        cursors = Cursors(connection).get_many((REVISION_CURSOR, SAFE_MODE, REBUILDS, RESTORED))
+        cursors = Cursors(connection).get_many((REVISION_CURSOR, METADATA_REVISION, SAFE_MODE, REBUILDS, RESTORED))
     revision = int(cursors.get(REVISION_CURSOR) or 0)
     with runtime.reloading:
+        runtime.said_revision = cursors.get(METADATA_REVISION, "")
         if revision != runtime.revision:
             _reload(runtime, loaded, revision, as_of)
         active = runtime.active
@@ -89,18 +91,18 @@ def _run_shape(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...
 
 
 def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: SensorEvaluationContext) -> None:
-    """Ask the code server that runs this tick to reload, if it has loaded other definitions than the active ones.
+    """Ask the code server that runs this tick to reload, if it has loaded other definitions than the active ones, or if
+    people have said something since that its assets do not show.
 
-    This happens once per version of the definitions, after the tick has returned, because the old process then ends.
+    This happens once per version of the two, after the tick has returned, because the old process then ends.
     """
     origin = context.code_location_origin
-    location = runtime.location
-    if location.plan.digest == loaded.plan.digest or not isinstance(origin, GrpcServerCodeLocationOrigin):
-        return
     with runtime.reloading:
-        if runtime.requested_digest == location.plan.digest:
+        active = (runtime.location.plan.digest, runtime.said_revision)
+        shown = (loaded.plan.digest, active[1] if runtime.shown_revision is None else runtime.shown_revision)
+        if active in (shown, runtime.requested) or not isinstance(origin, GrpcServerCodeLocationOrigin):
             return
-        runtime.requested_digest = location.plan.digest
+        runtime.requested = active
     threading.Timer(PAUSE_SECONDS, _request_reload, (origin,)).start()
 
 

@@ -37,8 +37,9 @@ class Runtime:
     """The shared objects of one process. `clock` gives the data's time, `real_clock` the real time; they differ only in
     replays.
 
-    `reload` loads the location again; None if it is not made of files. `translator` names the assets. `revision`,
-    `active` and `requested_digest` belong to `reloading.py`, which uses them while it holds the lock `reloading`.
+    `reload` loads the location again; None if it is not made of files. `translator` names the assets. `shown_revision`
+    is that of the metadata which the loaded assets show; None if they show none. `revision`, `active`, `said_revision`
+    and `requested` belong to `reloading.py`, which uses them while it holds the lock `reloading`.
     """
 
     settings: Settings
@@ -49,7 +50,9 @@ class Runtime:
     translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR
     revision: int = 0
     active: ActiveDefinitions | None = None
-    requested_digest: str | None = None
+    shown_revision: str | None = None
+    said_revision: str = ""
+    requested: tuple[str, str] | None = None
     reloading: threading.Lock = field(default_factory=threading.Lock)
     _databases: "dict[str, Database]" = field(default_factory=dict)
     _timeline: "ReleaseTimeline | None" = None
