@@ -137,10 +137,8 @@ class Database:
         Raises:
             StateError: the database cannot be used.
         """
-        if self.dialect == "sqlite" and self._identify_file() is None:
-            return False
         with self._translated():
-            return self._revision() is not None
+            return self.exists() and self._revision() is not None
 
     @contextmanager
     def changing_definitions(self) -> Iterator[None]:

@@ -238,10 +238,10 @@ class MetadataStore:
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
         return found
 
-    def said_beside_files(self) -> dict[str, dict[MetadataKey, str]]:
-        """Return what people and programs say of the entities that Dagster shows, by path."""
+    def said_beside_files(self, kinds: Collection[str] = SHOWN) -> dict[str, dict[MetadataKey, str]]:
+        """Return what people and programs say of entities, by path: of those that Dagster shows, or of other kinds."""
         columns = (_E.path, _M.scope, _M.kind, _M.name, _M.value)
-        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(SHOWN))
+        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(sorted(kinds)))
         statement = select(*columns).join_from(entity_metadata, metadata_entities, _M.entity == _E.id).where(is_theirs)
         found: dict[str, dict[MetadataKey, str]] = {}
         for path, scope, kind, name, value in self._connection.execute(statement):

@@ -49,6 +49,11 @@ SCRIPT = {
         feed-assets keys --scope user | grep skey && ! feed-assets keys --scope system | grep skey &&
         test "$(feed-assets keys owner --output csv | tail -n +2)" = owner,8 &&
         feed-assets search properties:owner --output json | grep '"total": 8,' && feed-assets keys show nobody""",
+    "tags": """metadata put feed/flights checked=yes && metadata tag process/daily-delays late &&
+        feed-assets entity list --tags checked=yes --fields TAGS |
+        grep 'flights.owner=ops,classification=public,checked=yes$' &&
+        test "$(feed-assets entity list --tagkeys LATE --output csv | tail -n +2)" = process,daily-delays &&
+        feed-assets instance search --tagkeys late --end 2013-11-03T12:00Z | grep 'daily-delays.*analytics, late'""",
 }
 BEGINNING = """
 metadata() { feed-assets metadata "$@"; }
