@@ -53,7 +53,7 @@ SCRIPT = {
         feed-assets entity list --tags checked=yes --fields TAGS |
         grep 'flights.owner=ops,classification=public,checked=yes$' &&
         test "$(feed-assets entity list --tagkeys LATE --output csv | tail -n +2)" = process,daily-delays &&
-        feed-assets instance search --tagkeys late --end 2013-11-03T12:00Z | grep 'daily-delays.*analytics, late'""",
+        feed-assets instance search --tagkeys checked --end 2013-11-03T12:00Z | grep 'MISSING.*public, checked=yes'""",
 }
 BEGINNING = """
 metadata() { feed-assets metadata "$@"; }
