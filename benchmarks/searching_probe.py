@@ -1,6 +1,6 @@
 """Measures searches among described entities, against a scan of their texts and against the full-text index of the same
-database: FTS5 of SQLite, `tsvector` of PostgreSQL. All read a page of 20, the best first. Arguments: folder, database
-system, entities, queries of each kind.
+database: FTS5 of SQLite, `tsvector` of PostgreSQL. All read a page of 20 entities that are not hidden, the best first
+and then by name. Arguments: folder, database system, entities, queries of each kind.
 """
 
 import json
@@ -34,19 +34,20 @@ _FTS = {
     "sqlite": (
         "CREATE VIRTUAL TABLE peer_index USING fts5(body, content='')",
         "INSERT INTO peer_index(rowid, body) SELECT id, body FROM peer",
-        "SELECT rowid FROM peer_index WHERE peer_index MATCH :query ORDER BY rank LIMIT :page",
+        "SELECT peer.id FROM peer_index JOIN peer ON peer.id = peer_index.rowid "
+        "WHERE peer_index MATCH :query AND NOT hidden ORDER BY rank, name LIMIT :page",
     ),
     "postgresql": (
         "ALTER TABLE peer ADD COLUMN words tsvector",
         "UPDATE peer SET words = to_tsvector('simple', body); CREATE INDEX peer_words ON peer USING gin(words); "
-        "VACUUM ANALYZE peer",
-        "SELECT id FROM peer, to_tsquery('simple', :query) q WHERE words @@ q "
-        "ORDER BY ts_rank(words, q) DESC LIMIT :page",
+        "VACUUM ANALYZE",
+        "SELECT id FROM peer, to_tsquery('simple', :query) q WHERE words @@ q AND NOT hidden "
+        "ORDER BY ts_rank(words, q) DESC, name LIMIT :page",
     ),
 }
 _SCAN = {
-    "sqlite": "SELECT id FROM peer WHERE body LIKE :query ORDER BY name LIMIT :page",
-    "postgresql": "SELECT id FROM peer WHERE body ILIKE :query ORDER BY name LIMIT :page",
+    "sqlite": "SELECT id FROM peer WHERE body LIKE :query AND NOT hidden ORDER BY name LIMIT :page",
+    "postgresql": "SELECT id FROM peer WHERE body ILIKE :query AND NOT hidden ORDER BY name LIMIT :page",
 }
 
 
@@ -103,8 +104,8 @@ def lay_peer(database: Database, entries: Sequence[Entry]) -> None:
     create, fill, _ = _FTS[database.dialect]
     rows = [{"id": number, "name": each.name, "body": each.text} for number, each in enumerate(entries, 1)]
     with database.begin() as connection:
-        connection.execute(text("CREATE TABLE peer (id integer PRIMARY KEY, name text, body text)"))
-        connection.execute(text("INSERT INTO peer VALUES (:id, :name, :body)"), rows)
+        connection.execute(text("CREATE TABLE peer (id integer PRIMARY KEY, name text, hidden boolean, body text)"))
+        connection.execute(text("INSERT INTO peer VALUES (:id, :name, false, :body)"), rows)
         connection.execute(text(create))
         *fills, vacuum = fill.split("; ") if database.dialect == "postgresql" else (fill, "ANALYZE")
         for statement in fills:

@@ -126,7 +126,7 @@ def build_count(shape: SearchFilter) -> Select[Any]:
 def build_fields(shape: SearchFilter) -> Select[Any]:
     """Return the statement that selects the fields in which entities meet terms."""
     is_theirs = _T.entity.in_(bindparam(ENTITIES, expanding=True))
-    is_met = and_(is_theirs, is_in(shape.scope), or_(*map(_meets, shape.terms)))
+    is_met = and_(is_theirs, is_in(shape.scope), or_(*(each for term in shape.terms for each in _conditions(term))))
     return select(_T.entity, _T.field).where(is_met).distinct().order_by(_T.entity, _T.field)
 
 
@@ -153,13 +153,7 @@ def _select(shape: SearchFilter) -> Select[Any]:
 
 def _find_hits(shape: SearchFilter) -> Subquery:
     """Return the entities that meet terms, how many, and what these weigh."""
-    weight: ColumnElement[int] = func.max(_T.weight)
-    parts = [
-        select(_T.entity, literal_column(str(number)).label("term"), weight.label("weight"))
-        .where(_meets(term), is_in(shape.scope))
-        .group_by(_T.entity)
-        for number, term in enumerate(shape.terms)
-    ]
+    parts = [_find_met(number, term, shape.scope) for number, term in enumerate(shape.terms)]
     if len(parts) == 1:
         one = parts[0].subquery("met")
         return select(one.c.entity, one.c.weight, literal_column("1").label("terms")).subquery("hits")
@@ -173,6 +167,15 @@ def _find_hits(shape: SearchFilter) -> Subquery:
     if required:
         hits = hits.having(func.sum(case((met.c.term.in_(required), 1), else_=0)) == literal_column(str(len(required))))
     return hits.subquery("hits")
+
+
+def _find_met(number: int, term: Term, scope: Scope | None) -> Select[Any]:
+    """Return the entities that meet a term; each condition asks the index for itself, which `OR` does not."""
+    some = union_all(*(select(_T.entity, _T.weight).where(each, is_in(scope)) for each in _conditions(term)))
+    found = some.subquery(f"found{number}")
+    weight: ColumnElement[int] = func.max(found.c.weight)
+    term_number: ColumnElement[int] = literal_column(str(number))
+    return select(found.c.entity, term_number.label("term"), weight.label("weight")).group_by(found.c.entity)
 
 
 def _ordered(order: SearchOrder) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
@@ -194,10 +197,11 @@ def is_in(scope: Scope | None) -> ColumnElement[bool]:
     return true() if scope is None else _T.scope == scope
 
 
-def _meets(term: Term) -> ColumnElement[bool]:
+def _conditions(term: Term) -> list[ColumnElement[bool]]:
+    """Return conditions of which a token that meets a term meets one."""
     if term.comparison is None:
-        fields = () if term.field_beginning is None else (_begins(_T.field, term.field_beginning),)
-        return or_(*map(_matches, term.matches), *fields)
+        fields = [] if term.field_beginning is None else [_begins(_T.field, term.field_beginning)]
+        return [*map(_matches, term.matches), *fields]
     number: BindParameter[float] = bindparam(f"{term.field}_number")
     compared = {
         Comparison.EQUAL: _T.number == number,
@@ -206,7 +210,7 @@ def _meets(term: Term) -> ColumnElement[bool]:
         Comparison.ABOVE: _T.number > number,
         Comparison.BELOW: _T.number < number,
     }
-    return and_(_T.field == bindparam(term.field), HAS_NUMBER, compared[term.comparison])
+    return [and_(_T.field == bindparam(term.field), HAS_NUMBER, compared[term.comparison])]
 
 
 def _matches(match: Match) -> ColumnElement[bool]:
