@@ -21,7 +21,7 @@ def upgrade() -> None:
         sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("path", _ORDERED, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("name", _ORDERED, nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
