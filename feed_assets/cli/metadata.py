@@ -8,8 +8,9 @@ import click
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.options import author_of, change_options, output_option
+from feed_assets.cli.options import author_of, change_options, name_argument, output_option
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.proposals import find_entities
 from feed_assets.cli.render import print_json, print_list_json, print_table, say
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.timing.dates import render_datetime
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.metadata.editing import MetadataResult
     from feed_assets.operations.metadata.reindexing import Reindexed
 
-_entity = click.argument("entity", metavar="ENTITY")
+_entity = name_argument("entity", find_entities, metavar="ENTITY")
 
 
 @click.group(cls=Verbs)
@@ -35,9 +36,14 @@ def parse_scope(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     return (Scope(text.upper()),)
 
 
+_scope = click.option(
+    "--scope", "scopes", callback=parse_scope, metavar="user|system", help="Only what this scope says."
+)
+
+
 @metadata.command(epilog="Example: feed-assets metadata get feed/flights --scope user")
 @_entity
-@click.option("--scope", "scopes", callback=parse_scope, metavar="user|system", help="Only what this scope says.")
+@_scope
 @output_option
 def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
     """Show the metadata of ENTITY, and who said it."""
@@ -52,6 +58,8 @@ def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
         for each in found.metadata
     ]
     print_table(("scope", "kind", "name", "value", "origin", "author"), rows, output)
+    if not rows:
+        say(f"Nothing is said of {found.entity}{'' if len(scopes) > 1 else f' in the scope {scopes[0]}'}.", err=True)
 
 
 @metadata.command(epilog="Example: feed-assets metadata put feed/flights owner=ann checked=2026-11-03")
@@ -118,7 +126,7 @@ def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
 
 @metadata.command(epilog="Example: feed-assets metadata copy feed/flights feed/flights2")
 @_entity
-@click.argument("to", metavar="TO")
+@name_argument("to", find_entities, metavar="TO")
 @change_options
 def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -> None:
     """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
@@ -127,15 +135,16 @@ def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -
     _print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
 
 
-@metadata.command(epilog="Example: feed-assets metadata history feed/flights")
+@metadata.command(epilog="Example: feed-assets metadata history feed/flights --scope user")
 @_entity
+@_scope
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 @output_option
-def history(entity: str, limit: int, output: str) -> None:
+def history(entity: str, scopes: tuple[Scope, ...], limit: int, output: str) -> None:
     """Show the changes of the metadata of ENTITY, newest first."""
     from feed_assets.operations.metadata.editing import list_changes
 
-    found = list_changes(open_context_for(), entity, limit)
+    found = list_changes(open_context_for(), entity, limit, scopes)
     if output == "json":
         print_list_json("changes", found, len(found))
         return
@@ -154,7 +163,7 @@ def history(entity: str, limit: int, output: str) -> None:
 
 
 @metadata.command(epilog="Example: feed-assets metadata export feed/flights")
-@click.argument("entity", metavar="[ENTITY]", required=False)
+@name_argument("entity", find_entities, metavar="[ENTITY]", required=False)
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only entities of this kind, such as column.")
 def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
@@ -163,7 +172,7 @@ def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     print_json(mutations=export_metadata(open_context_for(), entity, kinds))
 
 
-@metadata.command("import", epilog="Example: feed-assets metadata import words.json --dry-run")
+@metadata.command("import", epilog="Example: feed-assets metadata import - --dry-run")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @change_options
 def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> None:

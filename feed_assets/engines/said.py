@@ -152,6 +152,8 @@ def _values_of(entity: str, properties: Mapping[str, object], tags: Iterable[str
     values: dict[MetadataKey, str] = {}
     for name, value in properties.items():
         values[MetadataKey(Scope.USER, MetadataKind.PROPERTY, str(name))] = render_text(entity, name, value)
+    if isinstance(tags, str):
+        raise MetadataRefusedError(entity=entity, reason=f"tags {tags!r} are no list", next_step=f"Say [{tags!r}].")
     values |= {MetadataKey(Scope.USER, MetadataKind.TAG, str(tag)): "" for tag in tags}
     for key, text in values.items():
         fault = find_fault(key, text)

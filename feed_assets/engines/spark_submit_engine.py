@@ -68,7 +68,7 @@ class SparkSubmitEngine(Engine):
             _logger.info("submitting %s", work.path)
             environment = spark_environment() | environment | {FACTS: str(said_file)}
             code, tail = _run_to_end(command, environment, work.root)
-            text = said_file.read_text("utf-8") if code == 0 and said_file.exists() else ""
+            content = said_file.read_bytes() if code == 0 and said_file.exists() else b""
         if code != 0:
             raise WorkflowFailedError(
                 process=work.process,
@@ -78,7 +78,7 @@ class SparkSubmitEngine(Engine):
                 last_lines=tail,
             )
         with reporting_failures(work):
-            said = parse_said(text, work.check_saying) if text.strip() else Said()
+            said = parse_said(content.decode(), work.check_saying) if content.strip() else Said()
         reports = tuple(OutputReport(name=target.name, rows=None) for target in work.outputs)
         return WorkReport(outputs=reports, details={"application": work.path}, said=said)
 

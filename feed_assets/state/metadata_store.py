@@ -301,10 +301,10 @@ class MetadataStore:
         Outbox(self._connection).append_many([_message_of(each) for each in recorded])
         return recorded
 
-    def changes_of(self, path: str, limit: int) -> list[MetadataChange]:
-        """Return the newest changes of an entity, newest first."""
-        statement = _CHANGES.select.where(_C.path == path).order_by(_C.seq.desc()).limit(limit)
-        return _CHANGES.find(self._connection, statement)
+    def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:
+        """Yield the changes of an entity, newest first."""
+        statement = _CHANGES.select.where(_C.path == path).order_by(_C.seq.desc())
+        yield from map(_CHANGES.load, self._connection.execute(statement))
 
     def _of(self, entities: Collection[int], column: Column[Any], columns: Sequence[Column[Any]]) -> Iterator[Any]:
         """Yield columns of the rows that have one of the entities in a column."""

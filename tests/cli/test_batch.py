@@ -282,7 +282,11 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
     assert (staging(again) / "part-0.csv").read_text() == "of clean\n"
     refused("has ended already, kept from attempt 1", "batch", "step-start", "load", "extract")
     work("clean", "store")
-    ended = shown("batch", "end", "load")
+    (project / "facts.json").write_text('{"facts": {"rows": 7}, "metadata": {"feed/orders": {"tags": ["loaded"]}}}')
+    ended = shown("batch", "end", "load", "--facts", "facts.json")
+    of_batch = f"process/load/cluster/here/instance/{first['batch']}"
+    assert "program/rows\t7" in ok("metadata", "get", of_batch).stdout
+    assert "loaded\t\tprogram\tprocess/load" in ok("metadata", "get", "feed/orders", "--scope", "user").stdout
     assert [each["output"] for each in ended["published"]] == ["loaded"]  # type: ignore[attr-defined]
     assert not staging(again).exists()
     listed = ok("instance", "steps", "load", str(first["batch"])).stdout.splitlines()

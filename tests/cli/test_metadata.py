@@ -1,41 +1,14 @@
 """`metadata` in a shell: what CDAP's users expect of annotations, each a line of a script."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.project import run
+from tests.cli.metadata_project import prepare
 from tests.cli.scripts import run_script
-from tests.databases import database_url, open_migrated
+from tests.databases import drilled_database_url
 
-__all__ = ["database_url"]
-
-VALIDITY = "clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}"
-NESTED = ", plane struct<tail: string, seats: array<struct<row: int>>>"
-FLIGHTS = f"""\
-kind: feed
-name: flights
-description: Departures of a day.
-frequency: days(1)
-format: csv
-schema: "dep_delay double{NESTED}"
-locations: {{data: "/flights/${{YEAR}}-${{MONTH}}-${{DAY}}"}}
-tags: {{owner: ops}}
-{VALIDITY}
-"""
-ENTITIES = {
-    "here": "kind: cluster\nname: here\nstorage: file://${PROJECT_ROOT}/data\n",
-    "flights": FLIGHTS,
-    "delays": f"""\
-kind: process
-name: delays
-frequency: days(1)
-{VALIDITY}
-inputs: {{flights: {{feed: flights, start: "now(0,0)", end: "now(0,0)"}}}}
-workflow: {{engine: sql, path: delays.sql}}
-""",
-}
+__all__ = ["drilled_database_url"]
 
 SCRIPT = {
     "CA-01": """metadata put feed/flights a=1 b=2 && metadata put feed/flights b=3 c=4 &&
@@ -82,26 +55,8 @@ said() { metadata get "$1" --scope user --output csv | tail -n +2 | cut -d, -f2-
 
 
 @pytest.fixture
-def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for folder in ("entities", "data"):
-        (tmp_path / folder).mkdir()
-    for name, text in ENTITIES.items():
-        (tmp_path / "entities" / f"{name}.yaml").write_text(text)
-    (tmp_path / "delays.sql").write_text("select 1 as n")
-    later = f"{FLIGHTS}availability_flag: _SUCCESS\n"
-    (tmp_path / "next.yaml").write_text(later)
-    (tmp_path / "again.yaml").write_text(later.replace("Departures of a day", "Flights"))
-    (tmp_path / "narrow.yaml").write_text(later.replace(NESTED, ""))
-    of_system = {"entity": "feed/flights", "update": {"properties": {"format": {"value": "x", "origin": "system"}}}}
-    (tmp_path / "of-system.json").write_text(json.dumps({"mutations": [of_system]}))
-    (tmp_path / "feed_assets.yaml").write_text(f"state: {database_url}\n")
-    open_migrated(database_url).close()
-    applied = run("apply", "--yes")
-    assert applied.exit_code == 0, applied.output
+def project(drilled_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    prepare(tmp_path, monkeypatch, drilled_database_url)
     return tmp_path
 
 

@@ -62,7 +62,16 @@ _TAGS = st.dictionaries(
     st.from_regex(r"\w{1,4}", fullmatch=True), FILLED.filter(lambda text: "," not in text), max_size=2
 )
 _ACL = _map({"owner": FILLED, "group": FILLED}, permission=FILLED)
-_COMMON = {"description": TEXTS, "tags": _TAGS, "properties": _PROPERTIES, "acl": _ACL, "version": VERSIONS}
+_SAID = {"properties": st.dictionaries(TEXTS, TEXTS, max_size=2), "tags": st.lists(TEXTS, max_size=2)}
+_METADATA = _map({}, **_SAID, columns=st.dictionaries(TEXTS, _map({}, **_SAID), max_size=2))
+_COMMON = {
+    "description": TEXTS,
+    "tags": _TAGS,
+    "metadata": _METADATA,
+    "properties": _PROPERTIES,
+    "acl": _ACL,
+    "version": VERSIONS,
+}
 _VALIDITY = _map({"start": TIMES}, end=TIMES)
 _LOCATIONS = _map({}, data=FILLED, stats=FILLED, meta=FILLED, tmp=FILLED)
 _NOTIFICATION = _map({"to": st.lists(FILLED, min_size=1, max_size=2)}, level=st.sampled_from(["attempt", "instance"]))

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Context
+from feed_assets.engines.said import Said
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import Scope
+from feed_assets.lifecycle.metadata.run_words import apply_said
 from feed_assets.operations.metadata.editing import get_metadata, list_changes
 from feed_assets.state.facts import Facts
+from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.records import ProcessKey
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, process
 from tests.operations.contexts import context_of
 
 AS_OF = at("02T00:00")
@@ -75,7 +78,7 @@ def test_what_the_code_says_is_written_when_the_instance_succeeds(tmp_path: Path
     made = system_of(lifecycle, MADE)
     assert facts.items() <= made.items()
     assert (made["status"], made["rows"], made["files"], made["process"]) == ("AVAILABLE", "1", "1", "count")
-    assert made["run"].endswith("run-1")
+    assert made["run"] == "run-1"
     assert system_of(lifecycle, "feed/counts")["newest-instance"] == "2013-11-01T00:00Z"
 
 
@@ -107,6 +110,7 @@ def test_what_an_attempt_said_that_failed_or_was_killed_is_not_written(lifecycle
         (lambda it: it.metadata.put("feed/clicks", {"a": "x" * 4097}), "4,097 characters, more than 4,096"),
         (lambda it: it.metadata.put("feed/clicks", {"a": ["x"]}), "property 'a' is no text"),
         (lambda it: it.metadata.put("feed/clicks", tags=["Two words"]), "tag 'Two words': a name has"),
+        (lambda it: it.metadata.put("feed/clicks", tags="word"), "tags 'word' are no list"),
         (lambda it: it.metadata.put("feed/counts", {"owner": "me"}), "property 'owner' is declared"),
         (lambda it: it.metadata.put("clicks", {"a": "x"}), "it is not made of kinds and names in turn"),
         (
@@ -150,9 +154,17 @@ def test_a_file_that_says_a_key_meanwhile_keeps_it_and_what_is_deleted_meanwhile
     assert list_changes(context_of(lifecycle, AS_OF), "feed/clicks", 9)[0].additions == {}
 
 
-def test_a_run_that_says_nothing_asks_nothing_about_metadata(lifecycle: LifecycleHarness) -> None:
-    from tests.lifecycle.harness import counted_statements
+def test_what_a_kept_step_said_of_something_that_is_gone_keeps_no_instance_from_success(
+    lifecycle: LifecycleHarness,
+) -> None:
+    run(lifecycle, lambda _: None)
+    said = Said.of({"facts": {}, "metadata": {"feed/gone": {"properties": {"a": "x"}, "tags": []}}})
+    with lifecycle.database.begin() as connection:
+        apply_said(connection, lifecycle.plan, ProcessKey("count", "primary", START), said, AS_OF)
+        assert MetadataStore(connection).find("feed/gone") is None
 
+
+def test_a_run_that_says_nothing_asks_nothing_about_metadata(lifecycle: LifecycleHarness) -> None:
     with counted_statements() as statements:
         run(lifecycle, lambda _: None)
     assert statements

@@ -18,11 +18,13 @@ clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
 """
 LOAD = """
 import json, sys
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+DefinitionsLoadContext.set(DefinitionsLoadContext(load_type=DefinitionsLoadType.RECONSTRUCTION))
 from feed_assets import build_definitions
 build_definitions().get_repository_def()
 print(json.dumps(sorted(sys.modules)))
 """
-
+"""Loads a location as a run does."""
 
 DOOR = """
 import json, sys

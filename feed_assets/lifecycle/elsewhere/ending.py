@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.engines.said import Said
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
@@ -72,10 +73,15 @@ def require_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[Output
 
 
 def publish_batch(
-    context: AttemptContext, batch: BatchAtWork, stagings: Sequence[OutputStaging], author: str, message: EventMessage
+    context: AttemptContext,
+    batch: BatchAtWork,
+    stagings: Sequence[OutputStaging],
+    author: str,
+    message: EventMessage,
+    said: Said,
 ) -> tuple[Published, ...]:
-    """Publish the outputs of a batch, whose events say `message`, and record that it has succeeded. If this breaks off,
-    a repetition goes on.
+    """Publish the outputs of a batch, whose events say `message`, and record that it has succeeded and what it has
+    `said`. If this breaks off, a repetition goes on.
 
     Raises:
         LeaseHeldError: another command ends the batch, or writes one of its outputs.
@@ -86,7 +92,7 @@ def publish_batch(
     with _LeasedBatch(context, batch, author) as leased:
         claims = _claim(context, leased, batch)
         published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
-        finish_attempt(context, leased, record, row.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+        finish_attempt(context, leased, record, row.nominal_time, ProcessInstanceStatus.SUCCEEDED, None, said)
     discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
     return published
 

@@ -4,7 +4,7 @@ Keys that a declaration no longer has are gone with the next plan; what people a
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -23,7 +23,6 @@ from feed_assets.entities.metadata import (
     Update,
     decide_mutations,
 )
-from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.descriptions import (
     NOBODY,
     SCHEDULE,
@@ -56,16 +55,17 @@ def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: S
 def apply_descriptions(
     connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
 ) -> int:
-    """Write the descriptions that are new or different, and remove those of what is not declared any more.
+    """Write the descriptions that are new or different, and remove what is not declared any more.
 
-    Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
+    An entity that the plan lacks and the record of definitions has is still declared: its file cannot be read, or has
+    errors. Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
     circumstances = _find_circumstances(connection, chosen, without_row)
     known = store.described()
     new = [each for each in iter_descriptions(plan, circumstances) if known.pop(each.target.path, None) != each.digest]
     _write(connection, new, now)
-    store.forget(_without_left_out(plan, circumstances.recorded, known), NOBODY, now)
+    store.forget(_find_gone(plan, circumstances, known), NOBODY, now)
     return len(new)
 
 
@@ -94,7 +94,7 @@ def mend_descriptions(
         is_known = known.pop(each.target.path, None) is not None
         if not is_known or decide_mutations(before, _mutations(each)) != before:
             wrong.append(each)
-    gone = _without_left_out(plan, circumstances.recorded, known)
+    gone = _find_gone(plan, circumstances, known)
     if not dry_run:
         _write(connection, wrong, now)
         store.forget(gone, NOBODY, now)
@@ -125,17 +125,10 @@ def _write(connection: Connection, descriptions: Sequence[Description], now: dat
     MetadataStore(connection).set_described({each.target.path: each.digest for each in descriptions})
 
 
-def _without_left_out(plan: Plan, recorded: Collection[EntityKey], paths: Iterable[str]) -> list[str]:
-    """Return the paths of what is not declared any more; entities that are only left out of the plan, for a mistake in
-    a file, are declared, and so are their columns.
-    """
-    declared = {f"{kind}/{name}" for kind, name in recorded}
-    described = {f"{Kind.FEED.value}/{feed}" for feed, _ in plan.feeds}
-    return [
-        path
-        for path in paths
-        if (entity := "/".join(path.split("/")[:2])) not in declared or (entity in described and entity != path)
-    ]
+def _find_gone(plan: Plan, circumstances: Circumstances, paths: Iterable[str]) -> list[str]:
+    """Return the paths of what is not declared any more."""
+    found = {path: tuple(path.split("/")[:2]) for path in paths}
+    return [path for path, key in found.items() if key in plan.facts or key not in circumstances.recorded]
 
 
 def apply_schedule_description(

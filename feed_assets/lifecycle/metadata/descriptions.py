@@ -167,7 +167,7 @@ def _describe(
 def _describe_columns(feed: FeedRecord, circumstances: Circumstances) -> Iterator[Description]:
     place = f"{Kind.FEED.value}/{feed.feed}/{COLUMN}"
     for column in iter_columns(feed.columns) if feed.columns else ():
-        system = {"type": column.facts.type, "description": column.facts.comment}
+        system = {"entity-name": column.path, "type": column.facts.type, "description": column.facts.comment}
         said = _of_column(feed.facts, column.path)
         yield _describe(f"{place}/{column.path}", COLUMN, column.name, system, frozenset(), circumstances, said)
     for name in dict.fromkeys(each.column for each in feed.facts.says) if not feed.columns else ():

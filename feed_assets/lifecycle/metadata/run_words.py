@@ -8,8 +8,10 @@ from feed_assets.engines.said import Said, Values
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import MOST_BYTES, Metadata, MetadataKey, MetadataValue, Origin, Update, measure
+from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
+from feed_assets.masking import get_logger
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database, lock_log
 from feed_assets.state.definition_records import DefinitionAction
@@ -18,6 +20,8 @@ from feed_assets.state.facts import Facts
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessKey
+
+_logger = get_logger(__name__)
 
 PROGRAM = "program"
 """The category of facts that the code of a process says."""
@@ -48,7 +52,7 @@ def check_saying(database: Database, plan: Plan, path: str, values: Values) -> N
 
 def apply_said(connection: Connection, plan: Plan, key: ProcessKey, said: Said, now: datetime) -> None:
     """Write what the running attempt at an instance has said. What a file says by now stays the file's, and nothing is
-    said of what has been deleted meanwhile.
+    said of what is gone by now: neither keeps an instance from having succeeded.
 
     Takes the lock of the log.
     """
@@ -59,7 +63,11 @@ def apply_said(connection: Connection, plan: Plan, key: ProcessKey, said: Said, 
         Facts(connection).add(key, row.attempt, PROGRAM, facts, now)
     author = f"process/{key.process}"
     for path, values in said.metadata.items():
-        target = find_target(plan, connection, path)
+        try:
+            target = find_target(plan, connection, path)
+        except FeedAssetsError as exc:  # a step that is kept has said it when it was there
+            _logger.info("nothing is said of %s: %s", path, exc)
+            continue
         if not _is_deleted(connection, target):
             mutation = Update(_free(connection, target, _sign(values, author)))
             write_metadata(connection, target, [mutation], author=author, origin=Origin.PROGRAM, now=now)

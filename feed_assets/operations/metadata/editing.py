@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
-from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     Create,
@@ -26,7 +27,7 @@ from feed_assets.lifecycle.metadata.writing import Target, Written, write_metada
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.recorded import find_recorded
 from feed_assets.state.database import lock_definitions
-from feed_assets.state.metadata_store import MetadataStore, compare, render_metadata
+from feed_assets.state.metadata_store import MetadataChange, MetadataStore, compare, render_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,24 +193,34 @@ def drop_metadata(context: OperationContext, path: str, *, author: str, dry_run:
     return remove_metadata(context, path, names=None, kinds=tuple(MetadataKind), author=author, dry_run=dry_run)
 
 
-def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[RecordedChange]:
-    """Return the newest changes of the metadata of an entity, newest first; also of one that is gone.
+def list_changes(
+    context: OperationContext, path: str, limit: int, scopes: Collection[Scope] = tuple(Scope)
+) -> Sequence[RecordedChange]:
+    """Return the newest changes of the metadata of an entity in some scopes, newest first; also of one that is gone.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
     """
     with context.read() as connection:
-        found = MetadataStore(connection).changes_of(path.strip("/"), limit)
-    return [
-        RecordedChange(
-            seq=each.seq,
-            recorded_at=each.recorded_at,
-            author=each.author,
-            origin=each.origin,
-            **compare(each.before, each.after),
-        )
-        for each in found
-    ]
+        try:
+            path = find_target(context.plan, connection, path).path
+        except EntityNotFoundError:
+            path = path.strip("/")
+        found = (_recorded(each, scopes) for each in MetadataStore(connection).iter_changes_of(path))
+        all_scopes = set(scopes) == set(Scope)
+        return list(islice((each for each in found if all_scopes or each.additions or each.deletions), limit))
+
+
+def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChange:
+    chosen = [scope.value for scope in scopes]
+    before, after = ({name: state[name] for name in chosen if name in state} for state in (change.before, change.after))
+    return RecordedChange(
+        seq=change.seq,
+        recorded_at=change.recorded_at,
+        author=change.author,
+        origin=change.origin,
+        **compare(before, after),
+    )
 
 
 def mutate(

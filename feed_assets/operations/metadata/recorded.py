@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.lifecycle.metadata.descriptions import by_cluster
 from feed_assets.lifecycle.metadata.targets import INSTANCE
 from feed_assets.lifecycle.metadata.writing import Target
@@ -70,7 +71,8 @@ def _iter_feed_instance(
     for name in ("rows", "process", "output", "attempt", "seconds"):
         yield name, event.payload.get(name)
     yield "event", event.kind.value
-    yield "run" if "process" in event.payload else "by", event.origin
+    run = find_run(event.origin)
+    yield ("by", event.origin) if run is None else ("run", run)
     yield from _facts(connection, record, plan, event)
 
 

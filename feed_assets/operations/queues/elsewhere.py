@@ -5,11 +5,13 @@ The calls and their order are BDRE's. Each is refused with a sentence if it come
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
+from feed_assets.engines.said import Said, parse_said
 from feed_assets.entities.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
@@ -29,6 +31,7 @@ from feed_assets.lifecycle.elsewhere.stagings import find_stagings, stage_output
 from feed_assets.lifecycle.elsewhere.taking import TakenBatch, take_batch
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import name_elsewhere
+from feed_assets.lifecycle.metadata.run_words import check_saying
 from feed_assets.lifecycle.triggers.applying import apply_triggers
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
@@ -162,11 +165,14 @@ def end_batch(
     nominal_time: datetime | None = None,
     author: str,
     marking: str | None = None,
+    facts: str = "",
     dry_run: bool = False,
 ) -> EndedBatch:
-    """Publish the outputs of the batch under way; `marking` is that of their events. The batch has succeeded then.
+    """Publish the outputs of the batch under way; `marking` is that of their events. The batch has succeeded then, and
+    `facts` is what the work says of itself and of entities, as JSON.
 
     Raises:
+        MetadataRefusedError: the facts cannot be kept.
         EntityNotFoundError: there is no such process.
         BatchRefusedError: no batch is under way; a step is under way, has failed, or has not been done; an output has
             no files; or the marking cannot be kept.
@@ -183,7 +189,8 @@ def end_batch(
     attempt = _attempt_context(context, batch)
     stagings = require_outputs(attempt, batch)
     message = EventMessage(marking=marking)
-    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message)
+    said = parse_said(facts, partial(check_saying, context.database, context.plan)) if facts.strip() else Said()
+    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message, said)
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
     called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
@@ -279,6 +286,7 @@ def _attempt_context(
         run_id=batch.row.run_id or "",
         release=batch.active.release,
         past_locations=past or {},
+        current=context.plan,
     )
 
 

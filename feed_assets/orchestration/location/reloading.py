@@ -91,19 +91,25 @@ def _run_shape(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...
 
 
 def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: SensorEvaluationContext) -> None:
-    """Ask the code server that runs this tick to reload, if it has loaded other definitions than the active ones, or if
-    people have said something since that its assets do not show.
+    """Ask the code server that runs this tick to reload, if it has to.
 
-    This happens once per version of the two, after the tick has returned, because the old process then ends.
+    This happens after the tick has returned, because the old process then ends.
     """
     origin = context.code_location_origin
+    if isinstance(origin, GrpcServerCodeLocationOrigin) and has_to_reload(runtime, loaded):
+        threading.Timer(PAUSE_SECONDS, _request_reload, (origin,)).start()
+
+
+def has_to_reload(runtime: Runtime, loaded: AssetLayout) -> bool:
+    """Return whether other definitions than the loaded ones are active, or people have said something since that the
+    loaded assets do not show; once per version of the two.
+    """
     with runtime.reloading:
         active = (runtime.location.plan.digest, runtime.said_revision)
         shown = (loaded.plan.digest, active[1] if runtime.shown_revision is None else runtime.shown_revision)
-        if active in (shown, runtime.requested) or not isinstance(origin, GrpcServerCodeLocationOrigin):
-            return
-        runtime.requested = active
-    threading.Timer(PAUSE_SECONDS, _request_reload, (origin,)).start()
+        is_new = active not in (shown, runtime.requested)
+        runtime.requested = active if is_new else runtime.requested
+    return is_new
 
 
 def _request_reload(origin: GrpcServerCodeLocationOrigin) -> None:
