@@ -38,11 +38,15 @@ def measure_searching(folder: Path, scale: Scale) -> Iterator[Figure]:
         )
     say("searching: Dagster's question")
     asked = run_probe("searching_peer", folder / "peer", assets, repeats)
+    name = f"the whole answer to a search that finds 10 of {assets:,} assets by a property"
+    graphql = "Dagster's GraphQL assetsOrError"
     yield faster(
         Part.SEARCHING,
-        f"the whole answer to a search that finds 10 of {assets:,} assets",
+        name,
         asked["ours"],
-        "Dagster's GraphQL assetsOrError with a prefix",
-        asked["theirs"],
+        f"{graphql} of all assets, looked through",
+        asked["browsing"],
         at_least=DAGSTER_AT_LEAST,
+        note="no filter of Dagster finds words of metadata",
     )
+    yield faster(Part.SEARCHING, name, asked["ours"], f"{graphql} with a prefix of keys", asked["theirs"])
