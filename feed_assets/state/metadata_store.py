@@ -84,6 +84,8 @@ class Token(NamedTuple):
 _ENTITIES = RowMapper(metadata_entities, DescribedEntity)
 _CHANGES = RowMapper(metadata_changes, MetadataChange)
 _METADATA_KEY = ("entity", "scope", "kind", "name")
+_METADATA_COLUMNS = ("entity", *MetadataKey._fields, *MetadataValue._fields, "updated_at")
+_TOKEN_COLUMNS = ("entity", *Token._fields)
 _TOKEN_KEY = ("token", "field", "scope", "entity")
 
 
@@ -253,24 +255,20 @@ class MetadataStore:
         gone, new = [], []
         for entity, before, after in changes:
             gone += [key_parameters(_METADATA_KEY, (entity, *key)) for key in before if key not in after]
-            new += [
-                {"entity": entity, **key._asdict(), **value._asdict(), "updated_at": now}
-                for key, value in after.items()
-                if before.get(key) != value
-            ]
+            new += [(entity, *key, *value, now) for key, value in after.items() if before.get(key) != value]
         if gone:
             self._connection.execute(delete(entity_metadata).where(has_key(entity_metadata, _METADATA_KEY)), gone)
-        insert_rows(self._connection, entity_metadata, new, replaces=True)
+        insert_rows(self._connection, entity_metadata, _METADATA_COLUMNS, new, replaces=True)
 
     def write_tokens(self, changes: Iterable[tuple[int, Set[Token], Set[Token]]]) -> None:
         """Write the tokens that differ between two states of each entity."""
         gone, new = [], []
         for entity, before, after in changes:
             gone += [key_parameters(_TOKEN_KEY, (*each[:3], entity)) for each in before - after]
-            new += [{**each._asdict(), "entity": entity} for each in after - before]
+            new += [(entity, *each) for each in after - before]
         if gone:
             self._connection.execute(delete(search_tokens).where(has_key(search_tokens, _TOKEN_KEY)), gone)
-        insert_rows(self._connection, search_tokens, new)
+        insert_rows(self._connection, search_tokens, _TOKEN_COLUMNS, new)
 
     def tokens_of(self, entities: Collection[int]) -> dict[int, set[Token]]:
         """Return the tokens of entities; those without any are left out."""
