@@ -19,6 +19,7 @@ from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, Scale, make_report
 from benchmarks.retention import measure_retention
+from benchmarks.searching import measure_searching
 from benchmarks.ticks import measure_ticks
 from benchmarks.triggers import measure_triggers
 from benchmarks.windows import measure_windows
@@ -88,6 +89,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_replication
         case Part.TRIGGERS:
             measure = measure_triggers
+        case Part.SEARCHING:
+            measure = measure_searching
         case _:
             assert_never(part)
     folder.mkdir()

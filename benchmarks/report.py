@@ -52,6 +52,7 @@ class Part(StrEnum):
     RETENTION = "g"
     REPLICATION = "h"
     TRIGGERS = "i"
+    SEARCHING = "j"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,10 @@ _EXPECTED = {
 _PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
 
 DEFAULT = "the default"
+NAMESPACE = "^[a-z][a-z0-9_]{0,39}$"
+"""The pattern of namespaces."""
+DEFAULT_NAMESPACE = "default"
+"""The namespace of projects without one, in questions about it."""
 """The source of a setting that nothing else has."""
 
 
@@ -164,7 +168,7 @@ class Settings(BaseSettings):
     entities: str = "entities"
     variables: dict[str, str] = Field(default_factory=dict)
     state: str | None = None
-    namespace: str | None = Field(default=None, pattern="^[a-z][a-z0-9_]{0,39}$")
+    namespace: str | None = Field(default=None, pattern=NAMESPACE)
     unconfirmed_deletions: float = Field(default=0.5, ge=0, le=1)
     retention_grace_hours: float = Field(default=24, ge=0)
     tick_patience: float = Field(default=20.0, gt=0)

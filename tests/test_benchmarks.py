@@ -18,6 +18,7 @@ MARKS = {
     Part.RUNS: [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server],
     Part.RETENTION: JAVA,
     Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.server],
+    Part.SEARCHING: [pytest.mark.server],
 }
 
 

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, change_options, name_argument, output_option
+from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_entities
 from feed_assets.cli.render import print_json, print_list_json, print_table, say
 from feed_assets.entities.metadata import MetadataKind, Scope
@@ -15,6 +17,7 @@ from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.metadata.editing import MetadataResult
+    from feed_assets.operations.metadata.reindexing import Reindexed
 
 _entity = name_argument("entity", find_entities, metavar="ENTITY")
 
@@ -182,6 +185,42 @@ def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> Non
         return
     for each in done:
         _print_change(each, output)
+
+
+@metadata.command()
+@change_options
+@click.pass_context
+def reindex(ctx: click.Context, author: str | None, dry_run: bool, output: str) -> None:
+    """Prove that searches find what is said and declared, and mend what they do not.
+
+    It is never needed: whatever writes metadata writes the index with them. With --dry-run, the exit code is 1 if
+    something is wrong.
+    """
+    from feed_assets.operations.metadata.reindexing import reindex as reindex_metadata
+
+    done = reindex_metadata(
+        open_context_for(),
+        author=author_of(author),
+        dry_run=dry_run,
+        progress=lambda settled, total: status_line.show("reindex", settled, total),
+    )
+    if output == "json":
+        print_json(done)
+    else:
+        say(f"{done.entities:,} {'entity' if done.entities == 1 else 'entities'}: {_describe_faults(done)}")
+    ctx.exit(FAILED if dry_run and not done.is_sound else 0)
+
+
+def _describe_faults(done: "Reindexed") -> str:
+    counts = {
+        "missing in the index": done.missing,
+        "too many in the index": done.extra,
+        "of no entity": done.orphans,
+        "wrong descriptions": done.descriptions,
+    }
+    found = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    text = f"{found}; {'nothing was changed' if done.dry_run else 'mended'}" if found else "nothing to mend"
+    return text if done.descriptions is not None else f"{text}; descriptions follow when the definitions are in force"
 
 
 def _remove(

@@ -3,6 +3,7 @@ DAGSTER_HOME.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import click
 from feed_assets.cli.progress import status_line
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.lifecycle.instances.run_names import is_command
-from feed_assets.settings import Settings
+from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE, Settings
 from feed_assets.state.dagster_home import find_state_url
 from feed_assets.state.records import ProcessInstance
 
@@ -34,14 +35,36 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.state.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
-    command = click.get_current_context(silent=True)  # none completes a word
-    if command is not None:
-        command.call_on_close(database.close)
+    _close_after_command(database)
     with status_line.waiting_for(f"the state database {database.name}"):
         database.migrate()
         if not may_take_over:
             require_own_database(database, settings)
     return database
+
+
+def find_state(settings: Settings, namespace: str) -> "Database | None":
+    """Open the tables of a namespace in the state database, for reading; None if there are none. The tables of projects
+    without a namespace are called `default`.
+
+    Raises:
+        SettingsError: neither settings nor environment name the database.
+        StateError: the database cannot be used.
+    """
+    from feed_assets.state.database import open_database
+
+    if namespace != DEFAULT_NAMESPACE and re.fullmatch(NAMESPACE, namespace) is None:
+        return None
+    named = None if namespace == DEFAULT_NAMESPACE else namespace
+    database = open_database(settings.state or _url_beside_dagster(settings), named)
+    _close_after_command(database)
+    return database if database.has_tables() else None
+
+
+def _close_after_command(database: "Database") -> None:
+    command = click.get_current_context(silent=True)  # none completes a word
+    if command is not None:
+        command.call_on_close(database.close)
 
 
 def stop_runs(stopped: Sequence[ProcessInstance]) -> int:

@@ -62,7 +62,7 @@ class OpenMetadata:
         """
         of_scope = Scope(scope.upper()) if scope is not None else None
         wanted = SearchQuery(text=query, kinds=kinds, scope=of_scope, offset=offset, limit=limit)
-        return search(self._now(), wanted).results
+        return search(self._context.database, wanted).results
 
     def _now(self) -> OperationContext:
         return replace(self._context, as_of=self._context.clock.now())

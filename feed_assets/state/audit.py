@@ -1,5 +1,7 @@
 """Store who did what and when: one row for each command that changes something, append-only."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, func, insert, select
 
 from feed_assets.state.database import lock_definitions
@@ -19,10 +21,16 @@ class Audit:
 
     def append(self, entry: AuditEntry) -> int:
         """Add an entry; return its number."""
+        return self.append_many([entry])
+
+    def append_many(self, entries: Sequence[AuditEntry]) -> int:
+        """Add entries, in the given order; return the number of the newest."""
         lock_definitions(self._connection)
-        seq: int = (self._connection.scalar(select(func.max(_T.seq))) or 0) + 1
-        self._connection.execute(insert(audit), _ROWS.values(entry) | {"seq": seq})
-        return seq
+        last: int = self._connection.scalar(select(func.max(_T.seq))) or 0
+        if entries:
+            rows = [_ROWS.values(entry) | {"seq": seq} for seq, entry in enumerate(entries, last + 1)]
+            self._connection.execute(insert(audit), rows)
+        return last + len(entries)
 
     def newest(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""

@@ -131,6 +131,15 @@ class Database:
                 self._upgrade(connection)
             self._is_current = True
 
+    def has_tables(self) -> bool:
+        """Return whether the database is there, with tables of this or of another release; changes nothing.
+
+        Raises:
+            StateError: the database cannot be used.
+        """
+        with self._translated():
+            return self.exists() and self._revision() is not None
+
     @contextmanager
     def changing_definitions(self) -> Iterator[None]:
         """Hold the lock for changing the definition store, over several transactions; wait for it.

@@ -41,7 +41,7 @@ class Definitions:
         self._connection.execute(insert(definitions), [_ROWS.values(version) for version in versions])
         for gone in versions:
             if gone.action is DefinitionAction.DELETED:
-                MetadataStore(self._connection).forget(f"{gone.kind}/{gone.name}", gone.author, gone.recorded_at)
+                MetadataStore(self._connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
         return versions
 
     def revision(self) -> int:

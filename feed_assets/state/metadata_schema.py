@@ -24,7 +24,7 @@ metadata_entities = Table(
     Column("uid", Text, nullable=False),
     Column("path", _Ordered, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", _Ordered, nullable=False),
     Column("hidden", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("created_by", Text, nullable=False),
@@ -62,6 +62,7 @@ metadata_changes = Table(
     Index("fa_metadata_changes_by_entity", "path", "seq"),
 )
 
+# The weight is in the key, so that a search reads nothing but the index.
 search_tokens = Table(
     "fa_search_tokens",
     metadata,
@@ -71,7 +72,7 @@ search_tokens = Table(
     Column("entity", BigInteger, nullable=False),
     Column("weight", Integer, nullable=False),
     Column("number", Float),
-    PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
+    PrimaryKeyConstraint("token", "field", "scope", "entity", "weight", name="fa_search_tokens_pk"),
     Index("fa_search_tokens_by_entity", "entity"),
     Index("fa_search_tokens_by_field", "field", "entity"),
     sqlite_with_rowid=False,

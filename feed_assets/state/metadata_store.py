@@ -1,21 +1,21 @@
 """Store metadata of entities, and each change of them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.database import lock_log
+from feed_assets.state.json_rows import insert_rows
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, has_key, key_parameters
 from feed_assets.state.sweep_records import OutboxMessage
-from feed_assets.state.upserts import build_upsert
 
 TOPIC = "metadata"
 """The topic of the messages about changes."""
@@ -59,6 +59,16 @@ class MetadataChange:
     after: Mapping[str, Any]
 
 
+class DecidedChange(NamedTuple):
+    """A change of the metadata of an entity that is to be recorded."""
+
+    path: str
+    author: str
+    origin: Origin
+    before: Metadata
+    after: Metadata
+
+
 class Token(NamedTuple):
     """A word or a whole text by which an entity is found, the field that has it, and how much that weighs; the number
     that it is, if it can be compared.
@@ -73,6 +83,10 @@ class Token(NamedTuple):
 
 _ENTITIES = RowMapper(metadata_entities, DescribedEntity)
 _CHANGES = RowMapper(metadata_changes, MetadataChange)
+_METADATA_KEY = ("entity", "scope", "kind", "name")
+_METADATA_COLUMNS = ("entity", *MetadataKey._fields, *MetadataValue._fields, "updated_at")
+_TOKEN_COLUMNS = ("entity", *Token._fields)
+_TOKEN_KEY = ("token", "field", "scope", "entity")
 
 
 def render_metadata(metadata: Metadata) -> dict[str, Any]:
@@ -119,33 +133,62 @@ class MetadataStore:
 
     def find(self, path: str) -> DescribedEntity | None:
         """Return a described entity by its path; None if nobody has described it."""
-        return _ENTITIES.find_one(self._connection, _ENTITIES.select.where(_E.path == path))
+        return self.find_many([path]).get(path)
+
+    def find_many(self, paths: Collection[str]) -> dict[str, DescribedEntity]:
+        """Return described entities by their paths."""
+        wanted = key_rows(self._connection.dialect.name, ("path",))
+        statement = select(*_ENTITIES.columns).join_from(wanted, metadata_entities, _E.path == wanted.c.path)
+        found = _ENTITIES.find(self._connection, statement, {KEY_ROWS: render_rows([path] for path in paths)})
+        return {each.path: each for each in found}
 
     def of_ids(self, ids: Collection[int]) -> dict[int, DescribedEntity]:
         """Return described entities by their numbers."""
         found = _ENTITIES.find(self._connection, _ENTITIES.select.where(_E.id.in_(sorted(ids))))
         return {each.id: each for each in found}
 
+    def ids_after(self, last: int, limit: int) -> list[int]:
+        """Return the next numbers of described entities, in order."""
+        return list(self._connection.scalars(select(_E.id).where(_E.id > last).order_by(_E.id).limit(limit)))
+
+    def count(self) -> int:
+        """Return how many entities are described."""
+        return self._connection.scalar(select(func.count()).select_from(metadata_entities)) or 0
+
+    def count_orphans(self) -> int:
+        """Return how many rows of metadata and of the index belong to no described entity."""
+        return sum(
+            self._connection.scalar(select(func.count()).select_from(each.table).where(_is_orphan(each))) or 0
+            for each in (_M.entity, _T.entity)
+        )
+
+    def remove_orphans(self) -> None:
+        """Remove the rows of metadata and of the index that belong to no described entity."""
+        for each in (_M.entity, _T.entity):
+            self._connection.execute(delete(each.table).where(_is_orphan(each)))
+
     def described(self) -> dict[str, str]:
         """Return the digests of the descriptions of declared entities, by path."""
         rows = self._connection.execute(select(_E.path, _E.described).where(_E.described.is_not(None)))
         return {row.path: row.described for row in rows}
 
-    def set_described(self, path: str, digest: str) -> None:
-        """Record the digest of the description of a declared entity."""
-        self._connection.execute(update(metadata_entities).where(_E.path == path).values(described=digest))
+    def set_described(self, digests: Mapping[str, str]) -> None:
+        """Record the digests of the descriptions of declared entities, by path."""
+        if digests:
+            statement = update(metadata_entities).where(_E.path == bindparam("of_path"))
+            parameters = [{"of_path": path, "digest": digest} for path, digest in digests.items()]
+            self._connection.execute(statement.values(described=bindparam("digest")), parameters)
 
-    def forget(self, path: str, author: str, now: datetime) -> None:
-        """Remove an entity that is not declared any more, and what is below it; this is the last of their changes."""
-        gone = self.below(path)
+    def forget(self, paths: Iterable[str], author: str, now: datetime) -> None:
+        """Remove entities that are not declared any more, and what is below them; this is the last of their changes."""
+        gone = {each.id: each for path in paths for each in self.below(path)}
         if not gone:
             return
         lock_log(self._connection)
-        said = self.read_many([each.id for each in gone])
-        for each in gone:
-            if each.id in said:
-                self.append_change(each.path, author, Origin.DEFINITION, now, said[each.id], {})
-            self.remove(each.id)
+        said = self.read_many(gone).items()
+        changes = [DecidedChange(gone[each].path, author, Origin.DEFINITION, before, {}) for each, before in said]
+        self.append_changes(changes, now)
+        self.remove(gone)
 
     def all(self, kinds: Collection[str] = ()) -> list[DescribedEntity]:
         """Return all described entities, or those of some kinds, in the order of their paths."""
@@ -157,26 +200,33 @@ class MetadataStore:
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"
         return _ENTITIES.find(self._connection, _ENTITIES.select.where((_E.path == path) | is_below))
 
-    def add(self, path: str, kind: str, name: str, author: str, now: datetime, *, hidden: bool) -> DescribedEntity:
-        """Add an entity, which nobody has described yet."""
-        number = (self._connection.scalar(select(func.max(_E.id))) or 0) + 1
-        entity = DescribedEntity(
-            id=number,
-            uid=str(uuid4()),
-            path=path,
-            kind=kind,
-            name=name,
-            hidden=hidden,
-            created_at=now,
-            created_by=author,
-        )
-        self._connection.execute(insert(metadata_entities), _ENTITIES.values(entity))
-        return entity
+    def add(self, entities: Sequence[tuple[str, str, str, str]], now: datetime) -> dict[str, DescribedEntity]:
+        """Add entities that nobody has described yet: path, kind, name and author of each; return them by path."""
+        if not entities:
+            return {}
+        first = (self._connection.scalar(select(func.max(_E.id))) or 0) + 1
+        added = [
+            DescribedEntity(
+                id=number,
+                uid=str(uuid4()),
+                path=path,
+                kind=kind,
+                name=name,
+                hidden=name.startswith("_"),
+                created_at=now,
+                created_by=author,
+            )
+            for number, (path, kind, name, author) in enumerate(entities, first)
+        ]
+        self._connection.execute(insert(metadata_entities), [_ENTITIES.values(each) for each in added])
+        return {each.path: each for each in added}
 
-    def remove(self, entity: int) -> None:
-        """Remove an entity with its metadata and tokens; its changes stay."""
-        for table, column in ((search_tokens, _T.entity), (entity_metadata, _M.entity), (metadata_entities, _E.id)):
-            self._connection.execute(delete(table).where(column == entity))
+    def remove(self, entities: Collection[int]) -> None:
+        """Remove entities with their metadata and tokens; their changes stay."""
+        if entities:
+            parameters = [{"number": each} for each in entities]
+            for table, column in ((search_tokens, _T.entity), (entity_metadata, _M.entity), (metadata_entities, _E.id)):
+                self._connection.execute(delete(table).where(column == bindparam("number")), parameters)
 
     def read(self, entity: int) -> dict[MetadataKey, MetadataValue]:
         """Return the metadata of an entity."""
@@ -186,90 +236,90 @@ class MetadataStore:
         """Return the metadata of entities; those without any are left out."""
         columns = (_M.entity, _M.scope, _M.kind, _M.name, _M.value, _M.origin, _M.author)
         found: dict[int, dict[MetadataKey, MetadataValue]] = {}
-        wanted = key_rows(self._connection.dialect.name, ("id",))
-        statement = select(*columns).join_from(wanted, entity_metadata, _M.entity == wanted.c.id)
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
-        for entity, scope, kind, name, value, origin, author in rows:
+        for entity, scope, kind, name, value, origin, author in self._of(entities, _M.entity, columns):
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)
         return found
 
-    def said_beside_files(self) -> dict[str, dict[MetadataKey, str]]:
-        """Return what people and programs say of the entities that Dagster shows, by path."""
+    def said_beside_files(self, kinds: Collection[str] = SHOWN) -> dict[str, dict[MetadataKey, str]]:
+        """Return what people and programs say of entities, by path: of those that Dagster shows, or of other kinds."""
         columns = (_E.path, _M.scope, _M.kind, _M.name, _M.value)
-        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(SHOWN))
+        is_theirs = and_(_M.scope == Scope.USER, _M.origin != Origin.DEFINITION, _E.kind.in_(sorted(kinds)))
         statement = select(*columns).join_from(entity_metadata, metadata_entities, _M.entity == _E.id).where(is_theirs)
         found: dict[str, dict[MetadataKey, str]] = {}
         for path, scope, kind, name, value in self._connection.execute(statement):
             found.setdefault(path, {})[MetadataKey(scope, kind, name)] = value
         return found
 
-    def write(self, entity: int, before: Metadata, after: Metadata, now: datetime) -> None:
-        """Write what differs between two states of an entity."""
-        gone = [key for key in before if key not in after]
+    def write(self, changes: Iterable[tuple[int, Metadata, Metadata]], now: datetime) -> None:
+        """Write what differs between two states of each entity."""
+        gone, new = [], []
+        for entity, before, after in changes:
+            gone += [key_parameters(_METADATA_KEY, (entity, *key)) for key in before if key not in after]
+            new += [(entity, *key, *value, now) for key, value in after.items() if before.get(key) != value]
         if gone:
-            is_gone = and_(
-                _M.entity == entity,
-                _M.scope == bindparam("of_scope"),
-                _M.kind == bindparam("of_kind"),
-                _M.name == bindparam("of_name"),
+            self._connection.execute(delete(entity_metadata).where(has_key(entity_metadata, _METADATA_KEY)), gone)
+        insert_rows(self._connection, entity_metadata, _METADATA_COLUMNS, new, replaces=True)
+
+    def write_tokens(self, changes: Iterable[tuple[int, Set[Token], Set[Token]]]) -> None:
+        """Write the tokens that differ between two states of each entity."""
+        gone, new = [], []
+        for entity, before, after in changes:
+            gone += [key_parameters(_TOKEN_KEY, (*each[:3], entity)) for each in before - after]
+            new += [(entity, *each) for each in after - before]
+        if gone:
+            self._connection.execute(delete(search_tokens).where(has_key(search_tokens, _TOKEN_KEY)), gone)
+        insert_rows(self._connection, search_tokens, _TOKEN_COLUMNS, new)
+
+    def tokens_of(self, entities: Collection[int]) -> dict[int, set[Token]]:
+        """Return the tokens of entities; those without any are left out."""
+        columns = (_T.entity, _T.token, _T.field, _T.scope, _T.weight, _T.number)
+        found: dict[int, set[Token]] = {}
+        for entity, *token in self._of(entities, _T.entity, columns):
+            found.setdefault(entity, set()).add(Token(*token))
+        return found
+
+    def append_changes(self, changes: Sequence[DecidedChange], now: datetime) -> list[MetadataChange]:
+        """Record changes, and the message about each; return them with their numbers."""
+        if not changes:
+            return []
+        first = (self._connection.scalar(select(func.max(_C.seq))) or 0) + 1
+        recorded = [
+            MetadataChange(
+                seq=seq,
+                path=each.path,
+                author=each.author,
+                origin=each.origin,
+                recorded_at=now,
+                before=render_metadata(each.before),
+                after=render_metadata(each.after),
             )
-            parameters = [{"of_scope": key.scope, "of_kind": key.kind, "of_name": key.name} for key in gone]
-            self._connection.execute(delete(entity_metadata).where(is_gone), parameters)
-        new = [
-            {
-                "entity": entity,
-                **key._asdict(),
-                **value._asdict(),
-                "updated_at": now,
-            }
-            for key, value in after.items()
-            if before.get(key) != value
+            for seq, each in enumerate(changes, first)
         ]
-        if new:
-            self._connection.execute(build_upsert(self._connection.dialect.name, entity_metadata), new)
-
-    def write_tokens(self, entity: int, before: Iterable[Token], after: Iterable[Token]) -> None:
-        """Write the tokens that differ."""
-        old, new = set(before), set(after)
-        gone = [{"of_token": each.token, "of_field": each.field, "of_scope": each.scope} for each in old - new]
-        if gone:
-            is_gone = and_(
-                _T.token == bindparam("of_token"),
-                _T.field == bindparam("of_field"),
-                _T.scope == bindparam("of_scope"),
-                _T.entity == entity,
-            )
-            self._connection.execute(delete(search_tokens).where(is_gone), gone)
-        rows = [{**each._asdict(), "entity": entity} for each in new - old]
-        if rows:
-            self._connection.execute(insert(search_tokens), rows)
-
-    def tokens_of(self, entity: int) -> set[Token]:
-        """Return the tokens of an entity."""
-        statement = select(_T.token, _T.field, _T.scope, _T.weight, _T.number).where(_T.entity == entity)
-        return {Token(*row) for row in self._connection.execute(statement)}
-
-    def append_change(
-        self, path: str, author: str, origin: Origin, now: datetime, before: Metadata, after: Metadata
-    ) -> MetadataChange:
-        """Record a change, and the message about it; return it with its number."""
-        seq = (self._connection.scalar(select(func.max(_C.seq))) or 0) + 1
-        change = MetadataChange(
-            seq=seq,
-            path=path,
-            author=author,
-            origin=origin,
-            recorded_at=now,
-            before=render_metadata(before),
-            after=render_metadata(after),
-        )
-        self._connection.execute(insert(metadata_changes), _CHANGES.values(change))
-        said = {"entity": path, "author": author, "origin": origin.value, **compare(change.before, change.after)}
-        message = OutboxMessage(topic=TOPIC, recorded_at=now, payload=said, idempotency_key=f"{TOPIC}:{seq}")
-        Outbox(self._connection).append_many([message])
-        return change
+        self._connection.execute(insert(metadata_changes), [_CHANGES.values(each) for each in recorded])
+        Outbox(self._connection).append_many([_message_of(each) for each in recorded])
+        return recorded
 
     def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:
         """Yield the changes of an entity, newest first."""
         statement = _CHANGES.select.where(_C.path == path).order_by(_C.seq.desc())
         yield from map(_CHANGES.load, self._connection.execute(statement))
+
+    def _of(self, entities: Collection[int], column: Column[Any], columns: Sequence[Column[Any]]) -> Iterator[Any]:
+        """Yield columns of the rows that have one of the entities in a column."""
+        wanted = key_rows(self._connection.dialect.name, ("id",))
+        statement = select(*columns).join_from(wanted, column.table, column == wanted.c.id)
+        yield from self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
+
+
+def _is_orphan(column: Column[Any]) -> ColumnElement[bool]:
+    return column.not_in(select(_E.id))
+
+
+def _message_of(change: MetadataChange) -> OutboxMessage:
+    said = {"entity": change.path, "author": change.author, "origin": change.origin.value}
+    return OutboxMessage(
+        topic=TOPIC,
+        recorded_at=change.recorded_at,
+        payload={**said, **compare(change.before, change.after)},
+        idempotency_key=f"{TOPIC}:{change.seq}",
+    )

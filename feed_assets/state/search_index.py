@@ -1,80 +1,28 @@
 """Find described entities by their tokens: a page at a time, by how well they match, by name or by age."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, literal, or_, select, true, union_all
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select, true
 
-from feed_assets.entities.metadata import Scope
-from feed_assets.state.metadata_schema import HAS_NUMBER, metadata_entities, search_tokens
-
-PROPERTIES_FIELD = "properties"
-"""The field with the names of properties. A word alone is not looked for there."""
+from feed_assets.entities.metadata import MetadataKind, Scope
+from feed_assets.state.metadata_schema import entity_metadata, metadata_entities, search_tokens
+from feed_assets.state.search_records import PROPERTIES_FIELD, Hit, SearchFilter
+from feed_assets.state.search_statements import (
+    ENTITIES,
+    LAST,
+    LIMIT,
+    OFFSET,
+    build_count,
+    build_fields,
+    build_page,
+    find_shape,
+    is_in,
+)
 
 _E = metadata_entities.c
+_M = entity_metadata.c
 _T = search_tokens.c
-_LAST = "\U0010ffff"
-
-
-class Comparison(StrEnum):
-    """The comparisons of numbers."""
-
-    EQUAL = "=="
-    AT_LEAST = ">="
-    AT_MOST = "<="
-    ABOVE = ">"
-    BELOW = "<"
-
-
-class SearchOrder(StrEnum):
-    """The orders of what is found; without one, what matches best comes first."""
-
-    NAME_ASC = "entity-name asc"
-    NAME_DESC = "entity-name desc"
-    AGE_ASC = "creation-time asc"
-    AGE_DESC = "creation-time desc"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """A condition on one token: its `text`, or the beginning of it; in one `field`, or in any but `properties`."""
-
-    text: str
-    is_beginning: bool
-    field: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """One term of a query: any of the `matches`, or a `field` whose number compares so with `number`."""
-
-    matches: tuple[Match, ...] = ()
-    is_required: bool = False
-    field: str = ""
-    comparison: Comparison | None = None
-    number: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchFilter:
-    """What is looked for: entities that meet any of the `terms` and all that are required, in one `scope`, of some
-    `kinds`; no terms and no kinds mean all.
-    """
-
-    terms: tuple[Term, ...]
-    kinds: Collection[str] = ()
-    scope: Scope | None = None
-    shows_hidden: bool = False
-    order: SearchOrder | None = None
-
-
-class Hit(NamedTuple):
-    """An entity that was found, and how many terms it meets."""
-
-    entity: int
-    terms: int
 
 
 class SearchIndex:
@@ -85,98 +33,69 @@ class SearchIndex:
 
     def find(self, chosen: SearchFilter, limit: int, offset: int) -> list[Hit]:
         """Return a page of entities."""
-        met, weight, statement = _select(chosen)
-        statement = statement.order_by(*_order(chosen.order, met, weight)).limit(limit).offset(offset)
-        return [Hit(*row) for row in self._connection.execute(statement)]
+        shape, words = find_shape(chosen)
+        rows = self._connection.execute(build_page(shape), {**words, LIMIT: limit, OFFSET: offset})
+        return [Hit(*row) for row in rows]
 
     def count(self, chosen: SearchFilter) -> int:
-        """Return how many entities there are."""
-        _, _, statement = _select(chosen)
-        return self._connection.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        """Return how many entities there are, before `after` and behind it."""
+        shape, words = find_shape(replace(chosen, after=None))
+        return self._connection.scalar(build_count(shape), words) or 0
 
-    def fields_of(self, terms: Sequence[Term], entities: Collection[int]) -> dict[int, list[str]]:
-        """Return the fields in which entities meet terms."""
-        conditions = [_meets(term) for term in terms]
-        if not conditions or not entities:
-            return {}
-        is_theirs = _T.entity.in_(sorted(entities))
-        statement = select(_T.entity, _T.field).where(is_theirs, or_(*conditions)).distinct().order_by(_T.field)
+    def fields_of(self, chosen: SearchFilter, entities: Collection[int]) -> dict[int, list[str]]:
+        """Return the fields in which entities meet the terms."""
         found: dict[int, list[str]] = {}
-        for entity, name in self._connection.execute(statement):
-            found.setdefault(entity, []).append(name)
+        if chosen.terms and entities:
+            shape, words = find_shape(SearchFilter(terms=chosen.terms, scope=chosen.scope))
+            for entity, name in self._connection.execute(build_fields(shape), {**words, ENTITIES: sorted(entities)}):
+                found.setdefault(entity, []).append(name)
         return found
 
-    def count_keys(self, beginning: str, limit: int) -> list[tuple[str, int]]:
-        """Return the names of properties, in small letters, that begin so, and how many entities have each."""
-        is_key = and_(_T.field == PROPERTIES_FIELD, _begins(beginning.lower()))
+    def count_keys(self, beginning: str, scope: Scope | None, limit: int) -> list[tuple[str, int]]:
+        """Return the names of properties, in small letters, that begin so, and how many entities have each; hidden ones
+        are not counted.
+        """
+        in_range = _T.token.between(beginning, beginning + LAST) if beginning else true()
+        is_key = and_(_T.field == PROPERTIES_FIELD, in_range, is_in(scope), _IS_SHOWN)
         statement = select(_T.token, func.count(_T.entity.distinct())).where(is_key)
         rows = self._connection.execute(statement.group_by(_T.token).order_by(_T.token).limit(limit))
         return [(name, count) for name, count in rows]
 
+    def values_of(self, key: str, scope: Scope | None, limit: int, most: int) -> list[tuple[str, int, list[str]]]:
+        """Return the values of a property, those of most entities first, with their number and the paths of some. The
+        key is in small letters; hidden entities are left out.
+        """
+        said = _said_of(key, scope)
+        count: ColumnElement[int] = func.count()
+        counts = select(said.c.value, count).group_by(said.c.value).order_by(count.desc(), said.c.value).limit(limit)
+        found: dict[str, tuple[int, list[str]]] = {value: (n, []) for value, n in self._connection.execute(counts)}
+        rank = func.row_number().over(partition_by=said.c.value, order_by=said.c.path).label("rank")
+        ranked = select(said.c.value, said.c.path, rank).where(said.c.value.in_(list(found))).subquery("ranked")
+        some = select(ranked.c.value, ranked.c.path).where(ranked.c.rank <= most).order_by(ranked.c.rank)
+        for value, path in self._connection.execute(some):
+            found[value][1].append(path)
+        return [(value, n, paths) for value, (n, paths) in found.items()]
 
-def _select(chosen: SearchFilter) -> tuple[ColumnElement[int], ColumnElement[int], Select[Any]]:
-    """Return the terms that an entity meets, their weight, and the statement that selects entities."""
-    conditions: list[ColumnElement[bool]] = []
-    if chosen.kinds:
-        conditions.append(_E.kind.in_(sorted(chosen.kinds)))
-    if not chosen.shows_hidden:
-        conditions.append(_E.hidden.is_(False))
-    if not chosen.terms:
-        none: ColumnElement[int] = literal(0)
-        return none, none, select(_E.id, none.label("terms")).where(*conditions)
-    in_scope = true() if chosen.scope is None else _T.scope == chosen.scope
-    parts = [
-        select(_T.entity, literal(number).label("term"), func.max(_T.weight).label("weight"))
-        .where(_meets(term), in_scope)
-        .group_by(_T.entity)
-        for number, term in enumerate(chosen.terms)
-    ]
-    hits = union_all(*parts).subquery("hits")
-    met: ColumnElement[int] = func.count()
-    weight: ColumnElement[int] = func.sum(hits.c.weight)
-    statement = select(_E.id, met.label("terms")).join_from(hits, metadata_entities, hits.c.entity == _E.id)
-    statement = statement.where(*conditions).group_by(_E.id, _E.name, _E.created_at)
-    required = [number for number, term in enumerate(chosen.terms) if term.is_required]
-    if required:
-        statement = statement.having(func.sum(case((hits.c.term.in_(required), 1), else_=0)) == len(required))
-    return met, weight, statement
+    def count_values(self, key: str, scope: Scope | None) -> tuple[int, int]:
+        """Return how many entities have a property, and how many values it has."""
+        said = _said_of(key, scope)
+        entities, values = func.count(said.c.path.distinct()), func.count(said.c.value.distinct())
+        found, different = self._connection.execute(select(entities, values)).one()
+        return found, different
 
 
-def _order(
-    order: SearchOrder | None, met: ColumnElement[int], weight: ColumnElement[int]
-) -> tuple[ColumnElement[Any], ...]:
-    match order:
-        case SearchOrder.NAME_ASC:
-            return (_E.name.asc(), _E.id.asc())
-        case SearchOrder.NAME_DESC:
-            return (_E.name.desc(), _E.id.desc())
-        case SearchOrder.AGE_ASC:
-            return (_E.created_at.asc(), _E.id.asc())
-        case SearchOrder.AGE_DESC:
-            return (_E.created_at.desc(), _E.id.desc())
-        case None:
-            return (met.desc(), weight.desc(), _E.name.asc(), _E.id.asc())
+_IS_SHOWN = _T.entity.not_in(select(_E.id).where(_E.hidden))
 
 
-def _meets(term: Term) -> ColumnElement[bool]:
-    if term.comparison is None:
-        return or_(*map(_matches, term.matches))
-    compared = {
-        Comparison.EQUAL: _T.number == term.number,
-        Comparison.AT_LEAST: _T.number >= term.number,
-        Comparison.AT_MOST: _T.number <= term.number,
-        Comparison.ABOVE: _T.number > term.number,
-        Comparison.BELOW: _T.number < term.number,
-    }
-    return and_(_T.field == term.field, HAS_NUMBER, compared[term.comparison])
-
-
-def _matches(match: Match) -> ColumnElement[bool]:
-    in_field = _T.field != PROPERTIES_FIELD if match.field is None else _T.field == match.field
-    if not match.is_beginning:
-        return and_(_T.token == match.text, in_field)
-    return and_(_begins(match.text), in_field) if match.text else in_field
-
-
-def _begins(beginning: str) -> ColumnElement[bool]:
-    return and_(_T.token >= beginning, _T.token < beginning + _LAST)
+def _said_of(key: str, scope: Scope | None) -> Subquery:
+    """Return the values and paths of the entities that have a property."""
+    is_said = and_(
+        _M.entity == _T.entity,
+        _M.scope == _T.scope,
+        _M.kind == MetadataKind.PROPERTY,
+        func.lower(_M.name) == _T.token,
+    )
+    said = select(_M.value, _E.path).select_from(search_tokens).join(entity_metadata, is_said)
+    said = said.join(metadata_entities, _E.id == _T.entity)
+    is_key = and_(_T.token == key, _T.field == PROPERTIES_FIELD, is_in(scope), _E.hidden.is_(False))
+    return said.where(is_key).distinct().subquery("said")

@@ -4,7 +4,7 @@ Keys that a declaration no longer has are gone with the next plan; what people a
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -21,9 +21,17 @@ from feed_assets.entities.metadata import (
     Remove,
     Scope,
     Update,
+    decide_mutations,
 )
-from feed_assets.lifecycle.metadata.descriptions import NOBODY, SCHEDULE, Circumstances, by_cluster, iter_descriptions
-from feed_assets.lifecycle.metadata.writing import Target, write_metadata
+from feed_assets.lifecycle.metadata.descriptions import (
+    NOBODY,
+    SCHEDULE,
+    Circumstances,
+    Description,
+    by_cluster,
+    iter_descriptions,
+)
+from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many, write_metadata
 from feed_assets.plan.records import Plan
 from feed_assets.settings import SystemMetadataSettings
 from feed_assets.state.definition_records import ScheduleState
@@ -53,30 +61,74 @@ def apply_descriptions(
     errors. Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
-    circumstances = Circumstances(
+    circumstances = _find_circumstances(connection, chosen, without_row)
+    known = store.described()
+    new = [each for each in iter_descriptions(plan, circumstances) if known.pop(each.target.path, None) != each.digest]
+    _write(connection, new, now)
+    store.forget(_find_gone(plan, circumstances, known), NOBODY, now)
+    return len(new)
+
+
+def mend_descriptions(
+    connection: Connection,
+    plan: Plan,
+    chosen: SystemMetadataSettings,
+    without_row: ScheduleState,
+    now: datetime,
+    *,
+    dry_run: bool,
+) -> int:
+    """Write the descriptions that are not what is stored, whatever their digests say, and remove those of what is not
+    declared any more. Returns how many there are; with `dry_run` nothing is written.
+    """
+    store = MetadataStore(connection)
+    circumstances = _find_circumstances(connection, chosen, without_row)
+    known = store.described()
+    every = list(iter_descriptions(plan, circumstances))
+    entities = store.find_many([each.target.path for each in every])
+    said = store.read_many([each.id for each in entities.values()])
+    wrong = []
+    for each in every:
+        entity = entities.get(each.target.path)
+        before = said.get(entity.id, {}) if entity is not None else {}
+        is_known = known.pop(each.target.path, None) is not None
+        if not is_known or decide_mutations(before, _mutations(each)) != before:
+            wrong.append(each)
+    gone = _find_gone(plan, circumstances, known)
+    if not dry_run:
+        _write(connection, wrong, now)
+        store.forget(gone, NOBODY, now)
+    return len(wrong) + len(gone)
+
+
+def _find_circumstances(
+    connection: Connection, chosen: SystemMetadataSettings, without_row: ScheduleState
+) -> Circumstances:
+    return Circumstances(
         chosen=chosen,
         without_row=without_row,
         recorded=Definitions(connection).recorded(),
         schedules=Schedules(connection).all(),
     )
-    known = store.described()
-    written = 0
-    for each in iter_descriptions(plan, circumstances):
-        before = known.pop(each.target.path, None)
-        if before == each.digest:
-            continue
-        mutations: list[Mutation] = [
-            Create(each.metadata()) if each.metadata() else Remove(scopes=[Scope.SYSTEM]),
-            Declare(each.of_declaration()),
-        ]
-        write_metadata(connection, each.target, mutations, author=each.author, origin=Origin.SYSTEM, now=now)
-        store.set_described(each.target.path, each.digest)
-        written += 1
-    for path in known:
-        kind, name = path.split("/")[:2]
-        if (kind, name) in plan.facts or (kind, name) not in circumstances.recorded:
-            store.forget(path, NOBODY, now)
-    return written
+
+
+def _mutations(description: Description) -> tuple[Mutation, ...]:
+    """Return what makes the metadata of an entity be its description, and leaves what people and programs say."""
+    said = description.metadata()
+    system: Mutation = Create(said) if said else Remove(scopes=[Scope.SYSTEM])
+    return system, Declare(description.of_declaration())
+
+
+def _write(connection: Connection, descriptions: Sequence[Description], now: datetime) -> None:
+    writings = [Writing(target=each.target, mutations=_mutations(each), author=each.author) for each in descriptions]
+    write_many(connection, writings, origin=Origin.SYSTEM, now=now)
+    MetadataStore(connection).set_described({each.target.path: each.digest for each in descriptions})
+
+
+def _find_gone(plan: Plan, circumstances: Circumstances, paths: Iterable[str]) -> list[str]:
+    """Return the paths of what is not declared any more."""
+    found = {path: tuple(path.split("/")[:2]) for path in paths}
+    return [path for path, key in found.items() if key in plan.facts or key not in circumstances.recorded]
 
 
 def apply_schedule_description(

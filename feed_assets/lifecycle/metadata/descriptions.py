@@ -25,7 +25,7 @@ from feed_assets.entities.metadata import (
 from feed_assets.entities.steps import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
-from feed_assets.masking import mask
+from feed_assets.masking import encodable, mask
 from feed_assets.plan.records import (
     ClusterRecord,
     DatasourceRecord,
@@ -84,7 +84,7 @@ class Description:
     def metadata(self) -> dict[MetadataKey, MetadataValue]:
         """Return what the program says."""
         found = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.SYSTEM, NOBODY)
+            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(_text(value), Origin.SYSTEM, NOBODY)
             for name, value in self.system.items()
         }
         tags = {
@@ -97,6 +97,11 @@ class Description:
         """Return what the declaration says."""
         definition = Origin.DEFINITION
         return {each.key: MetadataValue(mask(each.value), definition, self.author) for each in self.declared}
+
+
+def _text(value: str) -> str:
+    """Return a text as databases accept it."""
+    return encodable(value).replace("\0", "")
 
 
 def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Description]:

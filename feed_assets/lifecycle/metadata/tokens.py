@@ -5,16 +5,16 @@ A text is found as a whole and by its words, in small letters, with the field th
 """
 
 import hashlib
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from operator import attrgetter
 
 from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
+from feed_assets.lifecycle.metadata.schema_words import read_schema
 from feed_assets.state.metadata_store import Token
-from feed_assets.state.search_index import PROPERTIES_FIELD
+from feed_assets.state.search_records import PROPERTIES_FIELD
 
 NAME_FIELD = "entity-name"
 TAGS_FIELD = "tags"
@@ -26,24 +26,20 @@ _LONGEST = 200
 """The characters of a token. A longer text is found by its beginning with a star, and whole by its digest."""
 
 
-def index_entity(path: str, kind: str, name: str, metadata: Metadata, *, is_declared: bool) -> set[Token]:
-    """Return the tokens of an entity. The name of one that is declared is found in the scope SYSTEM."""
-    scope = Scope.SYSTEM if is_declared else Scope.USER
-    found = {Token(fold(name), kind, scope, _NAME), *_iter_text(name, NAME_FIELD, scope, _NAME)}
-    found |= {Token(fold(path), NAME_FIELD, scope, _NAME)}
+def index_entity(path: str, kind: str, name: str, metadata: Metadata) -> set[Token]:
+    """Return the tokens of an entity. Its name has the scope of the program if that describes it, else of people."""
+    scope = Scope.SYSTEM if any(key.scope is Scope.SYSTEM for key in metadata) else Scope.USER
+    found = [Token(fold(path), NAME_FIELD, scope, _NAME)]
+    found += [token for field in (NAME_FIELD, kind) for token in _iter_text(name, field, scope, _NAME)]
     for key, each in metadata.items():
         if key.kind is MetadataKind.TAG:
-            found.update(_iter_text(key.name, TAGS_FIELD, key.scope, _TAG))
+            found += _iter_text(key.name, TAGS_FIELD, key.scope, _TAG)
             continue
-        found.add(Token(fold(key.name), PROPERTIES_FIELD, key.scope, _LISTED))
-        fields = list(_iter_fields(each.value)) if key.name.lower() == SCHEMA else []
-        for text in fields or [each.value]:
-            found.update(_iter_text(text, fold(key.name), key.scope, _TEXT))
-    heaviest: dict[tuple[str, str, Scope], Token] = {}
-    for token in found:
-        same = heaviest.get(token[:3])
-        if same is None or token.weight > same.weight:
-            heaviest[token[:3]] = token
+        field = fold(key.name)
+        found.append(Token(field, PROPERTIES_FIELD, key.scope, _LISTED))
+        for text in (field == SCHEMA and read_schema(each.value)) or [each.value]:
+            found += _iter_text(text, field, key.scope, _TEXT)
+    heaviest = {token[:3]: token for token in sorted(found, key=attrgetter("weight"))}
     return set(heaviest.values())
 
 
@@ -69,7 +65,7 @@ def parse_number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         try:
-            moment = datetime.fromisoformat(text if "T" in text else f"{text}T00:00:00")
+            moment = datetime.fromisoformat(text.upper())
         except ValueError:
             return None
         return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
@@ -82,45 +78,3 @@ def _iter_text(text: str, field: str, scope: Scope, weight: int) -> Iterator[Tok
     yield Token(whole, field, scope, weight, parse_number(text))
     words = {fold(word) for word in _SEPARATORS.split(text.lower()) if word}
     yield from (Token(word, field, scope, _TEXT) for word in words - {whole})
-
-
-def _iter_fields(schema: str) -> Iterator[str]:
-    """Yield the fields of a record schema in Avro's JSON, each alone and with its type; none of another text."""
-    try:
-        found = json.loads(schema)
-    except ValueError:
-        return
-    if isinstance(found, Mapping) and found.get("type") == "record":
-        yield from _iter_record(found)
-
-
-def _iter_record(record: Mapping[str, Any]) -> Iterator[str]:
-    for each in record.get("fields") or ():
-        if isinstance(each, Mapping) and isinstance(each.get("name"), str):
-            yield from _iter_field(each["name"], each.get("type"))
-
-
-def _iter_field(name: str, kind: Any) -> Iterator[str]:
-    yield name
-    if isinstance(kind, list):
-        parts = [each for each in kind if each != "null"]
-        if len(parts) == 1:
-            yield from list(_iter_field(name, parts[0]))[1:]
-            return
-        yield f"{name}:union"
-        for part in parts:
-            yield from _iter_nested(part)
-        return
-    if isinstance(kind, Mapping):
-        yield f"{name}:{kind.get('type')}"
-        yield from _iter_nested(kind)
-        return
-    yield f"{name}:{kind}"
-
-
-def _iter_nested(kind: Any) -> Iterator[str]:
-    if not isinstance(kind, Mapping):
-        return
-    yield from _iter_record(kind)
-    for part in ("items", "values", "keys"):
-        yield from _iter_nested(kind.get(part))

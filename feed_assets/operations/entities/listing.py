@@ -10,6 +10,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.json_form import Hidden, shown
 from feed_assets.operations.entities.query_fields import PAGE, FilterField, ListField
+from feed_assets.operations.entities.said_tags import TagsOf, has_words
 from feed_assets.operations.entities.states import EntityStatus
 from feed_assets.operations.errors import VerbRefusedError
 
@@ -85,18 +86,20 @@ class EntityPage:
 StatusOf = Callable[[AnyEntity], EntityStatus]
 
 
-def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> EntityPage:
+def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> EntityPage:
     """Return one page of the entities that match a query, by name. `status_of` is called only if states are needed."""
-    found = select_entities(entities, query, status_of)
+    found = select_entities(entities, query, status_of, tags_of)
     offset = max(0, query.offset)
     end = offset + query.results
-    page = tuple(_listed(entity, query, status_of) for entity in found[offset:end])
+    page = tuple(_listed(entity, query, status_of, tags_of) for entity in found[offset:end])
     return EntityPage(entities=page, total=len(found), offset=offset)
 
 
-def select_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> list[AnyEntity]:
+def select_entities(
+    entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf, tags_of: TagsOf
+) -> list[AnyEntity]:
     """Return all entities that match the conditions of a query, in its order."""
-    found = [entity for entity in entities if _is_wanted(entity, query, status_of)]
+    found = [entity for entity in entities if _is_wanted(entity, query, status_of, tags_of)]
     return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=query.descending)
 
 
@@ -110,19 +113,13 @@ def is_subsequence(letters: str, name: str) -> bool:
     return all(letter in rest for letter in letters.lower())
 
 
-def _is_wanted(entity: AnyEntity, query: ListQuery, status_of: StatusOf) -> bool:
+def _is_wanted(entity: AnyEntity, query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> bool:
     if entity.kind not in query.kinds or not is_subsequence(query.name_sequence, entity.name):
         return False
-    if query.tag_keys and not _has_words(entity, query.tag_keys):
-        return False
-    if any(entity.tags.get(name) != value for name, value in query.tags):
+    tags = tags_of(entity) if query.tags or query.tag_keys else ()
+    if not has_words(tags, query.tag_keys) or any(f"{name}={value}" not in tags for name, value in query.tags):
         return False
     return all(_meets(entity, field, values, status_of) for field, values in query.filters.items())
-
-
-def _has_words(entity: AnyEntity, words: Iterable[str]) -> bool:
-    text = ",".join(f"{name}={value}" for name, value in entity.tags.items()).lower()
-    return all(word.lower() in text for word in words)
 
 
 def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_of: StatusOf) -> bool:
@@ -142,7 +139,7 @@ def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_o
             assert_never(by)
 
 
-def _listed(entity: AnyEntity, query: ListQuery, status_of: StatusOf) -> ListedEntity:
+def _listed(entity: AnyEntity, query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> ListedEntity:
     shown = query.shown
     clusters = tuple(entity.clusters) if isinstance(entity, Feed | Process) else ()
     pipelines = entity.pipelines if isinstance(entity, Process) else ()
@@ -150,7 +147,7 @@ def _listed(entity: AnyEntity, query: ListQuery, status_of: StatusOf) -> ListedE
         kind=entity.kind,
         name=entity.name,
         status=status_of(entity).state.value if ListField.STATUS in shown else None,
-        tags=tuple(f"{name}={value}" for name, value in entity.tags.items()) if ListField.TAGS in shown else None,
+        tags=tags_of(entity) if ListField.TAGS in shown else None,
         pipelines=tuple(pipelines) if ListField.PIPELINES in shown else None,
         clusters=clusters if ListField.CLUSTERS in shown else None,
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 
 from sqlalchemy import Connection
 
@@ -20,6 +21,7 @@ from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
 from feed_assets.operations.entities.query_fields import SUMMARY_INSTANCES, Form
+from feed_assets.operations.entities.said_tags import SaidTags, TagsOf
 from feed_assets.operations.entities.states import EntityStatus, entity_status
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.definition_records import DocumentFormat
@@ -83,7 +85,7 @@ def find_status(context: EntityContext, kind: Kind, name: str) -> EntityStatus:
 def find_page(context: EntityContext, query: ListQuery) -> EntityPage:
     """Return one page of the entities that match a query."""
     loaded = context.load()
-    return list_entities(loaded.bundle.bundle.entities, query, _status_of(context, loaded))
+    return list_entities(loaded.bundle.bundle.entities, query, _status_of(context, loaded), _tags_of(context))
 
 
 def summarize(
@@ -123,7 +125,7 @@ def summarize(
         for entity in loaded.bundle.bundle.entities
         if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
     ]
-    found = select_entities(on_cluster, query, status_of)
+    found = select_entities(on_cluster, query, status_of, _tags_of(context))
     offset = max(0, query.offset)
     with context.database.read() as connection:
         entities = tuple(
@@ -193,6 +195,17 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
 def _status_of(context: EntityContext, loaded: Loaded) -> StatusOf:
     progress = context.progress()
     return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, context.now)
+
+
+def _tags_of(context: EntityContext) -> TagsOf:
+    """Return what finds the tags of entities; it reads them with the first question."""
+
+    @cache
+    def said() -> SaidTags:
+        with context.database.read() as connection:
+            return SaidTags(connection)
+
+    return lambda entity: said().of_entity(entity)
 
 
 def _newest(

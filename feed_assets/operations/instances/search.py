@@ -10,6 +10,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.entities.listing import is_subsequence
+from feed_assets.operations.entities.said_tags import SaidTags, has_words
 from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.queries import InstancePage, find_rows
 from feed_assets.operations.instances.query_fields import PAGE
@@ -42,10 +43,11 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
     found: list[InstanceRow] = []
     total = 0
     with context.read() as connection:
+        said = SaidTags(connection)
         for kind, record in _candidates(context, query):
-            one = _query_of(context, connection, kind, record, query)
+            tags = said.of_record(kind, record)
+            one = _query_of(context, connection, kind, record, query) if has_words(tags, query.tag_keys) else None
             if one is not None:
-                tags = tuple(f"{name}={value}" for name, value in record.facts.tags)
                 rows = find_rows(one)
                 total += len(rows) if len(rows) < one.query.results else count_listed(one)
                 found.extend(replace(row, tags=tags) for row in rows)
@@ -69,13 +71,8 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
 def _candidates(context: OperationContext, query: SearchQuery) -> Iterator[tuple[Kind, FeedRecord | ProcessRecord]]:
     for kind in sorted(query.kinds):
         for (name, _), record in sorted(context.records(kind).items()):
-            if is_subsequence(query.name_sequence, name) and _has_words(record, query.tag_keys):
+            if is_subsequence(query.name_sequence, name):
                 yield kind, record
-
-
-def _has_words(record: FeedRecord | ProcessRecord, words: tuple[str, ...]) -> bool:
-    tags = ",".join(f"{name}={value}" for name, value in record.facts.tags).lower()
-    return all(word.lower() in tags for word in words)
 
 
 def _query_of(

@@ -8,44 +8,58 @@ dates and times, and are required.
 
 import re
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.lifecycle.metadata.tokens import fold, parse_number
-from feed_assets.state.search_index import Comparison, Match, Term
+from feed_assets.state.search_records import Comparison, Match, Term
 
 EVERYTHING = "*"
+MOST_TERMS = 50
 
 _AROUND_COLON = re.compile(r"\s*:\s*")
 _COMPARISON = re.compile(r"(==|>=|<=|>|<)(.+)", re.DOTALL)
 
 
 def parse_query(text: str) -> tuple[Term, ...]:
-    """Return the terms of a query; none means everything.
+    """Return the terms of a query, each once; none means everything.
 
     >>> [term.is_required for term in parse_query("+owner : ops  dep*")]
     [True, False]
     >>> parse_query("  "), parse_query("*")
     ((), ())
+
+    Raises:
+        MetadataRefusedError: it has more than 50 terms, or characters that cannot be printed.
     """
-    words = _AROUND_COLON.sub(":", text.strip()).split()
-    if all(word == EVERYTHING for word in words):
-        return ()
-    return tuple(_parse_term(word) for word in words)
+    words = list(dict.fromkeys(_AROUND_COLON.sub(":", text.strip()).split()))
+    if len(words) > MOST_TERMS:
+        reason = f"it has {len(words):,} terms, more than {MOST_TERMS}"
+        raise MetadataRefusedError(entity="the query", reason=reason, next_step="Look for fewer words.")
+    if not all(map(str.isprintable, words)):
+        raise MetadataRefusedError(
+            entity="the query", reason="it has characters that cannot be printed", next_step="Look for letters."
+        )
+    return () if words in ([], [EVERYTHING]) else tuple(map(_parse_term, words))
 
 
 def _parse_term(word: str) -> Term:
     is_required = len(word) > 1 and word.startswith("+")
-    word = word[1:] if is_required else word
-    name, has_field, rest = word.partition(":")
-    if has_field and (compared := _COMPARISON.fullmatch(rest)) is not None:
-        number = parse_number(compared[2])
-        if number is not None:
-            return Term(is_required=True, field=fold(name), comparison=Comparison(compared[1]), number=number)
-    matches = [_match(word, None)]
-    if has_field and name and rest:
-        matches.append(_match(rest, fold(name)))
-    return Term(matches=tuple(matches), is_required=is_required)
+    word = word.removeprefix("+") if is_required else word
+    name, _, rest = word.partition(":")
+    if (compared := _COMPARISON.fullmatch(rest)) is not None and (number := parse_number(compared[2])) is not None:
+        return Term(is_required=True, field=fold(name), comparison=Comparison(compared[1]), number=number)
+    is_beginning = word.endswith(EVERYTHING)
+    word = word.removesuffix(EVERYTHING) if is_beginning else word
+    matches = [_match(word, is_beginning=is_beginning)]
+    colons = [at for at, character in enumerate(word) if character == ":" and at]
+    for at in colons:
+        if is_beginning or word[at + 1 :]:
+            matches.append(_match(word[at + 1 :], is_beginning=is_beginning, field=fold(word[:at])))
+    return Term(
+        matches=tuple(matches),
+        field_beginning=word.lower() if is_beginning and colons else None,
+        is_required=is_required,
+    )
 
 
-def _match(text: str, field: str | None) -> Match:
-    is_beginning = text.endswith(EVERYTHING)
-    text = text[:-1].lower() if is_beginning else fold(text)
-    return Match(text=text, is_beginning=is_beginning, field=field)
+def _match(text: str, *, is_beginning: bool, field: str | None = None) -> Match:
+    return Match(text=text.lower() if is_beginning else fold(text), is_beginning=is_beginning, field=field)

@@ -1,27 +1,30 @@
-"""Search described entities by what is said of them, and list the names of properties."""
+"""Search described entities by what is said of them."""
 
-import base64
-import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from feed_assets.operations.context import OperationContext
+from feed_assets.operations.searching.cursors import MOST_RESULTS, PageStart, parse_cursor, render_cursor
 from feed_assets.operations.searching.queries import parse_query
+from feed_assets.state.database import Database
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
-from feed_assets.state.search_index import SearchFilter, SearchIndex, SearchOrder
+from feed_assets.state.search_index import SearchIndex
+from feed_assets.state.search_records import Hit, SearchFilter, SearchOrder
 
 PAGE = 20
-MOST_RESULTS = 1000
-MOST_KEYS = 1000
+MOST_CURSORS = 100
+
+_KIND = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
     """What is looked for. A `cursor` of an earlier page replaces `offset` and `limit`; it needs an order, as do
-    `cursors`, the number of pages behind this one whose cursors are wanted.
+    `cursors`, the number of pages behind this one whose cursors are wanted. Of `kinds`, those that nothing has match
+    nothing.
     """
 
     text: str = "*"
@@ -37,7 +40,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """An entity that was found: the fields that match, and all that is said of it, by scope."""
+    """An entity that was found: how many terms it meets, in which fields, and all that is said of it, by scope."""
 
     entity: str
     kind: str
@@ -45,6 +48,12 @@ class SearchResult:
     terms: int
     fields: tuple[str, ...]
     metadata: Mapping[str, Any]
+
+    @property
+    def description(self) -> str:
+        """What people say that it is, else what the program says; "" if neither does."""
+        texts = [said["properties"].get("description") for _, said in sorted(self.metadata.items(), reverse=True)]
+        return next((text for text in texts if text), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,90 +67,93 @@ class SearchPage:
     cursors: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyName:
-    """A name of properties, in small letters, and how many entities have such a property."""
-
-    name: str
-    entities: int
-
-
-def search(context: OperationContext, query: SearchQuery) -> SearchPage:
-    """Return a page of the entities that a query finds.
+def search(database: Database | None, query: SearchQuery) -> SearchPage:
+    """Return a page of the entities that a query finds; of a namespace that does not exist, nothing.
 
     Raises:
-        MetadataRefusedError: the order or the cursor is wrong, or a cursor has no order.
+        MetadataRefusedError: the query, a kind, the order or the cursor is wrong, or a cursor has no order.
     """
     order = _parse_order(query.sort)
-    query = _with_cursor(query, order)
+    start = _find_start(query, order)
     terms = parse_query(query.text)
+    kinds = frozenset(map(_parse_kind, query.kinds))
     chosen = SearchFilter(
-        terms=terms, kinds=query.kinds, scope=query.scope, shows_hidden=query.shows_hidden, order=order
+        terms=terms,
+        kinds=kinds,
+        scope=query.scope,
+        shows_hidden=query.shows_hidden,
+        order=order,
+        after=start.after,
     )
-    with context.read() as connection:
+    if database is None:
+        return SearchPage(results=(), total=0, offset=start.offset, limit=start.limit, cursors=())
+    with database.read() as connection:
         index, store = SearchIndex(connection), MetadataStore(connection)
-        hits = index.find(chosen, query.limit, query.offset)
-        total = index.count(chosen)
+        wanted = start.limit * (query.cursors + 1) + 1
+        found = index.find(chosen, wanted, 0 if start.after else start.offset)
+        hits = found[: start.limit]
+        is_all = start.after is None and len(found) < wanted and (found or not start.offset)
+        total = start.offset + len(found) if is_all else index.count(chosen)
         ids = [hit.entity for hit in hits]
-        entities, said, fields = store.of_ids(ids), store.read_many(ids), index.fields_of(terms, ids)
+        entities, said, fields = store.of_ids(ids), store.read_many(ids), index.fields_of(chosen, ids)
     results = tuple(
         SearchResult(
             entity=entities[hit.entity].path,
             kind=entities[hit.entity].kind,
-            name=entities[hit.entity].name,
+            name=hit.name,
             terms=hit.terms,
             fields=tuple(fields.get(hit.entity, ())),
             metadata=render_metadata(said.get(hit.entity, {})),
         )
         for hit in hits
     )
-    return SearchPage(
-        results=results, total=total, offset=query.offset, limit=query.limit, cursors=_cursors(query, total)
-    )
+    cursors = () if order is None else _cursors(found, start, order, query.cursors)
+    return SearchPage(results=results, total=total, offset=start.offset, limit=start.limit, cursors=cursors)
 
 
-def list_keys(context: OperationContext, beginning: str) -> Sequence[PropertyName]:
-    """Return the names of properties that begin so, in order, with the number of entities that have each."""
-    with context.read() as connection:
-        found = SearchIndex(connection).count_keys(beginning, MOST_KEYS)
-    return [PropertyName(name=name, entities=count) for name, count in found]
+def _parse_kind(text: str) -> str:
+    kind = text.strip().lower()
+    if _KIND.fullmatch(kind) is None:
+        raise MetadataRefusedError(
+            entity=f"target {text!r}", reason="this is no kind", next_step="Write one like feed or column."
+        )
+    return kind
 
 
 def _parse_order(sort: str | None) -> SearchOrder | None:
     if sort is None:
         return None
     text = " ".join(sort.lower().split())
-    text = text if text.endswith((" asc", " desc")) else f"{text} asc"
     if text not in list(SearchOrder):
+        orders = ", ".join(map(repr, map(str, SearchOrder)))
         raise MetadataRefusedError(
-            entity=f"sort {sort!r}",
-            reason="nothing can be sorted so",
-            next_step=f"Write one of {', '.join(SearchOrder)}.",
+            entity=f"sort {sort!r}", reason="nothing can be sorted so", next_step=f"Write one of {orders}."
         )
     return SearchOrder(text)
 
 
-def _with_cursor(query: SearchQuery, order: SearchOrder | None) -> SearchQuery:
-    """Return the query of the page at its cursor."""
-    if (query.cursor or query.cursors) and order is None:
+def _find_start(query: SearchQuery, order: SearchOrder | None) -> PageStart:
+    """Return where a query begins: at its cursor, if it has one."""
+    if order is None and (query.cursor or query.cursors):
         raise MetadataRefusedError(
             entity="the search", reason="a cursor needs an order", next_step="Write --sort 'entity-name asc'."
         )
-    if not query.cursor:
-        return query
-    try:
-        offset, limit = json.loads(base64.urlsafe_b64decode(query.cursor.encode()))
-        if not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0 and 0 < limit <= MOST_RESULTS):
-            raise ValueError(query.cursor)
-    except (ValueError, TypeError) as exc:
-        raise MetadataRefusedError(
-            entity=f"cursor {query.cursor[:40]!r}",
-            reason="no search has given it",
-            next_step="Search again without a cursor.",
-        ) from exc
-    return replace(query, offset=offset, limit=limit)
+    for name, number, least, most in (
+        ("offset", query.offset, 0, 2**31),
+        ("limit", query.limit, 1, MOST_RESULTS),
+        ("cursors", query.cursors, 0, MOST_CURSORS),
+    ):
+        if not least <= number <= most:
+            raise MetadataRefusedError(
+                entity=f"{name} {number:,}", reason="there is no such page", next_step=f"Ask for {least} to {most:,}."
+            )
+    if order is None or not query.cursor:
+        return PageStart(offset=query.offset, limit=query.limit)
+    return parse_cursor(query.cursor, order)
 
 
-def _cursors(query: SearchQuery, total: int) -> tuple[str, ...]:
-    starts = range(query.offset + query.limit, total, query.limit)[: query.cursors]
-    return tuple(base64.urlsafe_b64encode(json.dumps([start, query.limit]).encode()).decode() for start in starts)
+def _cursors(found: Sequence[Hit], start: PageStart, order: SearchOrder, most: int) -> tuple[str, ...]:
+    """Return the cursors of the pages behind the first one of what was found, if there is anything."""
+    ends = range(start.limit, len(found), start.limit)[:most]
+    starts = [replace(start, offset=start.offset + end, after=found[end - 1].position(order)) for end in ends]
+    return tuple(render_cursor(each, order) for each in starts)

@@ -21,7 +21,7 @@ def upgrade() -> None:
         sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("path", _ORDERED, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("name", _ORDERED, nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
@@ -64,7 +64,7 @@ def upgrade() -> None:
         sa.Column("entity", sa.BigInteger(), nullable=False),
         sa.Column("weight", sa.Integer(), nullable=False),
         sa.Column("number", sa.Float()),
-        sa.PrimaryKeyConstraint("token", "field", "scope", "entity", name="fa_search_tokens_pk"),
+        sa.PrimaryKeyConstraint("token", "field", "scope", "entity", "weight", name="fa_search_tokens_pk"),
         sqlite_with_rowid=False,
     )
     op.create_index("fa_search_tokens_by_entity", "fa_search_tokens", ["entity"])

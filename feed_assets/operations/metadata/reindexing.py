@@ -1,0 +1,92 @@
+"""`metadata reindex`: prove that the index and the descriptions are what is stored and declared, and mend them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from feed_assets.json_form import shown
+from feed_assets.lifecycle.metadata.describing import mend_descriptions
+from feed_assets.lifecycle.metadata.indexing import IndexFaults, mend_index
+from feed_assets.lifecycle.releases.plan_changes import is_applied
+from feed_assets.operations.context import OperationContext
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import lock_definitions, lock_log
+from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.metadata_store import MetadataStore
+
+AT_ONCE = 500
+"""The entities of one transaction: writers wait for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reindexed:
+    """What was wrong among so many entities: words of the index that were missing or extra, rows that belong to no
+    entity, and descriptions that are not what is declared; None if the declarations are not in force yet.
+    """
+
+    entities: int
+    missing: int
+    extra: int
+    orphans: int
+    descriptions: int | None
+    dry_run: bool
+
+    @shown
+    def is_sound(self) -> bool:
+        """Whether nothing was wrong."""
+        return not (self.missing or self.extra or self.orphans or self.descriptions)
+
+
+def reindex(
+    context: OperationContext,
+    *,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Reindexed:
+    """Compare the index and the descriptions with what is stored and declared, and mend them; with `dry_run` only the
+    first. Others can write in between: each transaction has some entities.
+    """
+    with _transaction(context, dry_run=dry_run) as connection:
+        descriptions = None
+        if is_applied(connection, context.timeline):
+            chosen, without_row = context.metadata.system, context.without_row
+            descriptions = mend_descriptions(
+                connection, context.plan, chosen, without_row, context.as_of, dry_run=dry_run
+            )
+        store = MetadataStore(connection)
+        total, orphans = store.count(), store.count_orphans()
+        if not dry_run:
+            store.remove_orphans()
+    faults, last, done = IndexFaults(), 0, 0
+    while True:
+        with _transaction(context, dry_run=dry_run) as connection:
+            some = MetadataStore(connection).ids_after(last, AT_ONCE)
+            found = mend_index(connection, some, dry_run=dry_run)
+        faults = IndexFaults(faults.missing + found.missing, faults.extra + found.extra)
+        if not some:
+            break
+        last, done = some[-1], done + len(some)
+        progress(done, max(done, total))
+    result = Reindexed(entities=done, **faults._asdict(), orphans=orphans, descriptions=descriptions, dry_run=dry_run)
+    if not dry_run and not result.is_sound:
+        details = {"missing": faults.missing, "extra": faults.extra, "orphans": orphans, "descriptions": descriptions}
+        entry = AuditEntry(recorded_at=context.as_of, author=author, action="metadata reindex", details=details)
+        with context.database.begin() as connection:
+            Audit(connection).append(entry)
+    return result
+
+
+@contextmanager
+def _transaction(context: OperationContext, *, dry_run: bool) -> Iterator[Connection]:
+    if dry_run:
+        with context.read() as connection:
+            yield connection
+        return
+    with context.database.begin() as connection:
+        lock_definitions(connection)
+        lock_log(connection)
+        context.timeline.refresh(connection, context.as_of)
+        yield connection

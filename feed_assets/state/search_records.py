@@ -1,0 +1,99 @@
+"""What searches look for among described entities, and what they find."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from feed_assets.entities.metadata import Scope
+
+PROPERTIES_FIELD = "properties"
+"""The field with the names of properties. A word alone is not looked for there."""
+
+
+class Comparison(StrEnum):
+    """The comparisons of numbers."""
+
+    EQUAL = "=="
+    AT_LEAST = ">="
+    AT_MOST = "<="
+    ABOVE = ">"
+    BELOW = "<"
+
+
+class SearchOrder(StrEnum):
+    """The orders of what is found; without one, what matches best comes first."""
+
+    NAME_ASC = "entity-name asc"
+    NAME_DESC = "entity-name desc"
+    AGE_ASC = "creation-time asc"
+    AGE_DESC = "creation-time desc"
+
+    @property
+    def is_by_age(self) -> bool:
+        """Whether the order is that of time, else of names."""
+        return self in (SearchOrder.AGE_ASC, SearchOrder.AGE_DESC)
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether the last comes first."""
+        return self in (SearchOrder.NAME_DESC, SearchOrder.AGE_DESC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A condition on one token: its `text`, or the beginning of it; in one `field`, or in any but `properties`."""
+
+    text: str
+    is_beginning: bool = False
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One term of a query: any of the `matches`, a field that begins with `field_beginning`, or a `field` whose number
+    compares so with `number`.
+    """
+
+    matches: tuple[Match, ...] = ()
+    field_beginning: str | None = None
+    is_required: bool = False
+    field: str = ""
+    comparison: Comparison | None = None
+    number: float = 0.0
+
+
+class Position(NamedTuple):
+    """A place between entities in an order: behind the one with this name or time, and this number."""
+
+    value: str | datetime
+    entity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFilter:
+    """What is looked for: entities that meet any of the `terms` and all that are required, of some `kinds`; all without
+    terms and kinds. A `scope` limits where terms are met, or without terms to what it describes. `after` needs an
+    order.
+    """
+
+    terms: tuple[Term, ...]
+    kinds: Collection[str] = ()
+    scope: Scope | None = None
+    shows_hidden: bool = False
+    order: SearchOrder | None = None
+    after: Position | None = None
+
+
+class Hit(NamedTuple):
+    """An entity that was found, its position in an order, and how many terms it meets."""
+
+    entity: int
+    name: str
+    created_at: datetime
+    terms: int
+
+    def position(self, order: SearchOrder) -> Position:
+        """Return the place behind it."""
+        return Position(self.created_at if order.is_by_age else self.name, self.entity)
