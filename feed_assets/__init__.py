@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.feed import ProducedBy as ProducedBy
     from feed_assets.entities.feed import RetentionStage as RetentionStage
     from feed_assets.entities.feed import SchemaSource as SchemaSource
+    from feed_assets.entities.made_up import MadeUpColumn as MadeUpColumn
+    from feed_assets.entities.made_up import MadeUpDecimal as MadeUpDecimal
     from feed_assets.entities.mirror import Mirror as Mirror
     from feed_assets.entities.mirror import MirrorSnapshots as MirrorSnapshots
     from feed_assets.entities.mirror import MirrorSource as MirrorSource
@@ -154,6 +156,8 @@ _HOMES = {
     "LoadType": "feed_assets.entities.transfers",
     "Locations": "feed_assets.entities.common",
     "MergePolicy": "feed_assets.entities.transfers",
+    "MadeUpColumn": "feed_assets.entities.made_up",
+    "MadeUpDecimal": "feed_assets.entities.made_up",
     "Mirror": "feed_assets.entities.mirror",
     "MirrorSnapshots": "feed_assets.entities.mirror",
     "MirrorSource": "feed_assets.entities.mirror",
@@ -252,6 +256,8 @@ __all__ = [
     "LoadType",
     "Locations",
     "MergePolicy",
+    "MadeUpColumn",
+    "MadeUpDecimal",
     "Mirror",
     "MirrorSnapshots",
     "MirrorSource",

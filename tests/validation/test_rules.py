@@ -7,6 +7,7 @@ from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case, another
+from tests.validation.cases_made_up import MADE_UP_CASES
 from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
 from tests.validation.cases_replication import REPLICATION_CASES
 from tests.validation.cases_retention import RETENTION_CASES
@@ -17,6 +18,7 @@ from tests.validation.cases_triggers import TRIGGER_CASES
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
 ALL = (
     *CASES,
+    *MADE_UP_CASES,
     *MIRROR_CASES,
     *REPLICATION_CASES,
     *RETENTION_CASES,

@@ -46,6 +46,7 @@ from feed_assets.lifecycle.instances.step_frames import discard_frames
 from feed_assets.lifecycle.instances.steps import StepsEngine
 from feed_assets.lifecycle.instances.work_data import (
     job_properties,
+    made_up_rows,
     output_target,
     text_context,
     with_inputs,
@@ -324,6 +325,7 @@ class InstanceRunner:
                 more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
             ),
             catalog=self.context.plan.clusters[process.cluster].catalog,
+            made_up=made_up_rows(workflow, [target.nominal_time for target in targets]),
         )
 
     def _target(
