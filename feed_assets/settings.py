@@ -13,14 +13,16 @@ The project is the folder of this file; without a file, the first folder in whic
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -54,10 +56,13 @@ _EXPECTED = {
     "datetime": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "dict": "a map",
+    "tuple": "a list",
+    "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
     "model": "a map",
 }
 """The expected form of a value, by pydantic's error code or the beginning of it."""
 
+_PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
 
 DEFAULT = "the default"
 """The source of a setting that nothing else has."""
@@ -80,6 +85,49 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     replay: ReplaySettings | None = None
+
+
+class SystemMetadataSettings(BaseModel):
+    """The metadata that this program writes: those whose `KIND/NAME` fits a pattern of `include`, if there are any, and
+    none of `exclude`.
+
+    In a pattern, `*` stands for any letters and `?` for one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if _PATTERN.fullmatch(pattern) is None:
+                raise ValueError(pattern)
+        return patterns
+
+    def allows(self, kind: str, name: str) -> bool:
+        """Return whether a property or tag of an entity of a kind is written.
+
+        >>> SystemMetadataSettings(exclude=("*/owner", "column/*")).allows("feed", "owner")
+        False
+        """
+        subject = f"{kind}/{name}"
+        is_included = not self.include or any(fnmatchcase(subject, pattern) for pattern in self.include)
+        return is_included and not any(fnmatchcase(subject, pattern) for pattern in self.exclude)
+
+
+EVERYTHING = SystemMetadataSettings()
+
+
+class MetadataSettings(BaseModel):
+    """With `strict`, people may only write values that CDAP allows. `system` chooses what this program writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strict: bool = False
+    system: SystemMetadataSettings = EVERYTHING
 
 
 class ScheduleMode(StrEnum):
@@ -124,6 +172,7 @@ class Settings(BaseSettings):
     previews: bool = False
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
+    metadata: MetadataSettings = MetadataSettings()
     webserver: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)

@@ -92,9 +92,10 @@ def audit(limit: int, output: str) -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=MESSAGES, show_default=True, help="How many, oldest first."
 )
+@click.option("--topic", help="Only messages of this topic: eviction or metadata.")
 @output_option
-def messages(after: int, limit: int, output: str) -> None:
-    """Show the messages for other programs, oldest first: one for each evicted and each restored path.
+def messages(after: int, limit: int, topic: str | None, output: str) -> None:
+    """Show the messages for other programs, oldest first: evicted and restored paths, and changes of metadata.
 
     A reader remembers the largest seq it has seen, and requests later messages with --after. Messages never change.
     """
@@ -103,7 +104,7 @@ def messages(after: int, limit: int, output: str) -> None:
 
     database = open_state(load_settings())
     with database.read() as connection:
-        found, total = Outbox(connection).read(after, limit), Outbox(connection).count(after)
+        found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
     if output == "json":
         print_list_json("messages", found, total)
         return

@@ -67,6 +67,11 @@ class Bundle:
         """The processes, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Process))
 
+    @property
+    def datasources(self) -> tuple[Datasource, ...]:
+        """The datasources, ordered by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
+
     def find(self, key: EntityKey) -> AnyEntity | None:
         """Return the entity of this kind and name; None if there is none."""
         return self._by_key.get(key)

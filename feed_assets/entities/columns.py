@@ -1,7 +1,7 @@
 """Parser of a feed's schema: names and types of Spark's DDL, without Spark."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
@@ -73,6 +73,62 @@ def describe_column(kind: str) -> ColumnFacts:
     found = _COMMENTED.fullmatch(kind)
     text, comment = (found[1], found[3]) if found is not None else (kind, None)
     return ColumnFacts(_SPARK_NAMES.get(text.lower(), text), comment)
+
+
+class Column(NamedTuple):
+    """A column, or a field inside one: its `path` is made of the names that lead to it."""
+
+    path: str
+    name: str
+    facts: ColumnFacts
+
+
+def iter_columns(text: str) -> Iterator[Column]:
+    """Yield the columns of a DDL text in order, each followed by the fields inside it.
+
+    What is inside an array has the path of the array; keys and values of a map are its `key` and `value`.
+
+    >>> [column.path for column in iter_columns("day date, stops array<struct<at: time, tags: map<string, int>>>")]
+    ['day', 'stops', 'stops.at', 'stops.tags']
+    """
+    for name, kind in parse_columns(text):
+        yield from _iter_column(name, name, kind)
+
+
+def parse_nested(kind: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the name of a type, and the types in it with their names: fields of a struct, `items` of an array, `key`
+    and `value` of a map.
+
+    >>> parse_nested("map<string, array<int>>"), parse_nested("long COMMENT 'id'")
+    (('map', (('key', 'string'), ('value', 'array<int>'))), ('bigint', ()))
+    """
+    text = describe_column(kind).type.strip()
+    found = _TYPE.match(text)
+    name = found[1].lower() if found else ""
+    held = _held(text[found.end() :]) if found and name in _NESTED else None
+    match name:
+        case "struct" if held:
+            return name, parse_columns(held)
+        case "array" if held:
+            return name, (("items", held.strip()),)
+        case "map" if held:
+            return name, tuple((part, each.strip()) for part, each in zip(("key", "value"), _split(held), strict=False))
+        case _:
+            return text, ()
+
+
+def _iter_column(path: str, name: str, kind: str) -> Iterator[Column]:
+    yield Column(path, name, describe_column(kind))
+    yield from _iter_inner(path, kind)
+
+
+def _iter_inner(path: str, kind: str) -> Iterator[Column]:
+    name, parts = parse_nested(kind)
+    for part, inner in parts:
+        if name == "struct":
+            yield from _iter_column(f"{path}.{part}", part, inner)
+        else:
+            yield from _iter_inner(path if name == "array" else f"{path}.{part}", inner)
 
 
 def find_unknown_type(text: str) -> str | None:

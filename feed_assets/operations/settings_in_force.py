@@ -47,7 +47,9 @@ def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None
 
 
 def _shown(name: str, value: object) -> str | None:
-    if value is None:
+    if value is None or value == []:
         return None
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return HIDDEN if is_name_of_credential(name.rpartition(".")[2]) else mask(text)

@@ -21,6 +21,7 @@ from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
+    DatasourceRecord,
     EntityFacts,
     FeedRecord,
     LateRecord,
@@ -88,8 +89,17 @@ class _Compiler:
             for cluster in self._clusters_of(feed)
             if feed.lies_on(cluster)
         }
-        clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
-        return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
+        return Plan(
+            digest=self._bundle.digest,
+            clusters={cluster.name: _cluster(cluster) for cluster in self._bundle.clusters},
+            feeds=feeds,
+            processes=processes,
+            datasources={
+                each.name: DatasourceRecord(name=each.name, type=each.type.value, colo=each.colo)
+                for each in self._bundle.datasources
+            },
+            facts={entity.key: self._facts(entity) for entity in self._bundle.entities},
+        )
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
         """Return the relevant clusters of an entity, including the sources of its copies on them."""
@@ -105,7 +115,7 @@ class _Compiler:
             if self._only not in (None, target):
                 continue
             for source in iter_flows(self._bundle, feed, target):
-                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed, feed.groups))
+                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed))
                 for edge in flow.inputs:
                     self._inputs[edge.feed_key].append(edge)
                 for out in flow.outputs:
@@ -145,7 +155,7 @@ class _Compiler:
             digest=self._bundle.entity_digest(process),
             fingerprint=release_fingerprint(self._bundle, process, cluster),
             members=_members(process, cluster),
-            facts=self._facts(process, process.pipelines),
+            facts=self._facts(process),
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
             trigger=compile_trigger(self._bundle, process, cluster),
             is_enumerated=not process.makes_batches,
@@ -216,14 +226,16 @@ class _Compiler:
             sla=(sla.low, sla.high) if sla else None,
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
-            facts=self._facts(feed, feed.groups),
+            facts=self._facts(feed),
             produced_by=entry.produced_by.asset if entry.produced_by else feed.asset,
             is_expected=feed.is_expected,
             has_data=feed.has_data,
             watch=feed.watch,
         )
 
-    def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:
+    def _facts(self, entity: Entity) -> EntityFacts:
+        groups = entity.groups if isinstance(entity, Feed) else ()
+        groups = entity.pipelines if isinstance(entity, Process) else groups
         source = self._sources.get(entity.key)
         owner = (entity.acl.owner if entity.acl else None) or entity.tags.get("owner")
         return EntityFacts(

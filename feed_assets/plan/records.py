@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.triggers import OnUpdate
@@ -246,13 +247,27 @@ class ProcessRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceRecord:
+    """A database that feeds are imported from and exported to: its type, such as `mysql`, and its data centre."""
+
+    name: str
+    type: str
+    colo: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All declarations, compiled. Records are found by key; neighbours are found without enumeration."""
+    """All declarations, compiled. Records are found by key; neighbours are found without enumeration.
+
+    `facts` are those of every declared entity, also of feeds without a location and processes that cannot run here.
+    """
 
     digest: str
     clusters: Mapping[str, ClusterRecord]
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
+    datasources: Mapping[str, DatasourceRecord] = EMPTY
+    facts: Mapping[EntityKey, EntityFacts] = EMPTY
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)

@@ -72,6 +72,19 @@ class DefinitionVersion(NewDefinition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What the record knows of a declared entity: its version, and when and by whom it was declared first, since it was
+    deleted last, and changed last.
+    """
+
+    version: int
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    updated_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
     """A change of a file: its whole content before and after, and the sha256 of each; None for no file.
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, insert, select
+from sqlalchemy import Connection, Select, and_, func, insert, or_, select
 
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import lock_definitions
-from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
+from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import definitions
@@ -65,6 +65,38 @@ class Definitions:
         is_declared = _T.action != DefinitionAction.DELETED
         statement = select(_T.kind, _T.name, _T.version).join(newest, is_newest).where(is_declared)
         return {(kind, name): version for kind, name, version in self._connection.execute(statement)}
+
+    def recorded(self) -> dict[tuple[str, str], Recorded]:
+        """Return what the record knows of every declared entity, by (kind, name); without the texts."""
+        gone = (
+            select(_T.kind, _T.name, func.max(_T.version).label("version"))
+            .where(_T.action == DefinitionAction.DELETED)
+            .group_by(_T.kind, _T.name)
+            .subquery()
+        )
+        is_gone = and_(_T.kind == gone.c.kind, _T.name == gone.c.name)
+        ends = (
+            select(_T.kind, _T.name, func.min(_T.version).label("first"), func.max(_T.version).label("last"))
+            .outerjoin_from(definitions, gone, is_gone)
+            .where(_T.version > func.coalesce(gone.c.version, 0))
+            .group_by(_T.kind, _T.name)
+            .subquery()
+        )
+        is_end = and_(
+            _T.kind == ends.c.kind, _T.name == ends.c.name, or_(_T.version == ends.c.first, _T.version == ends.c.last)
+        )
+        statement = select(_T.kind, _T.name, _T.version, _T.recorded_at, _T.author).join(ends, is_end)
+        found: dict[tuple[str, str], Recorded] = {}
+        for kind, name, version, moment, author in self._connection.execute(statement.order_by(_T.version)):
+            first = found.get((kind, name))
+            found[kind, name] = Recorded(
+                version=version,
+                created_at=first.created_at if first is not None else moment,
+                created_by=first.created_by if first is not None else author,
+                updated_at=moment,
+                updated_by=author,
+            )
+        return found
 
     def find_newest(self, kind: str, name: str) -> DefinitionVersion | None:
         """Return the newest version of an entity, including a deletion; None if it was never declared."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
@@ -55,16 +55,16 @@ class Outbox:
             marked = update(outbox).where(_T.seq == bindparam("number"), IS_UNSENT).values(sent_at=moment)
             self._connection.execute(marked, parameters)
 
-    def read(self, after: int, limit: int) -> list[OutboxMessage]:
+    def read(self, after: int, limit: int, topic: str | None = None) -> list[OutboxMessage]:
         """Return at most `limit` messages with a number above `after`, in order, sent or not; for readers with a
-        cursor.
+        cursor. Of one topic if given.
         """
-        statement = _ROWS.select.where(_T.seq > after).order_by(_T.seq).limit(limit)
+        statement = _ROWS.select.where(*_later(after, topic)).order_by(_T.seq).limit(limit)
         return _ROWS.find(self._connection, statement)
 
-    def count(self, after: int) -> int:
-        """Return how many messages have a number above `after`."""
-        return self._connection.scalar(select(func.count()).select_from(outbox).where(_T.seq > after)) or 0
+    def count(self, after: int, topic: str | None = None) -> int:
+        """Return how many messages have a number above `after`; of one topic if given."""
+        return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
 
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""
@@ -74,3 +74,8 @@ class Outbox:
         wanted = key_rows(self._connection.dialect.name, ("idempotency_key",))
         statement = select(_T.idempotency_key).join_from(wanted, outbox, _T.idempotency_key == wanted.c.idempotency_key)
         return set(self._connection.scalars(statement, {KEY_ROWS: render_rows([key] for key in keys)}))
+
+
+def _later(after: int, topic: str | None) -> list[ColumnElement[bool]]:
+    is_later = [_T.seq > after]
+    return is_later if topic is None else [*is_later, _T.topic == topic]

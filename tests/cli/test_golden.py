@@ -132,9 +132,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch fail": ("batch", "fail", "fetch"),
     "batch step-end": ("batch", "step-end", "fetch", "get"),
     "batch end": ("batch", "end", "fetch", "--marking", "DAILY_END"),
+    "metadata put": ("metadata", "put", "feed/clicks", "note=late on Mondays", "steward=ann"),
+    "metadata tag": ("metadata", "tag", "dashboard/hits", "public", "checked"),
+    "metadata copy": ("metadata", "copy", "feed/clicks", "feed/views"),
+    "metadata untag": ("metadata", "untag", "dashboard/hits", "checked"),
+    "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
+    "metadata get": ("metadata", "get", "feed/clicks"),
+    "metadata history": ("metadata", "history", "dashboard/hits"),
+    "search": ("search", "steward:ann", "--target", "feed", "--sort", "entity-name", "--limit", "1", "--cursors", "1"),
+    "keys": ("keys", "ste"),
+    "metadata drop": ("metadata", "drop", "dashboard/hits"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
-    "admin messages": ("admin", "messages", "--limit", "2"),
+    "admin messages": ("admin", "messages", "--limit", "2", "--topic", "eviction"),
     "state rebuild": ("state", "rebuild", "--dry-run"),
 }
 """The commands in the order in which they are given to one project; each with what they find there."""
@@ -312,6 +322,7 @@ _UNSTABLE = (
     (re.compile(r'("(?:seconds|bandwidth)": )[\d.e-]+'), r"\1-1"),
     (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b"), "<sweep>"),
     (re.compile(r"20(?!13)\d\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "<digest>"),
     (re.compile(r"\brepair:ann:[^\"]*"), "repair:ann:<worker>"),
 )

@@ -1,23 +1,17 @@
-"""Describe what a plan declares: what this program says of each entity, and what its declaration says.
+"""Write the descriptions of what a plan declares.
 
 Keys that a declaration no longer has are gone with the next plan; what people and programs say stays.
 """
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.columns import describe_column, parse_columns
 from feed_assets.entities.common import Kind
-from feed_assets.entities.feed import ClusterRole
-from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.metadata import (
     Create,
-    Metadata,
     MetadataKey,
     MetadataKind,
     MetadataValue,
@@ -26,70 +20,55 @@ from feed_assets.entities.metadata import (
     Remove,
     Scope,
     Update,
-    find_fault,
 )
+from feed_assets.lifecycle.metadata.descriptions import NOBODY, SCHEDULE, Circumstances, by_cluster, iter_descriptions
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
-from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import Plan
+from feed_assets.settings import SystemMetadataSettings
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.definitions import Definitions
 from feed_assets.state.metadata_store import MetadataStore
-from feed_assets.timing.dates import render_datetime
+from feed_assets.state.schedules import Schedules
 
-_NOBODY = "feed-assets"
+DESCRIBED = "metadata/described"
+"""The cursor with the sign of the descriptions that were written last."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """What the plan says of an entity: by this program, and by its declaration."""
-
-    target: Target
-    system: Mapping[str, str]
-    system_tags: frozenset[str]
-    declared: Mapping[str, str]
-
-    @property
-    def digest(self) -> str:
-        """Decides whether a description is another one."""
-        content = [sorted(self.system.items()), sorted(self.system_tags), sorted(self.declared.items())]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-    def metadata(self) -> dict[MetadataKey, MetadataValue]:
-        """Return what the program says."""
-        found = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.SYSTEM, _NOBODY)
-            for name, value in self.system.items()
-        }
-        tags = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.TAG, tag): MetadataValue("", Origin.SYSTEM, _NOBODY)
-            for tag in self.system_tags
-        }
-        return found | tags
-
-    def of_declaration(self) -> Metadata:
-        """Return what the declaration says, without names that metadata cannot have."""
-        found = {
-            MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): MetadataValue(value, Origin.DEFINITION, _NOBODY)
-            for name, value in self.declared.items()
-        }
-        return {key: each for key, each in found.items() if find_fault(key, each.value) is None}
+_FORM = 1
+"""Grows when descriptions say something new: then what exists is described again."""
 
 
-def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int:
+def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState) -> str:
+    """Return what decides whether the descriptions of a plan are others, apart from schedules and the record."""
+    said = repr((_FORM, plan.digest, chosen.include, chosen.exclude, without_row))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def apply_descriptions(
+    connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
+) -> int:
     """Write the descriptions that are new or different, and remove those of what is not declared any more.
 
     Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
+    circumstances = Circumstances(
+        chosen=chosen,
+        without_row=without_row,
+        recorded=Definitions(connection).recorded(),
+        schedules=Schedules(connection).all(),
+    )
     known = store.described()
     written = 0
-    for each in iter_descriptions(plan):
+    for each in iter_descriptions(plan, circumstances):
         before = known.pop(each.target.path, None)
         if before == each.digest:
             continue
         mutations: list[Mutation] = [
-            Create(each.metadata()),
+            Create(each.metadata()) if each.metadata() else Remove(scopes=[Scope.SYSTEM]),
             Remove(scopes=[Scope.USER], origins=[Origin.DEFINITION]),
             Update(each.of_declaration()),
         ]
-        write_metadata(connection, each.target, mutations, author=_NOBODY, origin=Origin.SYSTEM, now=now)
+        write_metadata(connection, each.target, mutations, author=NOBODY, origin=Origin.SYSTEM, now=now)
         store.set_described(each.target.path, each.digest)
         written += 1
     for path in known:
@@ -97,93 +76,21 @@ def apply_descriptions(connection: Connection, plan: Plan, now: datetime) -> int
     return written
 
 
-def iter_descriptions(plan: Plan) -> Iterator[Description]:
-    """Yield the description of each entity that a plan declares, and of each declared column."""
-    for cluster in plan.clusters.values():
-        yield _describe_cluster(cluster)
-    feeds: dict[str, list[FeedRecord]] = {}
-    for feed in plan.feeds.values():
-        feeds.setdefault(feed.feed, []).append(feed)
-    for name, on in feeds.items():
-        yield _describe_feed(name, on)
-        yield from _describe_columns(name, on[0])
-    processes: dict[str, list[ProcessRecord]] = {}
-    for process in plan.processes.values():
-        if not is_flow(process.process):
-            processes.setdefault(process.process, []).append(process)
-    for name, runs in processes.items():
-        yield _describe_process(name, runs)
-
-
-def _describe_cluster(cluster: ClusterRecord) -> Description:
-    system = {"colo": cluster.colo, "storage": cluster.store.url}
-    return _description(Kind.CLUSTER.value, cluster.name, system, (), None)
-
-
-def _describe_feed(name: str, on: Sequence[FeedRecord]) -> Description:
-    feed = on[0]
-    readers = {edge.process for each in on for edge in each.inputs_of}
-    writers = {edge.process for each in on for edge in each.outputs_of}
-    system = {
-        "frequency": feed.sequence.frequency.render(),
-        "timezone": str(feed.sequence.timezone),
-        "format": feed.format.value,
-        "clusters": ", ".join(sorted(each.cluster for each in on)),
-        "validity-start": render_datetime(min(each.sequence.start for each in on)),
-        **({"availability-flag": feed.flag} if feed.flag else {}),
-        **({"schema": _schema(name, feed.columns)} if feed.columns else {}),
-        **({"readers": ", ".join(sorted(readers))} if readers else {}),
-        **({"writers": ", ".join(sorted(writers))} if writers else {}),
-    }
-    tags = {
-        "external": any(each.is_external for each in on),
-        "replicated": any(each.role is ClusterRole.TARGET for each in on),
-        "table": any(each.table is not None for each in on),
-        "signal": not feed.has_data,
-    }
-    return _description(Kind.FEED.value, name, system, [tag for tag, is_set in tags.items() if is_set], feed.facts)
-
-
-def _describe_columns(name: str, feed: FeedRecord) -> Iterator[Description]:
-    for column, kind in parse_columns(feed.columns) if feed.columns else ():
-        facts = describe_column(kind)
-        system = {"type": facts.type, **({"description": facts.comment} if facts.comment else {})}
-        target = Target(path=f"feed/{name}/column/{column}", kind="column", name=column, is_declared=True)
-        yield Description(target=target, system=system, system_tags=frozenset(), declared={})
-
-
-def _describe_process(name: str, runs: Sequence[ProcessRecord]) -> Description:
-    process = runs[0]
-    inputs, outputs = (", ".join(sorted({edge.feed for edge in found})) for found in (process.inputs, process.outputs))
-    system = {
-        "engine": process.engine,
-        "frequency": process.sequence.frequency.render(),
-        "timezone": str(process.sequence.timezone),
-        "clusters": ", ".join(sorted(each.cluster for each in runs)),
-        **({"inputs": inputs} if inputs else {}),
-        **({"outputs": outputs} if outputs else {}),
-    }
-    tags = ["batch"] if process.trigger is not None else []
-    return _description(Kind.PROCESS.value, name, system, tags, process.facts)
-
-
-def _description(
-    kind: str, name: str, system: Mapping[str, str], tags: Sequence[str], facts: EntityFacts | None
-) -> Description:
-    said = {
-        **({"description": facts.description} if facts is not None and facts.description else {}),
-        **({"owner": facts.owner} if facts is not None and facts.owner else {}),
-        **({"groups": ", ".join(facts.groups)} if facts is not None and facts.groups else {}),
-    }
-    return Description(
-        target=Target(path=f"{kind}/{name}", kind=kind, name=name, is_declared=True),
-        system={**system, **said},
-        system_tags=frozenset(tags),
-        declared=dict(facts.tags) if facts is not None else {},
+def apply_schedule_description(
+    connection: Connection,
+    kind: Kind,
+    name: str,
+    states: Mapping[str, ScheduleState],
+    chosen: SystemMetadataSettings,
+    now: datetime,
+) -> None:
+    """Write the states of the schedules of a feed or process that has been described, by cluster."""
+    path = f"{kind.value}/{name}"
+    if not chosen.allows(kind.value, SCHEDULE) or MetadataStore(connection).find(path) is None:
+        return
+    target = Target(path=path, kind=kind.value, name=name, is_declared=True)
+    key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, SCHEDULE)
+    value = MetadataValue(
+        by_cluster({cluster: state.value for cluster, state in states.items()}), Origin.SYSTEM, NOBODY
     )
-
-
-def _schema(name: str, columns: str) -> str:
-    """Return a schema as a record of Avro's JSON, with Spark's types."""
-    fields = [{"name": column, "type": describe_column(kind).type} for column, kind in parse_columns(columns)]
-    return json.dumps({"type": "record", "name": name, "fields": fields})
+    write_metadata(connection, target, [Update({key: value})], author=NOBODY, origin=Origin.SYSTEM, now=now)

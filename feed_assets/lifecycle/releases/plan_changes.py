@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import ReleaseError
-from feed_assets.lifecycle.metadata.describing import apply_descriptions
+from feed_assets.lifecycle.metadata.describing import DESCRIBED, apply_descriptions, sign_descriptions
 from feed_assets.lifecycle.releases.decisions import (
     DeclaredProcess,
     ReleaseDecision,
@@ -28,10 +28,10 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.settings import DefinitionChanges
+from feed_assets.settings import EVERYTHING, DefinitionChanges, SystemMetadataSettings
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database, lock_definitions
-from feed_assets.state.definition_records import Member
+from feed_assets.state.definition_records import Member, ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.errors import StateError
 from feed_assets.state.records import Watermark, WatermarkKind
@@ -86,10 +86,13 @@ def decide_watermark(watermark: Watermark, followed: InstanceSequence, declared:
     return replace(watermark, next_index=index, next_time=None if is_over else declared.at(index))
 
 
-def is_applied(connection: Connection, timeline: ReleaseTimeline) -> bool:
-    """Return whether the plan was applied last and its view of the releases is current; costs one read."""
-    found = Cursors(connection).get_many((_APPLIED, REVISION))
-    return found.get(_APPLIED) == timeline.plan.digest and timeline.is_current(found.get(REVISION))
+def is_applied(connection: Connection, timeline: ReleaseTimeline, sign: str | None = None) -> bool:
+    """Return whether the plan was applied last, its view of the releases is current, and its descriptions are those of
+    the sign, if one is given; costs one read.
+    """
+    found = Cursors(connection).get_many((_APPLIED, REVISION, DESCRIBED))
+    is_described = sign is None or found.get(DESCRIBED) == sign
+    return found.get(_APPLIED) == timeline.plan.digest and timeline.is_current(found.get(REVISION)) and is_described
 
 
 def apply_plan(
@@ -98,6 +101,8 @@ def apply_plan(
     as_of: datetime,
     policy: DefinitionChanges = DefinitionChanges.FROM_NOW,
     record: Callable[[], bool] = lambda: True,
+    described: SystemMetadataSettings = EVERYTHING,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
 ) -> tuple[ReleaseDecision, ...]:
     """Bring the state in line with a plan: releases, watermarks and waiting instances. At the beginning of a tick, and
     after a change.
@@ -112,12 +117,15 @@ def apply_plan(
         as_of: the present.
         policy: which instances a changed definition governs.
         record: called for a new plan to record its definitions; returns whether the plan matches the record.
+        described: what the program says of the declared entities.
+        without_row: the state of entities that no command has scheduled or suspended.
     """
+    sign = sign_descriptions(timeline.plan, described, without_row)
     with database.read() as connection:
-        if is_applied(connection, timeline):
+        if is_applied(connection, timeline, sign):
             return ()
         timeline.refresh(connection, as_of)
-        if is_applied(connection, timeline):
+        if is_applied(connection, timeline, sign):
             return ()
     is_recorded = record()
     with database.begin() as connection:
@@ -131,7 +139,8 @@ def apply_plan(
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)
             Cursors(connection).put(_APPLIED, timeline.plan.digest)
-            apply_descriptions(connection, timeline.plan, as_of)
+            apply_descriptions(connection, timeline.plan, described, without_row, as_of)
+            Cursors(connection).put(DESCRIBED, sign)
     for decision in decisions:
         _logger.info("%s", decision.render())
     return decisions

@@ -10,6 +10,7 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_schedules, decide_schedules, load_schedules
+from feed_assets.lifecycle.metadata.describing import apply_schedule_description
 from feed_assets.operations.entities.context import EntityContext, get_declared, require_reachable
 from feed_assets.operations.entities.states import works_here
 from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
@@ -131,16 +132,25 @@ def set_state(
             author, now = context.author, context.now
             rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)
             apply_schedules(connection, known, rows, now)
+            states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
+            apply_schedule_description(
+                connection,
+                entity.kind,
+                entity.name,
+                states | dict.fromkeys(changed, target),
+                context.settings.metadata.system,
+                now,
+            )
         if changed:
             context.audit(operation.value, entity.label, clusters=sorted(changed))
-    states = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
-    states.update((cluster, target.value) for cluster in changed)
+    found = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
+    found.update((cluster, target.value) for cluster in changed)
     done = {
         Operation.SUSPEND: VerbOutcome.SUSPENDED,
         Operation.RESUME: VerbOutcome.RESUMED,
     }.get(operation, VerbOutcome.SCHEDULED)
     return EntityOutcome(
-        kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=states
+        kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
     )
 
 

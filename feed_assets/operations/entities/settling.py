@@ -36,7 +36,16 @@ def apply_releases(context: EntityContext, timeline: ReleaseTimeline) -> tuple[R
     def store() -> bool:
         return store_pinned_files(context.database, timeline.plan, context.settings.root)
 
-    return apply_plan(context.database, timeline, context.now, context.settings.definition_changes, store)
+    settings = context.settings
+    return apply_plan(
+        context.database,
+        timeline,
+        context.now,
+        settings.definition_changes,
+        store,
+        settings.metadata.system,
+        context.without_row,
+    )
 
 
 def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:

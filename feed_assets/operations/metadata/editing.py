@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     MetadataKey,
@@ -40,9 +39,14 @@ class ListedMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMetadata:
-    """The metadata of an entity."""
+    """The metadata of an entity. `uid` names it for other systems; it and the beginning are None if nobody has said
+    anything of it.
+    """
 
     entity: str
+    uid: str | None
+    created_at: datetime | None
+    created_by: str | None
     metadata: tuple[ListedMetadata, ...]
 
 
@@ -89,7 +93,13 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
         entity = store.find(target.path)
         found = store.read(entity.id) if entity is not None else {}
     listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
-    return EntityMetadata(entity=target.path, metadata=tuple(listed))
+    return EntityMetadata(
+        entity=target.path,
+        uid=entity.uid if entity is not None else None,
+        created_at=entity.created_at if entity is not None else None,
+        created_by=entity.created_by if entity is not None else None,
+        metadata=tuple(listed),
+    )
 
 
 def update_metadata(
@@ -215,7 +225,7 @@ def _require_own(context: OperationContext, target: Target, written: Written) ->
     for key, each in written.before.items():
         if each.origin is Origin.DEFINITION and written.after.get(key) != each:
             kind, _, name = target.path.partition("/")
-            place = find_place(context.plan, Kind(kind), name.partition("/")[0])
+            place = find_place(context.plan, kind, name.partition("/")[0])
             reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
             raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
 

@@ -5,25 +5,23 @@ whatever people want to describe, such as `dashboard/otd`.
 """
 
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.columns import iter_columns
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.metadata.descriptions import COLUMN
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.instances.ranges import resolve_instance
 from feed_assets.plan.records import Plan
 from feed_assets.state.attempts import Attempts
-from feed_assets.state.definitions import Definitions
 from feed_assets.timing.dates import render_datetime
 
 RUN = "run"
-COLUMN = "column"
 INSTANCE = "instance"
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,49}")
@@ -52,15 +50,14 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
         return Target(path=path, kind=RUN, name=names[0], is_declared=True)
     if kinds[0] not in list(Kind):
         return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
-    _require_declared(context, connection, Kind(kinds[0]), names[0])
+    _require_declared(context.plan, kinds[0], names[0])
     return _find_below(context, Kind(kinds[0]), parts, kinds, names)
 
 
-def find_place(plan: Plan, kind: Kind, name: str) -> str | None:
+def find_place(plan: Plan, kind: str, name: str) -> str | None:
     """Return the file and line where an entity is declared; None if that is not known."""
-    facts = [each.facts for each in plan.feeds.values() if kind is Kind.FEED and each.feed == name]
-    facts += [each.facts for each in plan.processes.values() if kind is Kind.PROCESS and each.process == name]
-    return next((f"{each.file}:{each.line}" for each in facts if each.file is not None), None)
+    facts = plan.facts.get((kind, name))
+    return f"{facts.file}:{facts.line}" if facts is not None and facts.file is not None else None
 
 
 def _find_below(
@@ -70,8 +67,8 @@ def _find_below(
     if len(kinds) == 1:
         return Target(path="/".join(parts), kind=kind.value, name=names[0], is_declared=True)
     if kinds == _OF_FEED:
-        _require_column(context, *names)
-        return Target(path="/".join(parts), kind=COLUMN, name=names[1], is_declared=True)
+        name = _find_column(context.plan, *names)
+        return Target(path="/".join(parts), kind=COLUMN, name=name, is_declared=True)
     if kinds[1:] == _OF_INSTANCE and kind in (Kind.FEED, Kind.PROCESS):
         record = context.feed_on(*names[:2]) if kind is Kind.FEED else context.process_on(*names[:2])
         moment = resolve_instance(context, kind, names[0], names[2])
@@ -81,29 +78,26 @@ def _find_below(
     return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
 
 
-def _require_declared(context: OperationContext, connection: Connection, kind: Kind, name: str) -> None:
-    known: Iterable[str]
-    match kind:
-        case Kind.FEED:
-            known = {record.feed for record in context.plan.feeds.values()}
-        case Kind.PROCESS:
-            known = {record.process for record in context.plan.processes.values()}
-        case Kind.CLUSTER:
-            known = context.plan.clusters
-        case Kind.DATASOURCE:
-            known = [each for of_kind, each in Definitions(connection).declared_versions() if of_kind == kind.value]
-    if name not in known:
-        similar = tuple(get_close_matches(name, known, n=2))
-        raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
+def _require_declared(plan: Plan, kind: str, name: str) -> None:
+    if (kind, name) not in plan.facts:
+        similar = tuple(get_close_matches(name, [each for of_kind, each in plan.facts if of_kind == kind], n=2))
+        raise EntityNotFoundError(kind=kind, name=name, suggestions=similar)
 
 
-def _require_column(context: OperationContext, feed: str, column: str) -> None:
-    """Raise EntityNotFoundError if a feed declares its columns, and this is none of them."""
-    declared = next(record.columns for record in context.plan.feeds.values() if record.feed == feed)
-    known = [name for name, _ in parse_columns(declared)] if declared is not None else [column]
-    if column not in known:
-        similar = tuple(get_close_matches(column, known, n=2))
-        raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{column}", suggestions=similar)
+def _find_column(plan: Plan, feed: str, path: str) -> str:
+    """Return the name of a column, or of a field in one.
+
+    Raises:
+        EntityNotFoundError: the feed declares its columns, and this is none of them.
+    """
+    declared = next((record.columns for record in plan.feeds.values() if record.feed == feed), None)
+    if declared is None:
+        return path
+    known = {column.path: column.name for column in iter_columns(declared)}
+    if path not in known:
+        similar = tuple(get_close_matches(path, known, n=2))
+        raise EntityNotFoundError(kind=COLUMN, name=f"{feed}.{path}", suggestions=similar)
+    return known[path]
 
 
 def _require_run(connection: Connection, run_id: str) -> None:

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.recording import record_location
@@ -30,7 +31,9 @@ def follow_plan(
             refused.append(exc)
             return False
 
-    apply_plan(database, timeline, as_of, runtime.settings.definition_changes, record)
+    settings = runtime.settings
+    without_row = state_without_row(settings.schedule)
+    apply_plan(database, timeline, as_of, settings.definition_changes, record, settings.metadata.system, without_row)
     if bulkheads is not None:
         if refused:
             bulkheads.fail(TickStep.DEFINITIONS, "", refused[0])
