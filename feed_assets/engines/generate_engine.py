@@ -7,8 +7,10 @@ number of rows, in their order.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from itertools import accumulate, count
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+_SAME_BYTES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"parquet": MappingProxyType({"parquet.writer.version": "v2", "parquet.enable.dictionary": "false"})}
+)
+"""Options of writers. Parquet's lists the encodings of a column in an order that each Java machine chooses, so that a
+column must have one only.
+"""
 _ROWS_OF_A_FILE = 1_000_000
 _ROW = "id"
 _NULLS = "nulls"
@@ -43,19 +51,18 @@ class GenerateEngine(Engine):
         with reporting_failures(work):
             spark = open_session(session, work.run_id)
             frame = make_up_frame(spark, made_up, target.columns or "", work.timezone)
-            report = write_output(frame, target)
+            options = {**target.options, **_SAME_BYTES.get(target.format, {})}
+            report = write_output(frame, replace(target, options=options))
         return WorkReport(outputs=(report,), details={"seed": made_up.seed})
 
 
-def make_up_frame(
-    spark: "SparkSession", made_up: MadeUpRows, schema: str, zone: ZoneInfo, *, rows_of_a_file: int = _ROWS_OF_A_FILE
-) -> "DataFrame":
+def make_up_frame(spark: "SparkSession", made_up: MadeUpRows, schema: str, zone: ZoneInfo) -> "DataFrame":
     """Return the rows, in partitions that become files. Days begin in `zone`.
 
     Raises:
         OutputMismatchError: the dates of a column end before they begin.
     """
-    frame = spark.range(0, made_up.rows, 1, -(-made_up.rows // rows_of_a_file))
+    frame = spark.range(0, made_up.rows, 1, -(-made_up.rows // _ROWS_OF_A_FILE))
     kinds = {each.name.lower(): (each.name, each.dataType) for each in parse_schema(schema).fields}
     columns = []
     for written, column in made_up.columns.items():

@@ -38,5 +38,5 @@ def test_patterns_that_are_named_are_known_and_others_are_refused() -> None:
 
 
 def test_the_numbers_and_codes_are_those_of_the_code() -> None:
-    assert f"A file has {generate_engine._ROWS_OF_A_FILE:,} rows" in PAGE
+    assert f"A file has at most {generate_engine._ROWS_OF_A_FILE:,} rows" in PAGE
     assert {"made-up-columns"} <= {rule.code for rule in RULES}

@@ -6,9 +6,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
+from feed_assets.engines import generate_engine
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.generate_engine import GenerateEngine, make_up_frame
 from feed_assets.engines.port import MadeUpRows
@@ -49,17 +51,24 @@ def parallelism(spark: SparkSession) -> Iterator[str]:
 
 
 def test_the_same_rows_are_the_same_bytes_whatever_the_parallelism(
-    spark: SparkSession, tmp_path: Path, parallelism: str
+    spark: SparkSession, tmp_path: Path, parallelism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(generate_engine, "_ROWS_OF_A_FILE", 300)
     digests = set()
     for number in (1, 7):
         spark.conf.set(parallelism, number)
-        folder = tmp_path / str(number)
-        frame = make_up_frame(spark, rows(), SCHEMA, NEW_YORK, rows_of_a_file=300)
-        frame.write.parquet(folder.as_uri())
-        digests.add(open_store(tmp_path.as_uri(), {}).scan(folder.name, None, None, NOMINAL_TIME).digest)
-        assert len(list(folder.glob("part-*"))) == 4
+        out = replace(target(tmp_path, name=f"by-{number}", columns=SCHEMA), format="parquet")
+        GenerateEngine().run(replace(work(tmp_path, "", outputs=(out,)), made_up=rows()), lambda: spark)
+        store = open_store(tmp_path.as_uri(), {})
+        digests.add(store.scan(f"staging/{out.name}", None, None, NOMINAL_TIME).digest)
     assert len(digests) == 1
+    files = sorted((tmp_path / "staging" / "by-7").glob("part-*"))
+    assert [ParquetFile(file).metadata.num_rows for file in files] == [250] * 4
+    chunks = [ParquetFile(file).metadata.row_group(0).column(number) for file in files for number in range(7)]
+    assert {len(chunk.encodings) for chunk in chunks} == {1}, "Java machines order several differently"
+    assert spark.read.parquet(out.url).orderBy("code", "price").collect() == sorted(
+        made(spark, rows()), key=lambda row: (row.code, row.price)
+    )
 
 
 def test_values_are_those_of_their_columns_in_every_release(spark: SparkSession, tmp_path: Path) -> None:
