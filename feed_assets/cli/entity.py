@@ -98,6 +98,47 @@ def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool
     finish(context, entity_changes.delete(context, kind, names), output)
 
 
+def _parse_replacements(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in values]
+    wrong = next(("".join(pair) for pair in pairs if not (pair[0] and pair[1])), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong!r} is not OLD=NEW.")
+    return [(old, new) for old, _, new in pairs]
+
+
+@entity.command(epilog="Example: feed-assets entity clone feed clicks clicks-eu --replace /clicks/=/clicks-eu/")
+@kind_argument()
+@name_argument("name", names_of(*Kind))
+@click.argument("new")
+@click.option(
+    "--replace",
+    "replacements",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_parse_replacements,
+    help="A text of the definition, and what the clone has instead. May be repeated.",
+)
+@skip_checks_option
+@change_options
+def clone(
+    kind: Kind,
+    name: str,
+    new: str,
+    replacements: list[tuple[str, str]],
+    skip_checks: bool,
+    author: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Declare entity NEW as NAME is defined, with its comments. Metadata, schedules and instances are not copied."""
+    from feed_assets.operations.entities import cloning
+
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    finish(context, cloning.clone(context, kind, name, new, replacements), output)
+
+
 @entity.command("update-cluster-dependents")
 @name_argument("cluster", names_of(Kind.CLUSTER))
 @skip_checks_option

@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "entity validate": ("entity", "validate", "all.yaml"),
     "entity submit": ("entity", "submit", "all.yaml"),
     "entity submit-and-schedule": ("entity", "submit-and-schedule", "all.yaml", "--dry-run"),
+    "entity clone": ("entity", "clone", "feed", "clicks", "taps", "--replace", "/clicks/=/taps/", "--dry-run"),
     "entity schedule": ("entity", "schedule", "process", "counting", "models"),
     "entity suspend": ("entity", "suspend", "process", "counting"),
     "entity resume": ("entity", "resume", "process", "counting"),
