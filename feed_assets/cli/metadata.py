@@ -1,7 +1,7 @@
 """`metadata`: what people, programs and declarations say of entities."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -118,7 +118,7 @@ def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
 @click.argument("to", metavar="TO")
 @change_options
 def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -> None:
-    """Add what is said of ENTITY in the scope USER to TO."""
+    """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
     from feed_assets.operations.metadata.editing import copy_metadata
 
     _print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
@@ -148,6 +148,31 @@ def history(entity: str, limit: int, output: str) -> None:
         for each in found
     ]
     print_table(("number", "time", "author", "origin", "added", "removed"), rows, output)
+
+
+@metadata.command(epilog="Example: feed-assets metadata export feed/flights")
+@click.argument("entity", metavar="[ENTITY]", required=False)
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only entities of this kind, such as column.")
+def export(entity: str | None, kinds: tuple[str, ...]) -> None:
+    """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
+    from feed_assets.operations.metadata.moving import export_metadata
+
+    print_json(mutations=export_metadata(open_context_for(), entity, kinds))
+
+
+@metadata.command("import", epilog="Example: feed-assets metadata import words.json --dry-run")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@change_options
+def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> None:
+    """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
+    from feed_assets.operations.metadata.moving import import_metadata
+
+    done = import_metadata(open_context_for(), file.name, file.read(), author=author_of(author), dry_run=dry_run)
+    if output == "json":
+        print_list_json("entities", done, len(done))
+        return
+    for each in done:
+        _print_change(each, output)
 
 
 def _remove(

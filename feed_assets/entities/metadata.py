@@ -79,10 +79,13 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Replaces the metadata in each scope that has new ones; `directives` save old values."""
+    """Replaces the metadata in each scope that has new ones; those of other `origins` stay, and `directives` save old
+    values.
+    """
 
     values: Metadata
     directives: Mapping[MetadataKey, Directive] = field(default_factory=lambda: EMPTY)
+    origins: Collection[Origin] = tuple(Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,8 @@ def decide_mutation(before: Metadata, mutation: Mutation) -> dict[MetadataKey, M
     match mutation:
         case Update(values):
             return {**before, **_but_same(before, values)}
-        case Create(values, directives):
-            return _create(before, values, directives)
+        case Create():
+            return _create(before, mutation)
         case Remove():
             return {key: value for key, value in before.items() if mutation.leaves(key, value)}
         case Drop():
@@ -137,14 +140,12 @@ def decide_mutations(before: Metadata, mutations: Iterable[Mutation]) -> dict[Me
     return after
 
 
-def _create(
-    before: Metadata, values: Metadata, directives: Mapping[MetadataKey, Directive]
-) -> dict[MetadataKey, MetadataValue]:
-    scopes = {key.scope for key in values}
-    after = {key: value for key, value in before.items() if key.scope not in scopes}
-    after |= _but_same(before, values)
-    for key, directive in directives.items():
-        if key.scope in scopes and key in before and (directive is Directive.PRESERVE or key not in values):
+def _create(before: Metadata, new: Create) -> dict[MetadataKey, MetadataValue]:
+    scopes = {key.scope for key in new.values}
+    after = {key: old for key, old in before.items() if key.scope not in scopes or old.origin not in new.origins}
+    after |= _but_same(before, new.values)
+    for key, directive in new.directives.items():
+        if key.scope in scopes and key in before and (directive is Directive.PRESERVE or key not in new.values):
             after[key] = before[key]
     return after
 
@@ -170,7 +171,7 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
         return f"{subject}: metadata in the scope SYSTEM are written by this program", "Write it in the scope USER."
     if _NAME.fullmatch(key.name) is None:
         reason = f"{subject}: a name has 1 to {LONGEST_NAME} letters of the alphabet, digits, '-' and '_'"
-        return reason, "Write it so."
+        return reason, f"Write it like {suggest_name(key.name)!r}."
     if key.kind is MetadataKind.TAG:
         return None
     if key.name.lower() == _RESERVED:
@@ -186,6 +187,15 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
     if not value.isprintable():
         return f"{subject}: the value {value[:20]!r} is not printable", "Write it in one line."
     return None
+
+
+def suggest_name(name: str) -> str:
+    """Return a name of a property or tag that is similar to one that cannot be.
+
+    >>> suggest_name("run book (new)"), suggest_name("$")
+    ('run-book-new', 'checked')
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME] or "checked"
 
 
 def measure(metadata: Metadata) -> int:

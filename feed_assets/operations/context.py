@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NoReturn, assert_never
@@ -24,7 +24,7 @@ from feed_assets.patience import Patience
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.settings import Settings
+from feed_assets.settings import MetadataSettings, Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.storage.pool import StorePool
@@ -44,6 +44,7 @@ class OperationContext(LifecycleContext):
     without_row: ScheduleState = ScheduleState.SCHEDULED
     webserver: str | None = None
     retention_grace: timedelta = timedelta(0)
+    metadata: MetadataSettings = field(default_factory=MetadataSettings)
 
     @property
     def plan(self) -> Plan:
@@ -201,4 +202,5 @@ def open_context(settings: Settings, database: Database) -> OperationContext:
         without_row=state_without_row(settings.schedule),
         webserver=settings.webserver,
         retention_grace=settings.retention_grace,
+        metadata=settings.metadata,
     )

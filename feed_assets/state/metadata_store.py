@@ -104,6 +104,11 @@ class MetadataStore:
         for each in self.below(path):
             self.remove(each.id)
 
+    def all(self, kinds: Collection[str] = ()) -> list[DescribedEntity]:
+        """Return all described entities, or those of some kinds, in the order of their paths."""
+        chosen = _ENTITIES.select.where(_E.kind.in_(sorted(kinds))) if kinds else _ENTITIES.select
+        return _ENTITIES.find(self._connection, chosen.order_by(_E.path))
+
     def below(self, path: str) -> list[DescribedEntity]:
         """Return an entity and those whose path goes on behind its own, such as its columns."""
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"

@@ -136,6 +136,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "metadata put": ("metadata", "put", "feed/clicks", "note=late on Mondays", "steward=ann"),
     "metadata tag": ("metadata", "tag", "dashboard/hits", "public", "checked"),
     "metadata copy": ("metadata", "copy", "feed/clicks", "feed/views"),
+    "metadata import": ("metadata", "import", "said.json", "--dry-run"),
     "metadata untag": ("metadata", "untag", "dashboard/hits", "checked"),
     "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
     "metadata get": ("metadata", "get", "feed/clicks"),
@@ -252,6 +253,7 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     }
     for name, documents in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump_all(documents, sort_keys=False))
+    (folder / "said.json").write_text('{"mutations": [{"entity": "dashboard/hits", "create": {"tags": ["draft"]}}]}')
     (folder / "entities").mkdir()
     (folder / "backup").mkdir()
     (folder / "counting.sql").write_text("select count(*) as n from clicks")

@@ -7,6 +7,7 @@ from typing import Any
 
 from feed_assets.entities.metadata import (
     MOST_BYTES,
+    Create,
     MetadataKey,
     MetadataKind,
     MetadataValue,
@@ -22,6 +23,7 @@ from feed_assets.lifecycle.metadata.writing import Target, Written, compare, wri
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.metadata.targets import find_place, find_target
+from feed_assets.state.database import lock_definitions
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
 
 
@@ -109,7 +111,6 @@ def update_metadata(
     tags: Iterable[str],
     *,
     author: str,
-    is_strict: bool = False,
     dry_run: bool = False,
 ) -> MetadataResult:
     """Add properties and tags to an entity, and overwrite properties that are there.
@@ -120,12 +121,8 @@ def update_metadata(
     """
     named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
     named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
-    for key, value in named.items():
-        fault = find_fault(key, value, is_strict=is_strict)
-        if fault is not None:
-            raise MetadataRefusedError(entity=path, reason=fault[0], next_step=fault[1])
     values = {key: MetadataValue(value, Origin.PERSON, author) for key, value in named.items()}
-    return _mutate(context, path, [Update(values)], author, dry_run=dry_run)
+    return mutate(context, {path: [Update(values)]}, author, dry_run=dry_run)[0]
 
 
 def remove_metadata(
@@ -150,21 +147,23 @@ def remove_metadata(
         removal = Remove(None, [Scope.USER], kinds, [Origin.PERSON, Origin.PROGRAM])
     else:
         removal = Remove([MetadataKey(Scope.USER, kind, name) for kind in kinds for name in names])
-    return _mutate(context, path, [removal], author, dry_run=dry_run)
+    return mutate(context, {path: [removal]}, author, dry_run=dry_run)[0]
 
 
 def copy_metadata(
     context: OperationContext, path: str, to: str, *, author: str, dry_run: bool = False
 ) -> MetadataResult:
-    """Add what people have said of an entity to another one.
+    """Add what is said of an entity in the scope USER to another one, but for names that the other's declaration has.
 
     Raises:
         MetadataRefusedError: one of them is no path of an entity.
         EntityNotFoundError: one of them does not exist.
     """
-    of_users = get_metadata(context, path, [Scope.USER]).metadata
-    properties = {each.name: each.value for each in of_users if each.kind is MetadataKind.PROPERTY}
-    tags = [each.name for each in of_users if each.kind is MetadataKind.TAG]
+    found, there = (get_metadata(context, each, [Scope.USER]).metadata for each in (path, to))
+    declared = {(each.kind, each.name) for each in there if each.origin is Origin.DEFINITION}
+    copied = [each for each in found if (each.kind, each.name) not in declared]
+    properties = {each.name: each.value for each in copied if each.kind is MetadataKind.PROPERTY}
+    tags = [each.name for each in copied if each.kind is MetadataKind.TAG]
     return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
 
 
@@ -198,26 +197,52 @@ def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[R
     ]
 
 
-def _mutate(
-    context: OperationContext, path: str, mutations: Sequence[Mutation], author: str, *, dry_run: bool
-) -> MetadataResult:
+def mutate(
+    context: OperationContext, mutations: Mapping[str, Sequence[Mutation]], author: str, *, dry_run: bool
+) -> tuple[MetadataResult, ...]:
+    """Change entities, by path, in one transaction: all of them or, if one is refused, none.
+
+    Raises:
+        MetadataRefusedError: a name or value cannot be written, a declaration says it, or this is no path of an entity.
+        EntityNotFoundError: an entity does not exist.
+    """
+    results = []
     with context.database.begin() as connection:
+        lock_definitions(connection)
         context.timeline.refresh(connection, context.as_of)
-        target = find_target(context, connection, path)
-        written = write_metadata(connection, target, mutations, author=author, origin=Origin.PERSON, now=context.as_of)
-        _require_own(context, target, written)
-        _require_room(target, written)
+        for path, of_entity in mutations.items():
+            _require_valid(context, path, of_entity)
+            target = find_target(context, connection, path)
+            written = write_metadata(
+                connection, target, of_entity, author=author, origin=Origin.PERSON, now=context.as_of
+            )
+            _require_own(context, target, written)
+            _require_room(target, written)
+            results.append(_result(target, written, dry_run=dry_run))
         if dry_run:
             connection.rollback()
-    changed = compare(render_metadata(written.before), render_metadata(written.after))
+    return tuple(results)
+
+
+def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResult:
+    after = render_metadata(written.after)
+    changed = compare(render_metadata(written.before), after)
     return MetadataResult(
         entity=target.path,
         before=changed["previous"],
-        after=render_metadata(written.after),
+        after=after,
         additions=changed["additions"],
         deletions=changed["deletions"],
         dry_run=dry_run,
     )
+
+
+def _require_valid(context: OperationContext, path: str, mutations: Iterable[Mutation]) -> None:
+    for mutation in mutations:
+        for key, each in mutation.values.items() if isinstance(mutation, Update | Create) else ():
+            fault = find_fault(key, each.value, is_strict=context.metadata.strict)
+            if fault is not None:
+                raise MetadataRefusedError(entity=path, reason=fault[0], next_step=fault[1])
 
 
 def _require_own(context: OperationContext, target: Target, written: Written) -> None:

@@ -26,6 +26,7 @@ INSTANCE = "instance"
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,49}")
 _LONGEST_NAME = 200
+_BELOW = {COLUMN: "feed/NAME/column/COLUMN", INSTANCE: "feed/NAME/cluster/CLUSTER/instance/TIME"}
 _OF_FEED = (Kind.FEED.value, COLUMN)
 _OF_INSTANCE = (Kind.CLUSTER.value, INSTANCE)
 
@@ -41,10 +42,18 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
     parts = path.strip("/").split("/")
     kinds, names = tuple(parts[::2]), tuple(parts[1::2])
     for kind, name in zip(kinds, names, strict=False):
-        if _KIND.fullmatch(kind) is None or not name or len(name) > _LONGEST_NAME or not name.isprintable():
-            raise _refusal(path, f"{kind!r} and {name!r} are no kind and name")
+        if _KIND.fullmatch(kind) is None:
+            raise _refusal(path, f"the kind {kind!r} is not 1 to 50 small letters, digits and '-'")
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise _refusal(path, f"a name has 1 to {_LONGEST_NAME} printable characters")
     if len(kinds) != len(names):
         raise _refusal(path, "it is not made of kinds and names in turn")
+    if kinds[0] in _BELOW:
+        raise MetadataRefusedError(
+            entity=path,
+            reason=f"the kind {kinds[0]!r} only stands below another one",
+            next_step=f"Write it like {_BELOW[kinds[0]]}.",
+        )
     if kinds[0] == RUN and len(kinds) == 1:
         _require_run(connection, names[0])
         return Target(path=path, kind=RUN, name=names[0], is_declared=True)
@@ -102,7 +111,11 @@ def _find_column(plan: Plan, feed: str, path: str) -> str:
 
 def _require_run(connection: Connection, run_id: str) -> None:
     if not Attempts(connection).has_run(run_id):
-        raise EntityNotFoundError(kind=RUN, name=run_id)
+        raise MetadataRefusedError(
+            entity=f"{RUN}/{run_id}",
+            reason="there is no such run",
+            next_step="Name one that has worked on an instance.",
+        )
 
 
 def _refusal(path: str, reason: str) -> MetadataRefusedError:

@@ -1,0 +1,50 @@
+"""Take what is said of entities to a document, and bring the mutations of a document to entities."""
+
+from collections.abc import Collection
+from typing import Any
+
+from feed_assets.entities.metadata import Mutation
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.metadata.documents import parse_document, render_said
+from feed_assets.operations.metadata.editing import MetadataResult, mutate
+from feed_assets.operations.metadata.targets import find_target
+from feed_assets.state.metadata_store import MetadataStore
+
+
+def export_metadata(
+    context: OperationContext, path: str | None = None, kinds: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return what is said in the scope USER of an entity and what is below it, or of all entities, as the mutations of
+    a document; only of entities of some kinds, if they are given.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+        EntityNotFoundError: it does not exist.
+    """
+    with context.read() as connection:
+        store = MetadataStore(connection)
+        if path is None:
+            entities = store.all(kinds)
+        else:
+            below = store.below(find_target(context, connection, path).path)
+            entities = [each for each in below if not kinds or each.kind in kinds]
+        said = store.read_many([each.id for each in entities])
+    rendered = {each.path: render_said(said.get(each.id, {})) for each in entities}
+    return [{"entity": path, "update": update} for path, update in rendered.items() if update]
+
+
+def import_metadata(
+    context: OperationContext, name: str, text: str, *, author: str, dry_run: bool = False
+) -> tuple[MetadataResult, ...]:
+    """Apply the mutations of a document, all of them or none; `name` is that of its file.
+
+    Mutations of one entity become one change, in their order. A document that is imported again changes nothing.
+
+    Raises:
+        MetadataRefusedError: it is no document, or one of the mutations is refused.
+        EntityNotFoundError: an entity does not exist.
+    """
+    mutations: dict[str, list[Mutation]] = {}
+    for each in parse_document(name, text).mutations:
+        mutations.setdefault(each.entity.strip("/"), []).extend(each.mutations(author))
+    return mutate(context, mutations, author, dry_run=dry_run)
