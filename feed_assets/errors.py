@@ -30,6 +30,7 @@ FeedAssetsError
 │   ├── AssetKeyClashError        two feeds or processes have the same asset key
 │   └── NoAssetError              a feed or process that has no asset in what has been built
 ├── MetadataRefusedError      metadata of an entity cannot be written or asked for; nothing was changed
+├── BundleRefusedError        a bundle cannot be read, made or imported here; nothing was changed
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared
 │   ├── EntityReferencedError     other entities refer to the entity to remove

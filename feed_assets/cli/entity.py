@@ -1,5 +1,6 @@
 """`entity`: the group, and the verbs that change declared entities."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +24,7 @@ from feed_assets.errors import FeedAssetsError
 if TYPE_CHECKING:
     from feed_assets.operations.entities.context import EntityContext
     from feed_assets.operations.entities.verb_results import VerbResult
+    from feed_assets.state.records import ProcessInstance
 
 _FILES = click.argument("files", nargs=-1, required=True)
 
@@ -153,17 +155,21 @@ def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | Non
 
 def finish(context: "EntityContext", result: "VerbResult", output: str) -> None:
     """Print the result, end the runs of killed instances, and reload Dagster's webserver."""
+    print_result(result, output)
+    if not result.dry_run:
+        end_and_reload(context, result.stopped, reload_needed=result.reload_needed)
+
+
+def end_and_reload(context: "EntityContext", stopped: "Sequence[ProcessInstance]", *, reload_needed: bool) -> None:
+    """End the runs of killed instances, and reload Dagster's webserver."""
     from feed_assets.cli.state import show_changes, stop_runs
 
-    print_result(result, output)
-    if result.dry_run:
-        return
     failed = None
     try:
-        stop_runs(result.stopped)
+        stop_runs(stopped)
     except FeedAssetsError as exc:
         failed = exc
-    if result.reload_needed and (reason := show_changes(context.settings)) is not None:
+    if reload_needed and (reason := show_changes(context.settings)) is not None:
         say(f"warning: {reason}", err=True)
     if failed is not None:
         raise failed

@@ -57,6 +57,15 @@ class MetadataRefusedError(FeedAssetsError):
         super().__init__(f"{entity}: {reason}. {next_step}")
 
 
+class BundleRefusedError(FeedAssetsError):
+    """A bundle cannot be read, made or imported here. Nothing was changed."""
+
+    def __init__(self, *, file: str, reasons: Sequence[str], next_step: str) -> None:
+        self.file = file
+        self.reasons = tuple(reasons)
+        super().__init__(f"{file}: {'; '.join(reasons)}. {next_step}")
+
+
 class VerbRefusedError(FeedAssetsError):
     """A verb cannot act on an entity in its current state. Nothing was changed."""
 

@@ -114,12 +114,34 @@ class MetadataStore:
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"
         return _ENTITIES.find(self._connection, _ENTITIES.select.where((_E.path == path) | is_below))
 
-    def add(self, path: str, kind: str, name: str, author: str, now: datetime, *, hidden: bool) -> DescribedEntity:
-        """Add an entity, which nobody has described yet."""
+    def ids_of(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the ids for other systems of described entities, by path."""
+        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("path",), (_E.path, _E.uid))
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([path] for path in paths)})
+        return {row.path: row.uid for row in rows}
+
+    def paths_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the paths of described entities, by their ids for other systems."""
+        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("uid",), (_E.uid, _E.path))
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([uid] for uid in ids)})
+        return {row.uid: row.path for row in rows}
+
+    def add(
+        self,
+        path: str,
+        kind: str,
+        name: str,
+        author: str,
+        now: datetime,
+        *,
+        hidden: bool,
+        uid: str | None = None,
+    ) -> DescribedEntity:
+        """Add an entity, which nobody has described yet, with an id that it has elsewhere or with a new one."""
         number = (self._connection.scalar(select(func.max(_E.id))) or 0) + 1
         entity = DescribedEntity(
             id=number,
-            uid=str(uuid4()),
+            uid=uid or str(uuid4()),
             path=path,
             kind=kind,
             name=name,
