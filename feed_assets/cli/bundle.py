@@ -9,7 +9,13 @@ from feed_assets.cli.entity import end_and_reload
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.metadata import print_change
-from feed_assets.cli.options import change_options, name_argument, open_entity_context_for, text_output_option
+from feed_assets.cli.options import (
+    change_options,
+    name_argument,
+    open_entity_context_for,
+    skip_checks_option,
+    text_output_option,
+)
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind, label_of
@@ -52,8 +58,9 @@ def export(names: tuple[str, ...], is_all: bool, with_dependencies: bool, target
 
 @bundle.command("import", epilog="Example: feed-assets bundle import flights.zip --dry-run")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@skip_checks_option
 @change_options
-def import_(file: Path, author: str | None, dry_run: bool, output: str) -> None:
+def import_(file: Path, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Declare what is in FILE, completely or not at all; importing it again changes nothing.
 
     What is here already is left alone. An entity is changed only if it has the id of the bundle's.
@@ -62,7 +69,7 @@ def import_(file: Path, author: str | None, dry_run: bool, output: str) -> None:
     from feed_assets.operations.bundles.importing import import_bundle
 
     archive = read_archive(file)
-    context = open_entity_context_for(author=author, dry_run=dry_run)
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     done = import_bundle(context, archive, file.name)
     _print_import(done, output)
     if not dry_run:

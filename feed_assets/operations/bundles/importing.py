@@ -17,13 +17,14 @@ from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Issue, Severity
 from feed_assets.json_form import Hidden, shown
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.bundles.archive import BundleArchive, BundledEntity
 from feed_assets.operations.bundles.exporting import iter_paths
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.entities.applying import apply_planned
 from feed_assets.operations.entities.changes import read_documents
-from feed_assets.operations.entities.context import EntityContext
+from feed_assets.operations.entities.context import EntityContext, require_reachable
 from feed_assets.operations.entities.planning import plan_edits, read_edits
 from feed_assets.operations.entities.settling import settle_releases
 from feed_assets.operations.errors import BundleRefusedError
@@ -117,7 +118,10 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     errors = [each for each in planned.errors if not (each.code == WORKFLOW_FILE and each.entity in labels)]
     if errors:
         raise DefinitionsError(location=name, issues=errors, next_step="Nothing was changed. Correct these issues:")
-    operations = _operations_after(context, edits)
+    after = context.store.preview(edits, now=context.now).after
+    if context.dry_run:
+        require_reachable(context, after, [key for key in outcomes if outcomes[key] is not ImportOutcome.UNCHANGED])
+    operations = _operations_after(context, after)
     said = import_metadata(operations, name, archive.metadata, author=context.author, dry_run=True)
     result = BundleImport(
         entities=tuple(
@@ -238,9 +242,8 @@ def _file_collisions(
             yield f"{process.label} names the file {path}, which is neither here nor in it"
 
 
-def _operations_after(context: EntityContext, edits: tuple[Edit, ...]) -> OperationContext:
+def _operations_after(context: EntityContext, after: LoadedBundle) -> OperationContext:
     """Return a context for metadata with the declared entities as they are after the change."""
-    after = context.store.preview(edits, now=context.now).after
     timeline = ReleaseTimeline(compile_location(after, context.now).plan, context.store.values)
     return open_context(context.settings, context.database, timeline)
 
