@@ -137,6 +137,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "metadata tag": ("metadata", "tag", "dashboard/hits", "public", "checked"),
     "metadata copy": ("metadata", "copy", "feed/clicks", "feed/views"),
     "metadata import": ("metadata", "import", "said.json", "--dry-run"),
+    "bundle export": ("bundle", "export", "counting", "--to", "counting.zip"),
+    "bundle import": ("bundle", "import", "counting.zip", "--dry-run"),
     "metadata untag": ("metadata", "untag", "dashboard/hits", "checked"),
     "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
     "metadata get": ("metadata", "get", "feed/clicks"),

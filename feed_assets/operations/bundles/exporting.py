@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from feed_assets.command_lines import command_line
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
@@ -107,7 +106,7 @@ def _find_ids(context: EntityContext, keys: Collection[EntityKey]) -> dict[Entit
         raise BundleRefusedError(
             file="the bundle",
             reasons=[f"there is no id of {', '.join(missing)}: the definitions have errors or are not recorded"],
-            next_step=f"Look at `{command_line('plan')}`.",
+            next_step="Correct or record them first.",
         )
     return found
 
