@@ -85,6 +85,12 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
         ),
         (REPLAY.replace("60", "0"), {}, "setting 'demo.replay.speed': 0 is not above 0."),
         ("", {"FEED_ASSETS_SETTINGS": "nowhere.yaml"}, "setting 'FEED_ASSETS_SETTINGS': the file 'nowhere.yaml' does"),
+        (
+            "metadata: {system: {exclude: [schema]}}",
+            {},
+            "setting 'metadata.system.exclude': ['schema'] is not a list of KIND/NAME, such as feed/schema or */owner.",
+        ),
+        ("metadata: {system: {include: feed/*}}", {}, "setting 'metadata.system.include': 'feed/*' is not a list."),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, environ: dict[str, str], message: str) -> None:

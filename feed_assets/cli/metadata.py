@@ -7,7 +7,8 @@ import click
 
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.options import author_of, change_options, output_option
+from feed_assets.cli.options import author_of, change_options, name_argument, output_option
+from feed_assets.cli.proposals import find_entities
 from feed_assets.cli.render import print_json, print_list_json, print_table, say
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.timing.dates import render_datetime
@@ -15,7 +16,7 @@ from feed_assets.timing.dates import render_datetime
 if TYPE_CHECKING:
     from feed_assets.operations.metadata.editing import MetadataResult
 
-_entity = click.argument("entity", metavar="ENTITY")
+_entity = name_argument("entity", find_entities, metavar="ENTITY")
 
 
 @click.group(cls=Verbs)
@@ -49,6 +50,8 @@ def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
         for each in found.metadata
     ]
     print_table(("scope", "kind", "name", "value", "origin", "author"), rows, output)
+    if not rows:
+        say(f"Nothing is said of {found.entity}{'' if len(scopes) > 1 else f' in the scope {scopes[0]}'}.", err=True)
 
 
 @metadata.command(epilog="Example: feed-assets metadata put feed/flights owner=ann checked=2026-11-03")
@@ -115,7 +118,7 @@ def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
 
 @metadata.command(epilog="Example: feed-assets metadata copy feed/flights feed/flights2")
 @_entity
-@click.argument("to", metavar="TO")
+@name_argument("to", find_entities, metavar="TO")
 @change_options
 def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -> None:
     """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
@@ -151,7 +154,7 @@ def history(entity: str, limit: int, output: str) -> None:
 
 
 @metadata.command(epilog="Example: feed-assets metadata export feed/flights")
-@click.argument("entity", metavar="[ENTITY]", required=False)
+@name_argument("entity", find_entities, metavar="[ENTITY]", required=False)
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only entities of this kind, such as column.")
 def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
@@ -160,7 +163,7 @@ def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     print_json(mutations=export_metadata(open_context_for(), entity, kinds))
 
 
-@metadata.command("import", epilog="Example: feed-assets metadata import words.json --dry-run")
+@metadata.command("import", epilog="Example: feed-assets metadata import - --dry-run")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @change_options
 def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> None:

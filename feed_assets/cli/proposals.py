@@ -79,6 +79,11 @@ def _names(kinds: Sequence[Kind]) -> list[str]:
     return sorted(set().union(*(names.get(kind, set()) for kind in kinds)))
 
 
+def find_entities(_: click.Context) -> Iterable[str]:
+    """Return the paths of declared entities, as metadata name them."""
+    return sorted(f"{kind}/{name}" for kind, name in _load_plan().facts)
+
+
 def subjects_of(kinds: Sequence[Kind]) -> Proposal:
     """Return the proposal for `[KIND] NAME [INSTANCE]`: kinds and names, then names, then times."""
 

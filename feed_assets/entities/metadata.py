@@ -17,7 +17,7 @@ MOST_BYTES = 65_536
 """The bytes of all names and values of an entity's USER metadata."""
 
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
-_STRICT_VALUE = re.compile(rf"[A-Za-z0-9_\-\s]{{1,{LONGEST_NAME}}}")
+_STRICT_VALUE = re.compile(rf"[A-Za-z0-9_\-\s]{{1,{LONGEST_NAME}}}", re.ASCII)
 _RESERVED = "tags"
 
 
@@ -176,11 +176,10 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
         return None
     if key.name.lower() == _RESERVED:
         return f"{subject}: the name is reserved for tags", "Choose another name, or add a tag."
-    if is_strict and _STRICT_VALUE.fullmatch(value) is None:
-        reason = (
-            f"{subject}: with the setting metadata.strict, a value has 1 to {LONGEST_NAME} letters of the alphabet, "
-        )
-        return f"{reason}digits, '-', '_' and blanks", "Write it so, or change the setting."
+    if is_strict:
+        reason = f"{subject}: with the setting metadata.strict, a value has 1 to {LONGEST_NAME} letters of the alphabet"
+        remedy = "Write it so, or change the setting."
+        return None if _STRICT_VALUE.fullmatch(value) else (f"{reason}, digits, '-', '_' and blanks", remedy)
     if len(value) > LONGEST_VALUE:
         reason = f"{subject}: the value has {len(value):,} characters, more than {LONGEST_VALUE:,}"
         return reason, "Write a link to the text."

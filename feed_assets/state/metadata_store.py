@@ -9,7 +9,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.upserts import build_upsert
@@ -165,7 +165,8 @@ class MetadataStore:
         """Return the metadata of entities; those without any are left out."""
         columns = (_M.entity, _M.scope, _M.kind, _M.name, _M.value, _M.origin, _M.author)
         found: dict[int, dict[MetadataKey, MetadataValue]] = {}
-        statement = select_keyed(self._connection.dialect.name, entity_metadata, ("entity",), columns)
+        wanted = key_rows(self._connection.dialect.name, ("id",))
+        statement = select(*columns).join_from(wanted, entity_metadata, _M.entity == wanted.c.id)
         rows = self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
         for entity, scope, kind, name, value, origin, author in rows:
             found.setdefault(entity, {})[MetadataKey(scope, kind, name)] = MetadataValue(value, origin, author)

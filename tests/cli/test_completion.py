@@ -51,6 +51,7 @@ def proposed(line: str) -> list[str]:
         ("hold add x --feed cl", ["clicks"]),
         ("replication status cl", ["clicks"]),
         ("mirror plan ", ["counting"]),
+        ("metadata tag feed/", ["feed/clicks", "feed/counts"]),
     ],
 )
 def test_commands_options_and_names_are_proposed(project: Path, line: str, found: list[str]) -> None:

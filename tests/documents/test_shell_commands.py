@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import SystemClock
+from tests.cli.metadata_project import prepare as prepare_metadata
 from tests.cli.retention_project import set_clock
 from tests.databases import lay_tables
 from tests.documents.markdown import ROOT, fences
@@ -32,6 +33,7 @@ PAGES = {
     "README.md": "test_the_commands_of_the_front_door_run",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
+    "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
     "docs/tour.md": "test_the_commands_of_the_tour_run",
 }
@@ -173,10 +175,20 @@ def test_the_commands_of_the_page_about_mirrors_run(shell: Shell, tmp_path: Path
     assert (tmp_path / "entities/models.yaml").exists()
 
 
+def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Path) -> None:
+    prepare_metadata(tmp_path, shell.monkeypatch, f"sqlite:///{tmp_path}/state.db")
+    shell.run_page("docs/metadata.md")
+    assert "run-book" in shell.answers["feed-assets metadata history feed/flights"]
+    for line in whole_commands_of("docs/metadata.md"):
+        if "*" not in line:  # the others are run by test_metadata.py
+            shell.run(line)
+
+
 def test_whole_commands_in_the_text_of_all_pages_run(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     shell.run(f"cd {tmp_path}/store")
-    pages = [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md") if file.name != "mirroring.md"]
+    others = ("metadata.md", "mirroring.md")  # in projects of their own
+    pages = [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md") if file.name not in others]
     found = {line for page in pages for line in whole_commands_of(page)}
     assert "feed-assets entity suspend process daily-revenue" in found
     for line in sorted(found, key=lambda line: ("shop" in line, line != "feed-assets init", line)):

@@ -1,7 +1,11 @@
 """Mutations of metadata: CDAP's cases, and random sequences against a model."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Iterable, Iterator
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
 
 from feed_assets.entities.metadata import (
     Create,
@@ -18,6 +22,7 @@ from feed_assets.entities.metadata import (
     Update,
     decide_mutation,
     decide_mutations,
+    find_fault,
 )
 
 P, T = MetadataKind.PROPERTY, MetadataKind.TAG
@@ -44,16 +49,32 @@ def test_create_replaces_the_scopes_that_it_has_but_for_what_directives_save() -
     assert decide_mutation(before, Create(new, directives)) == expected
 
 
-KEYS = st.builds(MetadataKey, st.sampled_from(Scope), st.sampled_from(MetadataKind), st.sampled_from("abc"))
-VALUES = st.builds(MetadataValue, st.sampled_from("12"), st.just(Origin.PERSON), st.just("ann"))
-SAID = st.dictionaries(KEYS, VALUES, max_size=5)
-SUBSETS = st.lists(st.sampled_from(Scope), unique=True), st.lists(st.sampled_from(MetadataKind), unique=True)
-MUTATIONS = st.one_of(
-    st.builds(Update, SAID),
-    st.builds(Create, SAID, st.dictionaries(KEYS, st.sampled_from(Directive), max_size=4)),
-    st.builds(Remove, st.none() | st.lists(KEYS, max_size=4), *SUBSETS),
-    st.builds(Drop),
-)
+def iter_sequences(count: int) -> Iterator[list[Mutation]]:
+    """Random sequences of mutations over few keys, so that they meet."""
+    random = Random(0)
+    keys = [MetadataKey(*key) for key in product(Scope, MetadataKind, "abc")]
+
+    def few(choices: Iterable[Any]) -> list[Any]:
+        choices = list(choices)
+        return random.sample(choices, random.randint(0, min(4, len(choices))))
+
+    def some_values() -> Metadata:
+        return {key: MetadataValue(random.choice("12"), random.choice(list(Origin)), "ann") for key in few(keys)}
+
+    def mutation() -> Mutation:
+        match random.randrange(7):
+            case 0 | 1:
+                return Update(some_values())
+            case 2 | 3:
+                directives = {key: random.choice(list(Directive)) for key in few(keys)}
+                return Create(some_values(), directives, few(Origin) or tuple(Origin))
+            case 4 | 5:
+                return Remove(random.choice([None, few(keys)]), few(Scope), few(MetadataKind), few(Origin))
+            case _:
+                return Drop()
+
+    for _ in range(count):
+        yield [mutation() for _ in range(random.randint(1, 6))]
 
 
 def model(before: Metadata, mutation: Mutation) -> Metadata:
@@ -65,24 +86,72 @@ def model(before: Metadata, mutation: Mutation) -> Metadata:
             return {}
         case Remove():
             gone = [key for key in before if key.scope in mutation.scopes and key.kind in mutation.kinds]
+            gone = [key for key in gone if before[key].origin in mutation.origins]
             chosen = gone if mutation.keys is None else [key for key in gone if key in mutation.keys]
             return {key: before[key] for key in before if key not in chosen}
-        case Create(values, directives):
-            after = {}
-            for key in before.keys() | values.keys():
-                if all(other.scope is not key.scope for other in values) or (
-                    key in before and key in directives and (directives[key] is Directive.PRESERVE or key not in values)
-                ):
+        case Create(values, directives, origins):
+            after = {**before, **values}
+            for key in before:
+                is_meant = any(other.scope is key.scope for other in values) and before[key].origin in origins
+                directive = directives.get(key) if any(other.scope is key.scope for other in values) else None
+                if directive is Directive.PRESERVE:
                     after[key] = before[key]
-                elif key in values:
-                    after[key] = values[key]
+                elif key not in values and is_meant and directive is None:
+                    del after[key]
             return after
 
 
-@given(st.lists(MUTATIONS, max_size=6))
-def test_any_sequence_is_that_of_the_rules_and_a_batch_is_one_by_one(mutations: list[Mutation]) -> None:
-    expected: Metadata = {}
-    one_by_one: Metadata = {}
-    for mutation in mutations:
-        expected, one_by_one = model(expected, mutation), decide_mutation(one_by_one, mutation)
-    assert decide_mutations({}, mutations) == one_by_one == expected
+def test_a_thousand_random_sequences_are_those_of_the_rules_and_a_batch_is_one_by_one() -> None:
+    for mutations in iter_sequences(1000):
+        expected: Metadata = {}
+        one_by_one: Metadata = {}
+        for mutation in mutations:
+            expected, one_by_one = model(expected, mutation), decide_mutation(one_by_one, mutation)
+        assert decide_mutations({}, mutations) == one_by_one == expected
+
+
+def test_a_sequence_that_is_repeated_changes_nothing() -> None:
+    for mutations in iter_sequences(300):
+        after = decide_mutations({}, mutations)
+        assert decide_mutations(after, mutations) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("a" * 51, "x", "a name has 1 to 50"),
+        ("", "x", "a name has 1 to 50"),
+        ("a key", "x", "a name has 1 to 50"),
+        ("a.key", "x", "a name has 1 to 50"),
+        ("tAgS", "x", "reserved for tags"),
+        ("key", "a" * 4097, "4,097 characters"),
+        ("key", "a\nb", "not printable"),
+        ("key", "\ud800", "not printable"),
+    ],
+)
+def test_what_a_property_cannot_be_is_refused_with_the_reason(name: str, value: str, reason: str) -> None:
+    fault = find_fault(MetadataKey(Scope.USER, P, name), value)
+    assert fault is not None
+    assert reason in fault[0]
+    assert find_fault(MetadataKey(Scope.USER, T, "tags"), "") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_allowed", "is_strictly_allowed"),
+    [
+        ("a" * 50, True, True),
+        ("a_b-c d\te", False, True),
+        ("a\u00a0b", False, False),
+        ("a" * 51, True, False),
+        ("", True, False),
+    ]
+    + [
+        (value, True, False) for value in ("a$", "https://wiki/x?y=1", "ann@example.org", "2013-11-03T05:00Z", "größer")
+    ],
+)
+def test_a_value_is_printable_text_and_with_the_strict_rule_plain(
+    value: str, is_allowed: bool, is_strictly_allowed: bool
+) -> None:
+    key = MetadataKey(Scope.USER, P, "key")
+    assert (find_fault(key, value) is None) is is_allowed
+    assert (find_fault(key, value, is_strict=True) is None) is is_strictly_allowed

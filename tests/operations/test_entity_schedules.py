@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.reading import find_status
 from feed_assets.operations.entities.schedules import resume, schedule, suspend
@@ -12,6 +14,8 @@ from feed_assets.operations.entities.states import EntityState
 from feed_assets.operations.entities.touch import touch
 from feed_assets.operations.entities.verb_results import VerbOutcome
 from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
+from feed_assets.settings import MetadataSettings, SystemMetadataSettings
+from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
@@ -47,6 +51,25 @@ def test_row_88_a_second_schedule_has_no_effect_and_what_is_suspended_stays_so(h
     suspend(context, Kind.PROCESS, ["counting"])
     again = schedule(context, Kind.PROCESS, ["counting"]).outcomes[0]
     assert (again.outcome, dict(again.clusters)) == (VerbOutcome.UNCHANGED, {"primary": "SUSPENDED"})
+
+
+def test_metadata_say_the_state_of_the_schedule_at_once(harness: EntityHarness) -> None:
+    def said() -> str:
+        with harness.database.read() as connection:
+            entity = MetadataStore(connection).find("process/counting")
+            assert entity is not None
+            values = MetadataStore(connection).read(entity.id)
+        return values[MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, "schedule")].value
+
+    assert said() == "SUBMITTED"
+    schedule(harness.context(), Kind.PROCESS, ["counting"])
+    assert said() == "SCHEDULED"
+    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    assert said() == "SUSPENDED"
+    chosen = SystemMetadataSettings(exclude=("process/schedule",))
+    settings = harness.settings.model_copy(update={"metadata": MetadataSettings(system=chosen)})
+    resume(replace(harness.context(), settings=settings), Kind.PROCESS, ["counting"])
+    assert said() == "SUSPENDED"  # until it is described by these settings
 
 
 def test_only_feeds_and_processes_that_are_declared_are_scheduled(harness: EntityHarness) -> None:

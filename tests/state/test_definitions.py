@@ -41,6 +41,23 @@ def test_versions_of_an_entity_are_numbered_from_one(database: Database) -> None
     assert append(database) == []
 
 
+def test_the_record_knows_who_declared_an_entity_since_its_last_deletion(database: Database) -> None:
+    def by(author: str, hour: int, action: DefinitionAction, name: str = "a") -> NewDefinition:
+        return definition(name, action, author=author, recorded_at=START + timedelta(hours=hour))
+
+    append(database, by("ann", 0, SUBMITTED), by("bob", 1, UPDATED), by("cleo", 2, DELETED))
+    append(database, by("dan", 3, SUBMITTED, "b"), by("eve", 4, DELETED, "b"), by("ida", 8, SUBMITTED, "c"))
+    append(database, by("fred", 5, SUBMITTED), by("gus", 6, UPDATED), by("hal", 7, UPDATED))
+    with database.read() as connection:
+        found = Definitions(connection).recorded()
+    assert {key: (each.version, each.created_by, each.updated_by) for key, each in found.items()} == {
+        ("feed", "a"): (6, "fred", "hal"),
+        ("feed", "c"): (1, "ida", "ida"),
+    }
+    assert found["feed", "a"].created_at == START + timedelta(hours=5)
+    assert found["feed", "a"].updated_at == START + timedelta(hours=7)
+
+
 def test_a_version_comes_back_as_it_was_recorded(database: Database) -> None:
     new = definition("a", format=DocumentFormat.XML, change_id="change", recorded_at=START + timedelta(microseconds=7))
     append(database, new)

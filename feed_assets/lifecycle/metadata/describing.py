@@ -46,9 +46,10 @@ def sign_descriptions(plan: Plan, chosen: SystemMetadataSettings, without_row: S
 def apply_descriptions(
     connection: Connection, plan: Plan, chosen: SystemMetadataSettings, without_row: ScheduleState, now: datetime
 ) -> int:
-    """Write the descriptions that are new or different, and remove those of what is not declared any more.
+    """Write the descriptions that are new or different, and remove what is not declared any more.
 
-    Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
+    An entity that the plan lacks and the record of definitions has is still declared: its file cannot be read, or has
+    errors. Costs one read of all digests; it is called when the plan is another one. Returns how many were written.
     """
     store = MetadataStore(connection)
     circumstances = Circumstances(
@@ -72,7 +73,9 @@ def apply_descriptions(
         store.set_described(each.target.path, each.digest)
         written += 1
     for path in known:
-        store.forget(path)
+        kind, name = path.split("/")[:2]
+        if (kind, name) in plan.facts or (kind, name) not in circumstances.recorded:
+            store.forget(path)
     return written
 
 

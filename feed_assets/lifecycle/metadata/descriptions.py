@@ -151,7 +151,7 @@ def _describe(
 
 def _describe_columns(feed: FeedRecord, circumstances: Circumstances) -> Iterator[Description]:
     for column in iter_columns(feed.columns) if feed.columns else ():
-        system = {"type": column.facts.type, "description": column.facts.comment}
+        system = {"entity-name": column.path, "type": column.facts.type, "description": column.facts.comment}
         path = f"{Kind.FEED.value}/{feed.feed}/{COLUMN}/{column.path}"
         yield _describe(path, COLUMN, column.name, system, frozenset(), circumstances)
 

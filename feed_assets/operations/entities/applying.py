@@ -35,7 +35,7 @@ SHORTEST_DIGEST = 8
 
 
 def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete_all: bool = False) -> VerbResult:
-    """Make a planned change; without differences nothing happens.
+    """Make a planned change. Without differences, the state only follows the settings: what is said of the entities.
 
     New entities are scheduled if the setting `schedule` says so. Work ends for removed entities and on clusters that an
     entity leaves.
@@ -53,6 +53,7 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
             next_step="Nothing was changed. Correct these issues:",
         )
     if planned.difference.is_empty:
+        settle_releases(context)
         return VerbResult(verb=APPLY, outcomes=(), warnings=planned.issues)
     for entity in planned.difference.entities:
         require_mode(context.database, _operation_of(entity))

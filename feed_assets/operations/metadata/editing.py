@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.metadata import (
     MOST_BYTES,
     Create,
@@ -184,7 +185,11 @@ def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[R
         MetadataRefusedError: this is no path of an entity.
     """
     with context.read() as connection:
-        found = MetadataStore(connection).changes_of(path.strip("/"), limit)
+        try:
+            path = find_target(context, connection, path).path
+        except EntityNotFoundError:
+            path = path.strip("/")
+        found = MetadataStore(connection).changes_of(path, limit)
     return [
         RecordedChange(
             seq=each.seq,

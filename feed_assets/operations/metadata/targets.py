@@ -56,7 +56,7 @@ def find_target(context: OperationContext, connection: Connection, path: str) ->
         )
     if kinds[0] == RUN and len(kinds) == 1:
         _require_run(connection, names[0])
-        return Target(path=path, kind=RUN, name=names[0], is_declared=True)
+        return Target(path="/".join(parts), kind=RUN, name=names[0], is_declared=True)
     if kinds[0] not in list(Kind):
         return Target(path="/".join(parts), kind=kinds[-1], name=names[-1], is_declared=False)
     _require_declared(context.plan, kinds[0], names[0])
@@ -119,4 +119,6 @@ def _require_run(connection: Connection, run_id: str) -> None:
 
 
 def _refusal(path: str, reason: str) -> MetadataRefusedError:
-    return MetadataRefusedError(entity=path, reason=reason, next_step="Write it like feed/NAME, or dashboard/NAME.")
+    return MetadataRefusedError(
+        entity=path or "''", reason=reason, next_step="Write it like feed/NAME, or dashboard/NAME."
+    )

@@ -14,6 +14,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.retention.clock_witness import note_clock
 from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.lifecycle.retention.removal_records import TOPIC
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.retention.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
@@ -188,7 +189,7 @@ class RetentionHarness:
 
     def messages(self) -> list[OutboxMessage]:
         with self.lifecycle.database.read() as connection:
-            return Outbox(connection).unsent(1_000_000)
+            return Outbox(connection).unsent(1_000_000, TOPIC)
 
     def hold(self, name: str, feed: str | None = "clicks", **more: Any) -> None:
         with self.lifecycle.database.begin() as connection:
