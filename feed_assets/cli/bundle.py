@@ -31,13 +31,15 @@ def bundle() -> None:
 
 
 @bundle.command(epilog="Example: feed-assets bundle export flights --with-dependencies --to flights.zip")
-@name_argument("names", names_of(*Kind), nargs=-1, metavar="[NAME|KIND/NAME]...")
+@name_argument("names", names_of(*Kind), nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="All entities, and the metadata of all that is described.")
 @click.option("--with-dependencies", is_flag=True, help="Also what they need: feeds, clusters and datasources.")
-@click.option("--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option(
+    "--to", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write."
+)
 @text_output_option
 def export(names: tuple[str, ...], is_all: bool, with_dependencies: bool, target: Path, output: str) -> None:
-    """Write NAMES to a bundle, which is a zip of texts."""
+    """Write the entities NAMES, such as flights or feed/flights, to a bundle, which is a zip of texts."""
     from feed_assets.operations.bundles.exporting import export_bundle
 
     if is_all is bool(names):
@@ -57,7 +59,7 @@ def export(names: tuple[str, ...], is_all: bool, with_dependencies: bool, target
 
 
 @bundle.command("import", epilog="Example: feed-assets bundle import flights.zip --dry-run")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @skip_checks_option
 @change_options
 def import_(file: Path, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.upserts import build_upsert
