@@ -182,3 +182,14 @@ def test_a_bundle_that_lacks_what_it_needs_is_refused(here: Path, there: Path, m
     assert "process 'counting': there is no feed 'counts'" in run("bundle", "import", "../process.zip").stderr
     refused = run("bundle", "import", "../bare.zip", "--dry-run")
     assert "process 'counting' names the file sql/counting.sql, which is neither here nor in it" in refused.stderr
+
+
+def test_a_link_that_leads_out_of_the_project_is_not_followed(
+    here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok("bundle", "export", "--all", "--to", "../all.zip")
+    monkeypatch.chdir(there)
+    (there / "sql").symlink_to(here.parent)
+    refused = run("bundle", "import", "../all.zip")
+    assert "the file sql/counting.sql leads out of the project, by a link" in refused.stderr
+    assert not (here.parent / "counting.sql").exists()

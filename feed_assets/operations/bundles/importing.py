@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from feed_assets.definitions.edits import Edit, Put
+from feed_assets.definitions.edits import Put
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
@@ -25,9 +25,9 @@ from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.entities.applying import apply_planned
 from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.context import EntityContext, require_reachable
-from feed_assets.operations.entities.planning import plan_edits, read_edits
+from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, read_edits
 from feed_assets.operations.entities.settling import settle_releases
-from feed_assets.operations.errors import BundleRefusedError
+from feed_assets.operations.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.operations.metadata.editing import MetadataResult
 from feed_assets.operations.metadata.moving import import_metadata
 from feed_assets.plan.difference_records import PlanDifference
@@ -98,6 +98,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
         BundleRefusedError: something collides, or is missing.
         DefinitionsError: a definition has errors; carries the issues.
         MetadataRefusedError: something that is said cannot be written here.
+        PlanOutdatedError: somebody has changed the definitions meanwhile.
         SafeModeError: safe mode forbids the change, or the change needs it.
     """
     loaded = context.load()
@@ -134,21 +135,24 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
         warnings=tuple(each for each in planned.issues if each.severity is Severity.WARNING),
         dry_run=context.dry_run,
     )
-    return result if context.dry_run else _apply(context, archive, name, edits, operations, result)
+    return result if context.dry_run else _apply(context, archive, name, planned, operations, result)
 
 
 def _apply(
     context: EntityContext,
     archive: BundleArchive,
     name: str,
-    edits: tuple[Edit, ...],
+    planned: PlannedChanges,
     operations: OperationContext,
     result: BundleImport,
 ) -> BundleImport:
     new = {path: each for path, each in archive.files.items() if _is_written(result, path)}
     ids = {"/".join(each.key): str(each.uid) for each in archive.entities}
     with _written(context.settings.root, new), _identified(context, ids):
-        done = apply_planned(context, plan_edits(context, edits))
+        again = plan_edits(context, planned.edits)  # with the files of the workflows
+        if again.bundle_digest != planned.bundle_digest:
+            raise PlanOutdatedError(digest=planned.digest)
+        done = apply_planned(context, again)
     if not done.is_change:
         context.record()
         settle_releases(context)
