@@ -33,9 +33,14 @@ def parse_scope(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     return (Scope(text.upper()),)
 
 
+_scope = click.option(
+    "--scope", "scopes", callback=parse_scope, metavar="user|system", help="Only what this scope says."
+)
+
+
 @metadata.command(epilog="Example: feed-assets metadata get feed/flights --scope user")
 @_entity
-@click.option("--scope", "scopes", callback=parse_scope, metavar="user|system", help="Only what this scope says.")
+@_scope
 @output_option
 def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
     """Show the metadata of ENTITY, and who said it."""
@@ -127,15 +132,16 @@ def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -
     print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
 
 
-@metadata.command(epilog="Example: feed-assets metadata history feed/flights")
+@metadata.command(epilog="Example: feed-assets metadata history feed/flights --scope user")
 @_entity
+@_scope
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 @output_option
-def history(entity: str, limit: int, output: str) -> None:
+def history(entity: str, scopes: tuple[Scope, ...], limit: int, output: str) -> None:
     """Show the changes of the metadata of ENTITY, newest first."""
     from feed_assets.operations.metadata.editing import list_changes
 
-    found = list_changes(open_context_for(), entity, limit)
+    found = list_changes(open_context_for(), entity, limit, scopes)
     if output == "json":
         print_list_json("changes", found, len(found))
         return

@@ -1,6 +1,6 @@
 """Store metadata of entities, and each change of them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -235,7 +235,7 @@ class MetadataStore:
         self._connection.execute(insert(metadata_changes), _CHANGES.values(change))
         return change
 
-    def changes_of(self, path: str, limit: int) -> list[MetadataChange]:
-        """Return the newest changes of an entity, newest first."""
-        statement = _CHANGES.select.where(_C.path == path).order_by(_C.seq.desc()).limit(limit)
-        return _CHANGES.find(self._connection, statement)
+    def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:
+        """Yield the changes of an entity, newest first."""
+        statement = _CHANGES.select.where(_C.path == path).order_by(_C.seq.desc())
+        yield from map(_CHANGES.load, self._connection.execute(statement))

@@ -348,7 +348,7 @@ def change_together(case: Case) -> None:
             assert list(pool.map(change, range(10))) == [None] * 10
         assert found.said(APP, Scope.USER)["tags"] == sorted([*names[:10], *names[20:]])
         with found.lifecycle.database.read() as connection:
-            changes = MetadataStore(connection).changes_of(APP, 100)
+            changes = list(MetadataStore(connection).iter_changes_of(APP))
         assert all(newer.before == older.after for newer, older in pairwise(changes))
 
 

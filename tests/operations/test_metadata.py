@@ -81,7 +81,12 @@ def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: Ope
     assert remove_metadata(context, CLICKS, names=["b"], kinds=[MetadataKind.TAG], author="ann").is_change is False
     assert [now - then for now, then in zip(tables(context), before, strict=True)] == [1, 1, 1]
     assert said(context, CLICKS) == {"a": "1", "owner": "web", "#checked": ""}
-    (change, _) = list_changes(context, CLICKS, 9)
+    assert len(list_changes(context, CLICKS, 9)) == 2
+    (change, described) = list_changes(context, CLICKS, 9, [Scope.USER])
+    assert (described.additions.keys(), list_changes(context, CLICKS, 1, [Scope.SYSTEM])[0].author) == (
+        {"USER"},
+        "feed-assets",
+    )
     assert (change.author, change.origin.value) == ("ann", "person")
 
 

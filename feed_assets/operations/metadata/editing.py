@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from feed_assets.entities.errors import EntityNotFoundError
@@ -25,7 +26,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import MetadataRefusedError
 from feed_assets.operations.metadata.targets import find_place, find_target
 from feed_assets.state.database import lock_definitions
-from feed_assets.state.metadata_store import MetadataStore, render_metadata
+from feed_assets.state.metadata_store import MetadataChange, MetadataStore, render_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +179,10 @@ def drop_metadata(context: OperationContext, path: str, *, author: str, dry_run:
     return remove_metadata(context, path, names=None, kinds=tuple(MetadataKind), author=author, dry_run=dry_run)
 
 
-def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[RecordedChange]:
-    """Return the newest changes of the metadata of an entity, newest first; also of one that is gone.
+def list_changes(
+    context: OperationContext, path: str, limit: int, scopes: Collection[Scope] = tuple(Scope)
+) -> Sequence[RecordedChange]:
+    """Return the newest changes of the metadata of an entity in some scopes, newest first; also of one that is gone.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
@@ -189,17 +192,21 @@ def list_changes(context: OperationContext, path: str, limit: int) -> Sequence[R
             path = find_target(context, connection, path).path
         except EntityNotFoundError:
             path = path.strip("/")
-        found = MetadataStore(connection).changes_of(path, limit)
-    return [
-        RecordedChange(
-            seq=each.seq,
-            recorded_at=each.recorded_at,
-            author=each.author,
-            origin=each.origin,
-            **compare(each.before, each.after),
-        )
-        for each in found
-    ]
+        found = (_recorded(each, scopes) for each in MetadataStore(connection).iter_changes_of(path))
+        all_scopes = set(scopes) == set(Scope)
+        return list(islice((each for each in found if all_scopes or each.additions or each.deletions), limit))
+
+
+def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChange:
+    chosen = [scope.value for scope in scopes]
+    before, after = ({name: state[name] for name in chosen if name in state} for state in (change.before, change.after))
+    return RecordedChange(
+        seq=change.seq,
+        recorded_at=change.recorded_at,
+        author=change.author,
+        origin=change.origin,
+        **compare(before, after),
+    )
 
 
 def mutate(
