@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.feed import ProducedBy as ProducedBy
     from feed_assets.entities.feed import RetentionStage as RetentionStage
     from feed_assets.entities.feed import SchemaSource as SchemaSource
+    from feed_assets.entities.made_up import MadeUpColumn as MadeUpColumn
+    from feed_assets.entities.made_up import MadeUpDecimal as MadeUpDecimal
     from feed_assets.entities.mirror import Mirror as Mirror
     from feed_assets.entities.mirror import MirrorSnapshots as MirrorSnapshots
     from feed_assets.entities.mirror import MirrorSource as MirrorSource
@@ -167,6 +169,8 @@ _HOMES = {
     "Locations": "feed_assets.entities.common",
     "MergePolicy": "feed_assets.entities.transfers",
     "MetadataRefusedError": "feed_assets.entities.errors",
+    "MadeUpColumn": "feed_assets.entities.made_up",
+    "MadeUpDecimal": "feed_assets.entities.made_up",
     "Mirror": "feed_assets.entities.mirror",
     "MirrorSnapshots": "feed_assets.entities.mirror",
     "MirrorSource": "feed_assets.entities.mirror",
@@ -273,6 +277,8 @@ __all__ = [
     "Locations",
     "MergePolicy",
     "MetadataRefusedError",
+    "MadeUpColumn",
+    "MadeUpDecimal",
     "Mirror",
     "MirrorSnapshots",
     "MirrorSource",

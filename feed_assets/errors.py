@@ -25,10 +25,12 @@ FeedAssetsError
 │   │   ├── ForeignDefinitionsError   the database records the definitions of another project
 │   │   └── ReplacedDefinitionsError  another place has replaced this one as the declaration of the entities
 │   ├── ColumnsError              a schema that is not a list of names and types
+│   ├── PatternError              a pattern of made-up texts that is not supported
 │   ├── TranslationError          a translator of assets fails, or changes what follows from the entities
 │   ├── AssetKeyClashError        two feeds or processes have the same asset key
 │   └── NoAssetError              a feed or process that has no asset in what has been built
 ├── MetadataRefusedError      metadata of an entity cannot be written or asked for; nothing was changed
+├── BundleRefusedError        a bundle cannot be read, made or imported here; nothing was changed
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared
 │   ├── EntityReferencedError     other entities refer to the entity to remove

@@ -1,5 +1,6 @@
 """`entity`: the group, and the verbs that change declared entities."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +24,7 @@ from feed_assets.errors import FeedAssetsError
 if TYPE_CHECKING:
     from feed_assets.operations.entities.context import EntityContext
     from feed_assets.operations.entities.verb_results import VerbResult
+    from feed_assets.state.records import ProcessInstance
 
 _FILES = click.argument("files", nargs=-1, required=True)
 
@@ -98,6 +100,47 @@ def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool
     finish(context, entity_changes.delete(context, kind, names), output)
 
 
+def _parse_replacements(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in values]
+    wrong = next(("".join(pair) for pair in pairs if not (pair[0] and pair[1])), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong!r} is not OLD=NEW.")
+    return [(old, new) for old, _, new in pairs]
+
+
+@entity.command(epilog="Example: feed-assets entity clone feed clicks clicks-eu --replace /clicks/=/clicks-eu/")
+@kind_argument()
+@name_argument("name", names_of(*Kind))
+@click.argument("new")
+@click.option(
+    "--replace",
+    "replacements",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_parse_replacements,
+    help="A text of the definition, and what the clone has instead. May be repeated.",
+)
+@skip_checks_option
+@change_options
+def clone(
+    kind: Kind,
+    name: str,
+    new: str,
+    replacements: list[tuple[str, str]],
+    skip_checks: bool,
+    author: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Declare entity NEW as NAME is defined, with its comments. Metadata, schedules and instances are not copied."""
+    from feed_assets.operations.entities import cloning
+
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    finish(context, cloning.clone(context, kind, name, new, replacements), output)
+
+
 @entity.command("update-cluster-dependents")
 @name_argument("cluster", names_of(Kind.CLUSTER))
 @skip_checks_option
@@ -112,17 +155,21 @@ def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | Non
 
 def finish(context: "EntityContext", result: "VerbResult", output: str) -> None:
     """Print the result, end the runs of killed instances, and reload Dagster's webserver."""
+    print_result(result, output)
+    if not result.dry_run:
+        end_and_reload(context, result.stopped, reload_needed=result.reload_needed)
+
+
+def end_and_reload(context: "EntityContext", stopped: "Sequence[ProcessInstance]", *, reload_needed: bool) -> None:
+    """End the runs of killed instances, and reload Dagster's webserver."""
     from feed_assets.cli.state import show_changes, stop_runs
 
-    print_result(result, output)
-    if result.dry_run:
-        return
     failed = None
     try:
-        stop_runs(result.stopped)
+        stop_runs(stopped)
     except FeedAssetsError as exc:
         failed = exc
-    if result.reload_needed and (reason := show_changes(context.settings)) is not None:
+    if reload_needed and (reason := show_changes(context.settings)) is not None:
         say(f"warning: {reason}", err=True)
     if failed is not None:
         raise failed

@@ -26,11 +26,12 @@ def _parse_replacements(
     from feed_assets.entities.workflow import Workflow, WorkflowEngine
 
     replacements: dict[str, Workflow] = {}
+    engines = [name for name in ENGINE_NAMES if WorkflowEngine(name).has_path]
     for text in values:
         name, has_name, work = text.partition("=")
         engine, has_path, path = work.partition(":")
-        if not (has_name and has_path and name and path.strip()) or engine not in ENGINE_NAMES:
-            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(ENGINE_NAMES)}.")
+        if not (has_name and has_path and name and path.strip()) or engine not in engines:
+            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(engines)}.")
         replacements[name] = Workflow(engine=WorkflowEngine(engine), path=path)
     return replacements
 

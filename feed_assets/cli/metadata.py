@@ -76,7 +76,7 @@ def put(entity: str, properties: tuple[str, ...], author: str | None, dry_run: b
         if not has_value:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint="NAME=VALUE")
         pairs[name] = value
-    _print_change(
+    print_change(
         update_metadata(open_context_for(), entity, pairs, (), author=author_of(author), dry_run=dry_run), output
     )
 
@@ -89,7 +89,7 @@ def tag(entity: str, tags: tuple[str, ...], author: str | None, dry_run: bool, o
     """Add TAGS to ENTITY."""
     from feed_assets.operations.metadata.editing import update_metadata
 
-    _print_change(
+    print_change(
         update_metadata(open_context_for(), entity, {}, tags, author=author_of(author), dry_run=dry_run), output
     )
 
@@ -121,7 +121,7 @@ def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
     """Remove all that people and programs have said of ENTITY; one that is not declared is gone with it."""
     from feed_assets.operations.metadata.editing import drop_metadata
 
-    _print_change(drop_metadata(open_context_for(), entity, author=author_of(author), dry_run=dry_run), output)
+    print_change(drop_metadata(open_context_for(), entity, author=author_of(author), dry_run=dry_run), output)
 
 
 @metadata.command(epilog="Example: feed-assets metadata copy feed/flights feed/flights2")
@@ -132,7 +132,7 @@ def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -
     """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
     from feed_assets.operations.metadata.editing import copy_metadata
 
-    _print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
+    print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
 
 
 @metadata.command(epilog="Example: feed-assets metadata history feed/flights --scope user")
@@ -184,7 +184,7 @@ def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> Non
         print_list_json("entities", done, len(done))
         return
     for each in done:
-        _print_change(each, output)
+        print_change(each, output)
 
 
 @metadata.command()
@@ -244,10 +244,11 @@ def _remove(
         author=author_of(author),
         dry_run=dry_run,
     )
-    _print_change(done, output)
+    print_change(done, output)
 
 
-def _print_change(done: "MetadataResult", output: str) -> None:
+def print_change(done: "MetadataResult", output: str) -> None:
+    """Print a change of the metadata of an entity."""
     if output == "json":
         print_json(done)
         return

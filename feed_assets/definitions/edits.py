@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from feed_assets.definitions.contents import Contents, StoredFile
@@ -23,13 +23,14 @@ _SUBMITTED = "submitted"
 class Put:
     """Declare an entity by the text of one document, replacing its earlier declaration.
 
-    The document stays in its file. A new entity gets its own file, `<kind>/<name>.yaml`. `source` is the name of the
-    text in messages.
+    The document stays in its file. A new entity gets its own file, `<kind>/<name>.yaml`, or `<name>.yaml` in `folder`.
+    `source` is the name of the text in messages.
     """
 
     text: str = field(repr=False)
     format: DocumentFormat = DocumentFormat.YAML
     source: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put 
                 puts[edit.key] = None
             case Put():
                 body = only_document(edit.text, edit.format)
-                puts[_key_of(body, edit, values)] = Put(text=body, format=edit.format, source=edit.source)
+                puts[_key_of(body, edit, values)] = replace(edit, text=body)
     return puts
 
 
@@ -112,7 +113,8 @@ def _splices_of(
 
 def _new_file(key: EntityKey, put: Put, only_file: str | None) -> str:
     if only_file is None:
-        return f"{key[0]}/{key[1]}.{put.format.value}"
+        folder = key[0] if put.folder is None else put.folder
+        return f"{folder}/{key[1]}.{put.format.value}".removeprefix("/")
     if put.format is not format_of(only_file):
         raise DefinitionStoreError(
             location=label_of(key),

@@ -38,7 +38,7 @@ def reporting_failures(work: Work) -> Iterator[None]:
         raise WorkflowFailedError(
             process=work.process,
             nominal_time=render_datetime(work.nominal_time),
-            path=work.path,
+            path=work.path or work.engine,
             reason=render_cause(exc),
         ) from exc
 

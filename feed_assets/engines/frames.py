@@ -54,7 +54,7 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
         return read_partitions(spark, data)
     columns = data.columns or (_TEXT_COLUMNS if data.format == "text" else None)
     try:
-        schema = None if columns is None else _parse_columns(columns)
+        schema = None if columns is None else parse_schema(columns)
     except ValueError as exc:
         raise InputReadError(
             name=data.name, feed=data.feed, reason=str(exc), next_step=f"Correct schema: of the feed {data.feed!r}."
@@ -201,7 +201,7 @@ def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
     if target.columns is None:
         return df
     try:
-        schema = _parse_columns(target.columns)
+        schema = parse_schema(target.columns)
     except ValueError as exc:
         raise OutputMismatchError(
             subject=render_subject(target), reason=str(exc), next_step=f"Correct schema: of the feed {target.feed!r}."
@@ -217,7 +217,7 @@ def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
     return df.to(schema)
 
 
-def _parse_columns(columns: str) -> "StructType":
+def parse_schema(columns: str) -> "StructType":
     """Parse the schema in a DDL text. Requires an active session.
 
     Raises:

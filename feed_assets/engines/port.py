@@ -23,6 +23,7 @@ from feed_assets.entities.event_messages import (
     find_marking_fault,
     find_payload_fault,
 )
+from feed_assets.entities.made_up import MadeUpColumn
 from feed_assets.entities.quality import Quality
 
 if TYPE_CHECKING:
@@ -176,6 +177,16 @@ class StepPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeUpRows:
+    """The rows that are made up for an instance of the output, at its nominal time."""
+
+    rows: int
+    seed: int
+    instance: datetime
+    columns: Mapping[str, MadeUpColumn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The facts of a process instance that its code may use; a `python` workflow receives them as `context`.
 
@@ -289,6 +300,7 @@ class Work:
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     newest_event: NewestEvent = field(default=find_no_event, repr=False)
     check_saying: CheckSaying = field(default=check_nothing, repr=False)
+    made_up: MadeUpRows | None = None
 
     def read_file(self, name: str) -> bytes:
         """Return the content of a file of the work. Raises `OSError` if it cannot be read."""

@@ -11,6 +11,7 @@ _ENGINES = MappingProxyType(
         "python": ("feed_assets.engines.python_engine", "PythonEngine"),
         "sql": ("feed_assets.engines.sql_engine", "SqlEngine"),
         "spark-submit": ("feed_assets.engines.spark_submit_engine", "SparkSubmitEngine"),
+        "generate": ("feed_assets.engines.generate_engine", "GenerateEngine"),
     }
 )
 ENGINE_NAMES = tuple(_ENGINES)

@@ -76,3 +76,13 @@ class MetadataRefusedError(FeedAssetsError):
         self.entity = entity
         self.reason = reason
         super().__init__(f"{entity}: {reason}. {next_step}")
+
+
+class PatternError(DefinitionsError):
+    """A pattern of made-up texts has a part that is not supported."""
+
+    def __init__(self, *, text: str, position: int, reason: str, next_step: str) -> None:
+        self.text = text
+        self.position = position
+        where = f", character {position}" if position else ""
+        super().__init__(location=f"regex {text!r}{where}", reason=reason, next_step=next_step)

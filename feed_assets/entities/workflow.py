@@ -8,19 +8,21 @@ from pydantic import ConfigDict, Field, ValidationInfo, ValidatorFunctionWrapHan
 from pydantic_core import PydanticKnownError
 
 from feed_assets.entities.common import EntityModel
-from feed_assets.entities.fields import FilledText, Name, PropertyName, Text, refuse
+from feed_assets.entities.fields import Count, FilledText, Name, PropertyName, Text, refuse
+from feed_assets.entities.made_up import MadeUpColumn
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.mirror import Mirror
 
 
 class WorkflowEngine(StrEnum):
-    """The engine of the work; `steps` have their own. The work of `external` runs elsewhere: somebody's program takes
-    its batches. Falcon's `oozie` and `pig` can be declared, but not scheduled.
+    """The engine of the work; `steps` have their own. `generate` makes up data. The work of `external` runs elsewhere:
+    somebody's program takes its batches. Falcon's `oozie` and `pig` can be declared, but not scheduled.
     """
 
     PYTHON = "python"
     SQL = "sql"
     SPARK_SUBMIT = "spark-submit"
+    GENERATE = "generate"
     DIRECTORY_MIRROR = "directory-mirror"
     STEPS = "steps"
     EXTERNAL = "external"
@@ -31,6 +33,11 @@ class WorkflowEngine(StrEnum):
     def is_supported(self) -> bool:
         """Whether processes with it can be scheduled."""
         return self not in (WorkflowEngine.OOZIE, WorkflowEngine.PIG)
+
+    @property
+    def has_path(self) -> bool:
+        """Whether its work is code with a path."""
+        return self not in _WORK_OF
 
 
 class StepEngine(StrEnum):
@@ -77,22 +84,25 @@ _WORK_OF: Mapping[WorkflowEngine, tuple[str, str]] = {
     WorkflowEngine.DIRECTORY_MIRROR: ("mirror", "{source: {directory: /a}, target: {directory: /b}}"),
     WorkflowEngine.STEPS: ("steps", '{extract: {path: "jobs:extract"}, load: {path: "jobs:load", after: [extract]}}'),
     WorkflowEngine.EXTERNAL: ("steps", "{extract: {}, load: {after: [extract]}}"),
+    WorkflowEngine.GENERATE: ("columns", "{delay: {range: [0, 90]}}"),
 }
 """The keys with the work of engines that have no path, and examples."""
 _WORK_OF_OTHERS = ("path", '"jobs:run"')
+_MOST_ROWS = 1_000_000_000
 
 
 _SCHEMA: dict[str, Any] = {
     "if": {"properties": {"engine": {"const": WorkflowEngine.EXTERNAL.value}}, "required": ["engine"]},
     "else": {
-        "anyOf": [{"required": [key]} for key in ("path", "mirror", "steps")],
+        "anyOf": [{"required": [key]} for key in ("path", "mirror", "steps", "columns")],
         "properties": {"steps": {"additionalProperties": {"required": ["path"]}}},
     },
 }
 
 
 class Workflow(EntityModel):
-    """The work itself. `master` to `submit` are for `spark-submit` only; paths are relative to the project.
+    """The work itself. `master` to `submit` are for `spark-submit` only, `rows`, `seed` and `columns` for `generate`
+    only; paths are relative to the project.
 
     `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
     `spark-submit`. `submit` contains further options of spark-submit by their names without dashes, such as
@@ -116,6 +126,9 @@ class Workflow(EntityModel):
     args: tuple[Text, ...] = ()
     conf: Map[PropertyName, Text] = EMPTY
     submit: Map[PropertyName, Text] = EMPTY
+    rows: Annotated[Count, Field(ge=1, le=_MOST_ROWS)] | None = None
+    seed: Annotated[Count, Field(ge=0, le=2**63 - 1)] | None = None
+    columns: Map[FilledText, MadeUpColumn] = EMPTY
 
     @model_validator(mode="before")
     @classmethod
@@ -142,9 +155,13 @@ class Workflow(EntityModel):
             raise refuse(
                 "missing-key", f"{work!r} is missing for engine {self.engine.value}", f"Add {work}: {example}."
             )
-        others = [name for name in ("path", "mirror", "steps") if name != work and getattr(self, name)]
-        if self.engine in (WorkflowEngine.STEPS, WorkflowEngine.EXTERNAL) and self.lib:
+        others = [name for name in ("path", "mirror", "steps", "columns") if name != work and getattr(self, name)]
+        if self.engine in (WorkflowEngine.STEPS, WorkflowEngine.EXTERNAL, WorkflowEngine.GENERATE) and self.lib:
             others.append("lib")
+        if self.engine is not WorkflowEngine.GENERATE:
+            others += [name for name in ("rows", "seed") if getattr(self, name) is not None]
+        elif self.rows is None:
+            raise refuse("missing-key", "'rows' is missing for engine generate", "Add rows: 1000.")
         for name, step in self.steps.items():
             if (step.engine is StepEngine.EXTERNAL) is not is_elsewhere:
                 message = f"step {name!r} has engine {step.engine.value}, but the workflow {self.engine.value}"

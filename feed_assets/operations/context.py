@@ -183,17 +183,20 @@ class OperationContext(LifecycleContext):
         return record.sequence if record is not None else None
 
 
-def open_context(settings: Settings, database: Database) -> OperationContext:
-    """Open the context that the settings name. It leaves out entities with errors.
+def open_context(settings: Settings, database: Database, timeline: ReleaseTimeline | None = None) -> OperationContext:
+    """Open the context that the settings name. It leaves out entities with errors. A `timeline` has definitions that
+    are loaded already.
 
     Raises:
         DefinitionsError: the location of the definitions cannot be read.
     """
     clock = open_clock(settings)
     as_of = clock.now()
-    values = values_of(settings)
+    if timeline is None:
+        plan = load_location(settings, as_of, find_plan_cache(os.environ)).plan
+        timeline = ReleaseTimeline(plan, values_of(settings))
     return OperationContext(
-        timeline=ReleaseTimeline(load_location(settings, as_of, find_plan_cache(os.environ)).plan, values),
+        timeline=timeline,
         database=database,
         stores=StorePool(patience=Patience(settings.tick_patience)),
         clock=clock,

@@ -48,6 +48,15 @@ class ArrivalRefusedError(FeedAssetsError):
         super().__init__(f"feed {feed!r}{place}{at}: {reason}. {next_step}")
 
 
+class BundleRefusedError(FeedAssetsError):
+    """A bundle cannot be read, made or imported here. Nothing was changed."""
+
+    def __init__(self, *, file: str, reasons: Sequence[str], next_step: str) -> None:
+        self.file = file
+        self.reasons = tuple(reasons)
+        super().__init__(f"{file}: {'; '.join(reasons)}. {next_step}")
+
+
 class VerbRefusedError(FeedAssetsError):
     """A verb cannot act on an entity in its current state. Nothing was changed."""
 

@@ -270,10 +270,13 @@ class ProcessRecord:
 
     @property
     def work(self) -> str:
-        """The work: `python package.module:function`, `steps extract, load`, `replication from east`."""
+        """The work: `python package.module:function`, `steps extract, load`, `generate 1,000 rows`, `replication from
+        east`.
+        """
         if self.workflow is not None:
             steps = ", ".join(order_steps(self.workflow.steps))
-            work = self.mirror.work if self.mirror is not None else steps or self.workflow.path
+            rows = f"{self.workflow.rows:,} rows" if self.workflow.rows is not None else ""
+            work = self.mirror.work if self.mirror is not None else steps or rows or self.workflow.path
             return f"{self.engine} {work}".rstrip()
         return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
 

@@ -8,10 +8,11 @@ from uuid import uuid4
 
 from sqlalchemy import Column, ColumnElement, Connection, and_, bindparam, delete, func, insert, select, update
 
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.database import lock_log
 from feed_assets.state.json_rows import insert_rows
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper, has_key, key_parameters
@@ -200,15 +201,32 @@ class MetadataStore:
         is_below = and_(_E.path > f"{path}/", _E.path < f"{path}0")  # "0" comes after "/"
         return _ENTITIES.find(self._connection, _ENTITIES.select.where((_E.path == path) | is_below))
 
-    def add(self, entities: Sequence[tuple[str, str, str, str]], now: datetime) -> dict[str, DescribedEntity]:
-        """Add entities that nobody has described yet: path, kind, name and author of each; return them by path."""
+    def ids_of(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the ids for other systems of described entities, by path."""
+        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("path",), (_E.path, _E.uid))
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([path] for path in paths)})
+        return {row.path: row.uid for row in rows}
+
+    def paths_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the paths of described entities, by their ids for other systems."""
+        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("uid",), (_E.uid, _E.path))
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([uid] for uid in ids)})
+        return {row.uid: row.path for row in rows}
+
+    def add(
+        self, entities: Sequence[tuple[str, str, str, str]], now: datetime, ids: Mapping[str, str] = EMPTY
+    ) -> dict[str, DescribedEntity]:
+        """Add entities that nobody has described yet: path, kind, name and author of each; return them by path.
+
+        `ids` are those that some of them have elsewhere, by path.
+        """
         if not entities:
             return {}
         first = (self._connection.scalar(select(func.max(_E.id))) or 0) + 1
         added = [
             DescribedEntity(
                 id=number,
-                uid=str(uuid4()),
+                uid=ids.get(path) or str(uuid4()),
                 path=path,
                 kind=kind,
                 name=name,

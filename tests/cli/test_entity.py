@@ -198,3 +198,26 @@ def test_runs_that_could_not_be_ended_are_named(submitted: Path) -> None:
     assert "the instances are killed, but their runs go on (run-7): " in result.stderr
     with database.read() as connection:
         assert ProcessInstances(connection).get(*row.key).status is ProcessInstanceStatus.KILLED  # type: ignore[union-attr]
+
+
+def test_a_clone_is_declared_beside_the_old_entity_with_what_is_replaced(submitted: Path) -> None:
+    (submitted / "entities" / "feed" / "clicks.yaml").rename(submitted / "entities" / "ours.yaml")
+    clone = ("entity", "clone", "feed", "clicks", "taps", "--replace", "/clicks/=/taps/")
+    assert run(*clone, "--dry-run").stdout == "feed 'taps': would be submitted\n"
+    assert run(*clone).stdout.splitlines()[0] == "feed 'taps': submitted, version 1"
+    assert "/taps/" in (submitted / "entities" / "taps.yaml").read_text()
+    assert run(*clone).stdout == "feed 'taps': unchanged, version 1\n"
+    other = run("entity", "clone", "feed", "clicks", "counts")
+    assert (other.exit_code, other.stderr.partition(", in ")[0]) == (
+        1,
+        "feed-assets: feed 'counts': it is already declared, with a different content",
+    )
+    assert other.stderr.endswith("Choose another name.\n")
+
+
+def test_a_clone_that_would_share_what_one_entity_has_says_what_to_replace(submitted: Path) -> None:
+    refused = run("entity", "clone", "process", "counting", "again")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "with --replace /counting/=/again/" in refused.stderr
+    assert "writes the same instances of feed 'counts'" in refused.stderr
+    assert not (submitted / "entities" / "process" / "again.yaml").exists()

@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,13 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrival.inbox_files import FileStatus
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.operations.bundles.archive import read_archive
+from feed_assets.operations.bundles.exporting import export_bundle
+from feed_assets.operations.bundles.importing import import_bundle
+from feed_assets.operations.context import open_context
+from feed_assets.operations.entities.changes import submit
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.contents import list_files
 from feed_assets.operations.instances.inboxes import take_from_inboxes
@@ -33,6 +41,7 @@ from feed_assets.state.step_records import StepStatus
 from tests.conformance.what_comes import ON, Flow, flow, signal
 from tests.lifecycle.harness import START, LifecycleHarness, validity
 from tests.operations.contexts import context_of
+from tests.operations.harness import CLUSTER, EntityHarness, file_of
 
 Case = dict[str, Any]
 TABLE = "bdre.json"
@@ -268,8 +277,32 @@ def register_files(case: Case) -> None:
         register.lifecycle.database.close()
 
 
+def import_job(case: Case) -> None:
+    """A job of a bundle replaces the one here that has its id: with its steps, their order, and its properties."""
+    assert case["given"]["import"] == "J(code X) with steps s1',s3"
+    here = job("J", ["s1", "s2"], {"d": "d"}, properties={"p": "old"}, trigger={})
+    brought = job("J", {"s1": {"recoverable": False}, "s3": {}}, {"d": "d"}, properties={"q": "new"}, trigger={})
+    with tempfile.TemporaryDirectory() as folder:
+        project = EntityHarness.at(Path(folder))
+        declared = (render_yaml(each).encode() for each in (signal("d"), here))
+        submit(project.context(), [file_of(CLUSTER), *(EntityFile(name="a.yaml", content=text) for text in declared)])
+        operations = open_context(project.settings, project.database)
+        (Path(folder) / "all.zip").write_bytes(export_bundle(project.context(), operations, []).content)
+        bundle = read_archive(Path(folder) / "all.zip")
+        texts = {**bundle.texts, "entities/process/J.yaml": render_yaml(brought).encode()}
+        done = import_bundle(project.context(), replace(bundle, texts=texts), "all.zip")
+        found = project.context().load().bundle.bundle.find(("process", "J"))
+        project.database.close()
+    assert [each.outcome.value for each in done.entities] == ["unchanged", "unchanged", "changed"]
+    assert isinstance(found, Process)
+    steps = {name: (step.recoverable, step.after) for name, step in found.workflow.steps.items()}
+    assert steps == {"s1": (False, ()), "s3": (True, ("s1",))}
+    assert dict(found.properties) == {"q": "new"}
+
+
 RUNNERS = {
     "files": register_files,
+    "import": import_job,
     "sequence": run_sequence,
     "enqueue": enqueue,
     "guard": guard,

@@ -29,4 +29,7 @@ def test_every_engine_has_a_name(name: str) -> None:
 def test_an_unknown_engine_is_told_which_there_are() -> None:
     with pytest.raises(UnknownEngineError) as caught:
         open_engine("pig")
-    assert str(caught.value) == "'pig' is not an engine. Use one of python, sql, spark-submit as workflow.engine."
+    assert (
+        str(caught.value)
+        == "'pig' is not an engine. Use one of python, sql, spark-submit, generate as workflow.engine."
+    )

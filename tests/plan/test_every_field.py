@@ -42,7 +42,8 @@ def two_values(annotation: Any) -> tuple[Any, Any]:
         return two_values(next(each for each in arguments if each is not type(None)))
     if origin in (tuple, frozenset):
         one, other = two_values(arguments[0])
-        return origin([one]), origin([other])
+        count = 1 if Ellipsis in arguments else len(arguments)
+        return origin([one] * count), origin([other] * count)
     if origin is not None and issubclass(origin, Mapping):
         (key, _), (one, other) = two_values(arguments[0]), two_values(arguments[1])
         return FrozenMap({key: one}), FrozenMap({key: other})

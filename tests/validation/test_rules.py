@@ -8,6 +8,7 @@ from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case, another
 from tests.validation.cases_inboxes import INBOX_CASES
+from tests.validation.cases_made_up import MADE_UP_CASES
 from tests.validation.cases_metadata import METADATA_CASES
 from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
 from tests.validation.cases_quality import QUALITY_CASES
@@ -22,6 +23,7 @@ ALL = (
     *CASES,
     *INBOX_CASES,
     *METADATA_CASES,
+    *MADE_UP_CASES,
     *MIRROR_CASES,
     *QUALITY_CASES,
     *REPLICATION_CASES,

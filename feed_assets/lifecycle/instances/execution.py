@@ -48,6 +48,7 @@ from feed_assets.lifecycle.instances.targets import Target, judge_targets, outpu
 from feed_assets.lifecycle.instances.verdicts import Verdict, find_refusal
 from feed_assets.lifecycle.instances.work_data import (
     job_properties,
+    made_up_rows,
     text_context,
     with_inputs,
     with_overrides,
@@ -351,6 +352,7 @@ class InstanceRunner:
                 more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
             ),
             catalog=self.context.plan.clusters[process.cluster].catalog,
+            made_up=made_up_rows(workflow, [target.nominal_time for target in targets]),
         )
 
     def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.engines.partition_filters import render_filter, render_values
-from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
+from feed_assets.engines.port import InputData, InputInstance, MadeUpRows, OutputTarget, TableName, TablePartition
+from feed_assets.entities.workflow import Workflow
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.text import TextContext, render_text
@@ -77,6 +78,14 @@ def table_partition(record: FeedRecord, nominal_time: datetime) -> TablePartitio
         return None
     parts = (part.partition("=") for part in record.path(nominal_time).split("/"))
     return TablePartition(table=table, values=tuple((key, value) for key, _, value in parts))
+
+
+def made_up_rows(workflow: Workflow, instances: Sequence[datetime]) -> MadeUpRows | None:
+    """Return the rows that a workflow makes up for the instance that it writes; None for other work."""
+    if not workflow.columns:
+        return None
+    (instance,) = instances
+    return MadeUpRows(rows=workflow.rows or 0, seed=workflow.seed or 0, instance=instance, columns=workflow.columns)
 
 
 def text_context(plan: Plan, process: ProcessRecord, nominal_time: datetime) -> TextContext:

@@ -54,10 +54,13 @@ def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     return VerbResult(verb=Operation.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
 
 
-def submit(context: EntityContext, files: Sequence[EntityFile], *, and_schedule: bool = False) -> VerbResult:
+def submit(
+    context: EntityContext, files: Sequence[EntityFile], *, and_schedule: bool = False, folder: str | None = None
+) -> VerbResult:
     """Declare entities, all or none. An entity that is already declared with the same content stays unchanged.
 
     Feeds and processes wait for `schedule`, or are scheduled at once; if scheduling is refused, they stay submitted.
+    New definitions are written to `folder`; by default to the folder of their kind.
 
     Raises:
         EntityExistsError: another definition of that name is declared.
@@ -89,7 +92,7 @@ def submit(context: EntityContext, files: Sequence[EntityFile], *, and_schedule:
 
     made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
     if new:
-        edits: list[Edit] = [put for put, _ in new.values()]
+        edits: list[Edit] = [replace(put, folder=folder) for put, _ in new.values()]
         made = make_change(context, edits, new.keys(), origin=operation, refuse=refuse, accept=accept)
         if not made.is_done(context):
             new = {}  # another command has submitted the same meanwhile

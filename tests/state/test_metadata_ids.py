@@ -1,0 +1,17 @@
+from datetime import UTC, datetime
+
+from feed_assets.state.database import Database
+from feed_assets.state.metadata_store import MetadataStore
+
+NOW = datetime(2013, 11, 3, tzinfo=UTC)
+
+
+def test_described_entities_have_ids_by_which_they_are_found(database: Database) -> None:
+    with database.begin() as connection:
+        store = MetadataStore(connection)
+        store.add("feed/a", "feed", "a", "ann", NOW, hidden=False, uid="one")
+        other = store.add("feed/b", "feed", "b", "ann", NOW, hidden=False).uid
+    with database.read() as connection:
+        store = MetadataStore(connection)
+        assert store.ids_of(["feed/b", "feed/a", "feed/c"]) == {"feed/a": "one", "feed/b": other}
+        assert store.paths_of(["one", "two"]) == {"one": "feed/a"}
