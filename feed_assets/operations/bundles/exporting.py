@@ -13,13 +13,13 @@ from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, render_document
+from feed_assets.lifecycle.metadata.targets import RUN
 from feed_assets.operations.bundles.archive import BundleArchive, BundledEntity, is_path_below, render_archive
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.settling import settle_releases
 from feed_assets.operations.errors import BundleRefusedError
 from feed_assets.operations.metadata.moving import export_metadata
-from feed_assets.operations.metadata.targets import RUN
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.validation.rules_workflow import iter_files, iter_workflows
 

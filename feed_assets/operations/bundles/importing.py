@@ -305,13 +305,13 @@ def _identified(context: EntityContext, ids: Mapping[str, str]) -> Iterator[None
         store = MetadataStore(connection)
         known = store.ids_of(ids)
         new = {path: uid for path, uid in ids.items() if path not in known}
-        store.add([(path, *path.split("/", 1), context.author) for path in new], context.now, new)
+        entities = [(path, kind, name, context.author) for path in new for kind, name in [path.split("/", 1)]]
+        added = store.add(entities, context.now, new)
     try:
         yield
     except BaseException:
         with context.database.begin() as connection:
             lock_definitions(connection)
             lock_log(connection)
-            for path in new:
-                MetadataStore(connection).forget(path)
+            MetadataStore(connection).remove([each.id for each in added.values()])
         raise
