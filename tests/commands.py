@@ -39,6 +39,8 @@ def require_command(words: Sequence[str]) -> str:
     names = []
     while isinstance(command, click.Group):
         parent = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
+        if not arguments:
+            raise click.UsageError(f"{command.name} is no whole command")
         name, found, arguments = command.resolve_command(parent, arguments)
         assert found is not None, name
         command = found

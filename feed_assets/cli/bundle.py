@@ -70,9 +70,8 @@ def import_(file: Path, skip_checks: bool, author: str | None, dry_run: bool, ou
     from feed_assets.operations.bundles.archive import read_archive
     from feed_assets.operations.bundles.importing import import_bundle
 
-    archive = read_archive(file)
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
-    done = import_bundle(context, archive, file.name)
+    done = import_bundle(context, read_archive(file), file.name)
     _print_import(done, output)
     if not dry_run:
         end_and_reload(context, done.stopped, reload_needed=done.is_change)

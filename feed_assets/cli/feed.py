@@ -21,7 +21,6 @@ from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
-from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -148,6 +147,7 @@ def take(feed: str, cluster: str | None, author: str | None, dry_run: bool, outp
     one that is READY would be taken, if no file with its content was taken before.
     """
     from feed_assets.operations.instances.inboxes import take_from_inboxes
+    from feed_assets.plan.rendering import counted
 
     found = take_from_inboxes(
         open_context_for(),

@@ -1,12 +1,8 @@
 """docs/bundles.md against the code: the parts of a bundle, its limits, and what an import makes."""
 
-import shlex
 import zipfile
 from io import BytesIO
-from pathlib import Path
 from uuid import UUID
-
-import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.operations.bundles.archive import (
@@ -17,23 +13,10 @@ from feed_assets.operations.bundles.archive import (
     render_archive,
 )
 from feed_assets.operations.bundles.importing import ImportOutcome
-from tests.cli.project import prepare, run
-from tests.cli.retention_project import set_clock
-from tests.documents.markdown import ROOT, codes, fences, plain, tables_of
+from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/bundles.md"
 PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
-
-
-def test_its_commands_are_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    prepare(tmp_path)
-    set_clock(tmp_path, "2013-11-03T12:00Z")
-    assert run("entity", "submit", "all.yaml").exit_code == 0
-    lines = [line for body in fences(ROOT / DOCUMENT, "console") for line in body.splitlines()]
-    done = [run(*shlex.split(line.removeprefix("$ feed-assets "))) for line in lines]
-    assert [result.exit_code for result in done] == [0] * 8, [result.output for result in done]
-    assert "process 'tap-counting': unchanged" in done[-1].stdout
 
 
 def test_the_parts_of_a_bundle_are_named() -> None:

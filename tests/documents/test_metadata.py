@@ -91,7 +91,7 @@ def test_each_requirement_of_cdap_is_shown_by_a_command() -> None:
 
 def test_the_stories_of_cdap_one_after_the_other(project: Path) -> None:
     user = said("feed/flights", "--scope", "user")  # U1: tagged when it was deployed
-    assert user == [["USER", "property", "owner", "ops", "definition", "feed-assets"]]
+    assert user == [["USER", "property", "owner", "ops", "definition", "ann"]]
     done("metadata", "tag", "feed/flights", "reviewed")  # U2: tagged afterwards, and seen at once
     assert ["USER", "tag", "reviewed", "", "person", "ann"] in said("feed/flights")
     system = said("feed/flights", "--scope", "system")  # U3: two lists

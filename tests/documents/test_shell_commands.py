@@ -9,6 +9,7 @@ import yaml
 
 from feed_assets.clock import SystemClock
 from tests.cli.metadata_project import prepare as prepare_metadata
+from tests.cli.project import prepare as prepare_clicks
 from tests.cli.retention_project import set_clock
 from tests.databases import lay_tables
 from tests.documents.markdown import ROOT, fences
@@ -31,6 +32,7 @@ ELSEWHERE = {
 """Programs and lines of the pages that are not run here: why, and what runs them."""
 PAGES = {
     "README.md": "test_the_commands_of_the_front_door_run",
+    "docs/bundles.md": "test_the_commands_of_the_page_about_bundles_run",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
@@ -173,6 +175,14 @@ def test_the_commands_of_the_page_about_mirrors_run(shell: Shell, tmp_path: Path
     for line in whole_commands_of("docs/mirroring.md"):
         shell.run(line)
     assert (tmp_path / "entities/models.yaml").exists()
+
+
+def test_the_commands_of_the_page_about_bundles_run(shell: Shell, tmp_path: Path) -> None:
+    prepare_clicks(tmp_path)
+    set_clock(tmp_path, "2013-11-03T12:00Z")
+    shell.run("feed-assets entity submit all.yaml")
+    shell.run_page("docs/bundles.md")
+    assert "process 'tap-counting': unchanged" in "".join(shell.answers.values())
 
 
 def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Path) -> None:

@@ -193,8 +193,8 @@ def test_what_exists_is_described_at_the_first_use_and_again_with_other_settings
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("count"))
     before = system_of(lifecycle, "feed/clicks")
     with lifecycle.database.begin() as connection:
-        for each in MetadataStore(connection).all():
-            MetadataStore(connection).remove(each.id)
+        store = MetadataStore(connection)
+        store.remove([each.id for each in store.all()])
         connection.execute(text("DELETE FROM fa_cursors WHERE name = 'metadata/described'"))
     apply_plan(lifecycle.database, lifecycle.timeline, START)
     assert system_of(lifecycle, "feed/clicks") == before
