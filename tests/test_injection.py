@@ -19,7 +19,7 @@ from tests.documents.markdown import ROOT
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 FORBIDDEN = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 SQL_TEXT = {"text", "exec_driver_sql", "literal_column"}
-CONSTANT_NAMES = {"VERSION_TABLE", "_LOCK_KEY", "LOCK_WAIT_SECONDS", "SQLITE_CACHE_KIB", "PROPERTIES_FIELD"}
+CONSTANT_NAMES = {"VERSION_TABLE", "LOCK_KEY", "LOCK_WAIT_SECONDS", "SQLITE_CACHE_KIB", "PROPERTIES_FIELD"}
 """What may stand in SQL that is put together: constants of our own."""
 
 

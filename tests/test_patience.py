@@ -10,7 +10,7 @@ from feed_assets.errors import NoAnswerError
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.patience import Patience
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from tests.lifecycle.test_bulkheads import SetClock
 
 A_MOMENT = 0.1

@@ -17,8 +17,8 @@ from feed_assets.masking import get_logger
 from feed_assets.patience import Answer, Patience
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
-from feed_assets.state.records import TickFailure, TickStep
 from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.tick_records import TickFailure, TickStep
 
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=10)

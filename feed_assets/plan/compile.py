@@ -18,19 +18,18 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
+from feed_assets.plan.entity_facts import EntityFacts, SayingRecord
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
     DatasourceRecord,
-    EntityFacts,
     FeedRecord,
     InboxRecord,
     LateRecord,
     Plan,
     ProcessRecord,
     RetryRecord,
-    SayingRecord,
     TableRecord,
 )
 from feed_assets.plan.release_fingerprint import release_fingerprint

@@ -27,7 +27,8 @@ from feed_assets.entities.replication_properties import complete_replication
 from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.edges import InputEdge, OutputEdge
-from feed_assets.plan.records import CopyRecord, EntityFacts, LateRecord, ProcessRecord, RetryRecord
+from feed_assets.plan.entity_facts import EntityFacts
+from feed_assets.plan.records import CopyRecord, LateRecord, ProcessRecord, RetryRecord
 from feed_assets.plan.release_fingerprint import flow_fingerprint
 from feed_assets.timing.windows import parse_window
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, func, insert, select
 
-from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import audit
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 from sqlalchemy import Connection, func, insert, select, update
 
 from feed_assets.state.column_types import from_micros, to_micros
-from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import (
     Change,
     ChangeState,
@@ -19,6 +18,7 @@ from feed_assets.state.definition_records import (
     FileChange,
     NewDefinition,
 )
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import changes
 

@@ -22,6 +22,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
 from feed_assets.state.errors import StateError, StateNewerError, StateUnreachableError
+from feed_assets.state.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_migrations
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 
@@ -29,13 +30,6 @@ LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5
 SQLITE_CACHE_KIB = 65_536
 
-_LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
-_LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
-_MIGRATION_LOCK = 1
-_LOG_LOCK = 2
-_DEFINITIONS_LOCK = 3
-_STORE_LOCK = 4
-_QUEUES_LOCK = 5
 _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
 _PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
@@ -125,7 +119,7 @@ class Database:
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
                 if self.dialect == "postgresql":
-                    _take_lock(connection, _MIGRATION_LOCK)
+                    lock_migrations(connection)
                     if self._namespace is not None:
                         connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
                 self._upgrade(connection)
@@ -152,14 +146,14 @@ class Database:
         """
         if self.dialect == "postgresql":
             with self._translated(), self._connected() as connection:
-                arguments = {"family": _LOCK_FAMILY, "number": _STORE_LOCK}
+                arguments = {"family": LOCK_FAMILY, "number": STORE_LOCK}
                 connection.execute(text("SET lock_timeout = 0"))
-                connection.execute(text(f"SELECT pg_advisory_lock({_LOCK_KEY})"), arguments)
+                connection.execute(text(f"SELECT pg_advisory_lock({LOCK_KEY})"), arguments)
                 connection.commit()
                 try:
                     yield
                 finally:
-                    connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_KEY})"), arguments)
+                    connection.execute(text(f"SELECT pg_advisory_unlock({LOCK_KEY})"), arguments)
                     connection.execute(text(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'"))
                     connection.commit()
             return
@@ -310,33 +304,6 @@ def open_database(url: str, namespace: str | None = None) -> Database:
                 reason=f"databases of the kind {other!r} are not supported",
                 next_step="Use sqlite:///… or postgresql://….",
             )
-
-
-def lock_log(connection: Connection) -> None:
-    """Lock the event log and feed instances for writing until the transaction ends.
-
-    On PostgreSQL this makes the order of sequence numbers the order of commits, and keeps two transactions that write
-    the same instances from a deadlock. Locking again costs a round trip. On SQLite a write transaction has this lock
-    already.
-    """
-    if connection.dialect.name == "postgresql":
-        _take_lock(connection, _LOG_LOCK)
-
-
-def lock_definitions(connection: Connection) -> None:
-    """Lock definitions, their journal and the audit for writing until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        _take_lock(connection, _DEFINITIONS_LOCK)
-
-
-def lock_queues(connection: Connection) -> None:
-    """Lock the queues of triggers for writing until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        _take_lock(connection, _QUEUES_LOCK)
-
-
-def _take_lock(connection: Connection, number: int) -> None:
-    connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_KEY})"), {"family": _LOCK_FAMILY, "number": number})
 
 
 def _find_revision(connection: Connection) -> str | None:

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, func, insert, or_, select
 
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import definitions

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, exists, func, insert, select
 
-from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_KEY, feed_events

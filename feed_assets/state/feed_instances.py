@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, func, select
 
 from feed_assets.state.arrival_polls import ArrivalPolls
-from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
 from feed_assets.state.rows import RowMapper, delete_keys
 from feed_assets.state.schema import feed_instances

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, insert, select, type_coerce, update
 from sqlalchemy.types import NullType
 
 from feed_assets.state.column_types import from_micros
-from feed_assets.state.database import lock_definitions
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.retention_schema import holds
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.sweep_records import Hold

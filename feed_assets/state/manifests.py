@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Select
 
-from feed_assets.state.database import lock_log
 from feed_assets.state.errors import StateError
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedKey
 from feed_assets.state.rows import RowMapper, delete_keys
 from feed_assets.state.schema import manifests

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
-from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.locks import lock_log
 from feed_assets.state.retention_schema import IS_UNSENT, outbox
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.sweep_records import OutboxMessage

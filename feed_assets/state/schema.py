@@ -21,13 +21,8 @@ from sqlalchemy import (
 from feed_assets.state.causes import Cause
 from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Prose, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
-from feed_assets.state.records import (
-    FeedEventKind,
-    FeedInstanceStatus,
-    ProcessInstanceStatus,
-    TickStep,
-    WatermarkKind,
-)
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.tick_records import TickStep
 
 SCHEMA_REVISION = "0016"
 VERSION_TABLE = "feed_assets_alembic_version"

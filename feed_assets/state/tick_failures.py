@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from feed_assets.state.records import TickFailure, TickStep
 from feed_assets.state.rows import RowMapper, delete_keys
 from feed_assets.state.schema import tick_failures
+from feed_assets.state.tick_records import TickFailure, TickStep
 from feed_assets.state.upserts import build_upsert
 
 _T = tick_failures.c

@@ -17,8 +17,8 @@ from feed_assets.lifecycle.bulkheads import (
 )
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
-from feed_assets.state.records import TickStep
 from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.tick_records import TickStep
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GATES = TickStep.GATES

@@ -8,10 +8,11 @@ from sqlalchemy import make_url, text
 
 from feed_assets.state import database as database_module
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database, lock_definitions, lock_log, open_database
+from feed_assets.state.database import Database, open_database
 from feed_assets.state.errors import StateError, StateUnreachableError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.locks import lock_definitions, lock_log
 from tests.databases import create_schema, open_migrated
 from tests.processes import PROCESSES
 from tests.state.samples import event, feed_instance, hour

@@ -22,7 +22,7 @@ from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 
 LARGEST_IN_TICKS = 1 << 30

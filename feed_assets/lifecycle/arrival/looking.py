@@ -9,7 +9,7 @@ from feed_assets.lifecycle.arrival.watching import apply_watches
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 
 _NOTHING = ArrivalResult()

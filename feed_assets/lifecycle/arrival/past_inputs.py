@@ -17,7 +17,8 @@ from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, TickStep
+from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 
 PAUSE = timedelta(minutes=1)

@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.recording import find_free_time, record_arrival
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.database import lock_log
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import MESSAGE, FeedEventKind, FeedKey, NewFeedEvent
 
 

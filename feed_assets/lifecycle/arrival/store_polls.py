@@ -17,7 +17,7 @@ from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed

@@ -32,8 +32,9 @@ from feed_assets.lifecycle.arrival.recording import find_free_time, record_arriv
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database, lock_log
+from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from feed_assets.state.taken_files import TakenFile, TakenFiles
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError

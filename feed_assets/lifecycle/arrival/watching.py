@@ -20,7 +20,8 @@ from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, TickStep
+from feed_assets.state.records import FeedInstanceStatus, FeedKey
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 

@@ -38,10 +38,10 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
-    TickStep,
     Watermark,
     WatermarkKind,
 )
+from feed_assets.state.tick_records import TickStep
 from feed_assets.state.watermarks import Watermarks
 
 EVENTS_A_STEP = 5_000

@@ -22,7 +22,8 @@ from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey, TickStep
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 INSTANCES_A_RUN = 100

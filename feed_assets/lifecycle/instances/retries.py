@@ -19,7 +19,8 @@ from feed_assets.plan.records import RetryRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey, TickStep
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import NEVER
 
 RETRIES_A_TICK = 1_000

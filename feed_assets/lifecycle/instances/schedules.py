@@ -12,8 +12,8 @@ from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.settings import ScheduleMode
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
-from feed_assets.state.database import lock_queues
 from feed_assets.state.definition_records import Schedule, ScheduleState
+from feed_assets.state.locks import lock_queues
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind

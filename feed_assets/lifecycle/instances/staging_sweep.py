@@ -11,7 +11,7 @@ from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.records import Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, render_datetime
 

@@ -37,8 +37,8 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
-    TickStep,
 )
+from feed_assets.state.tick_records import TickStep
 
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 

@@ -17,7 +17,8 @@ from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
-from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent, TickStep
+from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan, ScannedFile

@@ -17,7 +17,8 @@ from feed_assets.lifecycle.late.lateness import CheckDecision, LateVerdict, deci
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.state.database import Database
 from feed_assets.state.late_checks import LateCheck, LateChecks, LateKey
-from feed_assets.state.records import FeedKey, ProcessKey, TickStep
+from feed_assets.state.records import FeedKey, ProcessKey
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 
 CHECKS_A_STEP = 50

@@ -26,15 +26,8 @@ from feed_assets.entities.steps import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.masking import encodable, mask
-from feed_assets.plan.records import (
-    ClusterRecord,
-    DatasourceRecord,
-    EntityFacts,
-    FeedRecord,
-    Plan,
-    ProcessRecord,
-    SayingRecord,
-)
+from feed_assets.plan.entity_facts import EntityFacts, SayingRecord
+from feed_assets.plan.records import ClusterRecord, DatasourceRecord, FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf

@@ -13,10 +13,11 @@ from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import Plan
-from feed_assets.state.database import Database, lock_log
+from feed_assets.state.database import Database
 from feed_assets.state.definition_records import DefinitionAction
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.facts import Facts
+from feed_assets.state.locks import lock_log
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessKey

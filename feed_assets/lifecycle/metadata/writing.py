@@ -10,8 +10,8 @@ from feed_assets.entities.metadata import Metadata, Mutation, Origin, decide_mut
 from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.state.audit import Audit
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.locks import lock_definitions, lock_log
 from feed_assets.state.metadata_store import (
     REVISION,
     SHOWN,

@@ -30,10 +30,11 @@ from feed_assets.plan.records import Plan
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import EVERYTHING, DefinitionChanges, SystemMetadataSettings
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database, lock_definitions
+from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Member, ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.errors import StateError
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.records import Watermark, WatermarkKind
 from feed_assets.state.unstarted_instances import UnstartedInstances
 from feed_assets.state.watermarks import Watermarks

@@ -46,8 +46,8 @@ from feed_assets.state.records import (
     Lease,
     ProcessInstanceStatus,
     ProcessKey,
-    TickStep,
 )
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.manifests import Publication
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.errors import FilesFailedError, ReplicaLostError

@@ -30,8 +30,8 @@ from feed_assets.lifecycle.retention.restoring import Restoration
 from feed_assets.lifecycle.retention.sweep_context import SweepContext, require_sweep
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.retention_records import RetainedLocation
-from feed_assets.state.database import lock_log
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import (

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, LocationKind
-from feed_assets.state.database import lock_log
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import (

@@ -21,12 +21,14 @@ from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database, lock_queues
+from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.locks import lock_queues
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.queue_records import InputKey, Mark, TriggerState
-from feed_assets.state.records import EntityKey, ProcessKey, TickStep
+from feed_assets.state.records import EntityKey, ProcessKey
+from feed_assets.state.tick_records import TickStep
 from feed_assets.state.trigger_inputs import TriggerInputs
 from feed_assets.state.triggers import Triggers
 

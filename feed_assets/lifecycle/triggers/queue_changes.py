@@ -11,7 +11,7 @@ from feed_assets.lifecycle.triggers.routing import find_routed, input_key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput
 from feed_assets.state.batches import Batches
-from feed_assets.state.database import lock_queues
+from feed_assets.state.locks import lock_queues
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.queue_changes import QueueChanges
 from feed_assets.state.queue_records import Mark, QueueAction, QueueChange, RangeUse

@@ -32,7 +32,7 @@ from feed_assets.operations.metadata.editing import MetadataResult
 from feed_assets.operations.metadata.moving import import_metadata
 from feed_assets.plan.difference_records import PlanDifference
 from feed_assets.plan.location import compile_location
-from feed_assets.state.database import lock_definitions, lock_log
+from feed_assets.state.locks import lock_definitions, lock_log
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.records import ProcessInstance
 

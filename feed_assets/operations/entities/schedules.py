@@ -16,8 +16,8 @@ from feed_assets.operations.entities.states import works_here
 from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.operations.safe_mode import Operation, require_mode
-from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.locks import lock_definitions
 
 
 def schedule(

@@ -37,11 +37,11 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
-    TickFailure,
     WatermarkKind,
 )
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.tick_records import TickFailure
 from feed_assets.state.watermarks import Watermarks
 
 K = TypeVar("K", ProcessKey, FeedKey)

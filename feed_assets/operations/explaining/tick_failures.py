@@ -8,8 +8,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.records import FeedKey, ProcessKey, TickFailure, TickStep
+from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.state.tick_records import TickFailure, TickStep
 
 _STEPS = frozenset(
     {

@@ -26,7 +26,7 @@ from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.recorded import find_recorded
-from feed_assets.state.database import lock_definitions
+from feed_assets.state.locks import lock_definitions
 from feed_assets.state.metadata_store import MetadataChange, MetadataStore, compare, render_metadata
 
 

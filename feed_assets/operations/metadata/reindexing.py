@@ -12,8 +12,8 @@ from feed_assets.lifecycle.metadata.indexing import IndexFaults, mend_index
 from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.operations.context import OperationContext
 from feed_assets.state.audit import Audit
-from feed_assets.state.database import lock_definitions, lock_log
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.locks import lock_definitions, lock_log
 from feed_assets.state.metadata_store import MetadataStore
 
 AT_ONCE = 500

@@ -48,7 +48,7 @@ from feed_assets.operations.queues.waiting import describe_queues
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.batches import Batches
-from feed_assets.state.database import lock_queues
+from feed_assets.state.locks import lock_queues
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.step_records import StepStatus
 from feed_assets.storage.errors import StorageError

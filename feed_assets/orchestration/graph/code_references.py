@@ -16,7 +16,8 @@ from feed_assets.engines.code_positions import CodeFinder
 from feed_assets.masking import mask
 from feed_assets.orchestration.graph.git_remotes import find_remote
 from feed_assets.orchestration.graph.pointers import find_pointer
-from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.plan.entity_facts import EntityFacts
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
 

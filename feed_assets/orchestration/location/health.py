@@ -17,8 +17,9 @@ from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted, render_first
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
-from feed_assets.state.records import LackingFeed, ObstructedFeed, TickFailure, TickStep
+from feed_assets.state.records import LackingFeed, ObstructedFeed
 from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.tick_records import TickFailure, TickStep
 from feed_assets.timing.dates import render_datetime
 
 

@@ -11,7 +11,7 @@ from feed_assets.operations.recording import record_location
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.location import Location
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 
 
 def follow_plan(

@@ -15,7 +15,7 @@ from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 

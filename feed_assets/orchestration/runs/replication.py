@@ -16,7 +16,7 @@ from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.listed_instances import request_runs
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 
 REQUESTS_A_TICK = 50
 

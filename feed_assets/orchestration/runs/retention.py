@@ -50,10 +50,10 @@ from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
-from feed_assets.state.records import TickStep
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.state.tick_records import TickStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

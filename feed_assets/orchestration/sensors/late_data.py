@@ -16,7 +16,7 @@ from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.state.database import Database
 from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0

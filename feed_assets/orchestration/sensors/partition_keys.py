@@ -9,7 +9,8 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.requests import LaunchRequest
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.state.records import FeedEvent, TickStep
+from feed_assets.state.records import FeedEvent
+from feed_assets.state.tick_records import TickStep
 
 KEYS_A_TICK = 2_000
 

@@ -62,7 +62,7 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ClusterRecord, Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0

@@ -27,7 +27,7 @@ from feed_assets.plan.records import Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.pool import StorePool
 
 EVENTS_A_TICK = 1_000

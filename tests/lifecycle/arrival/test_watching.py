@@ -16,7 +16,8 @@ from feed_assets.lifecycle.arrival.watching import OVERLAP, apply_watches
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, TickStep
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.local.store import LocalStore
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, validity
 

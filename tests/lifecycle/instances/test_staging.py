@@ -7,7 +7,7 @@ from feed_assets.clock import FrozenClock, SystemClock
 from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.state.records import TickStep
+from feed_assets.state.tick_records import TickStep
 from tests.lifecycle.harness import LifecycleHarness, process
 from tests.lifecycle.retention.harness import kept_feed
 from tests.orchestration.dagster_home import Home, open_dagster
