@@ -1,6 +1,7 @@
 """Bundles between two projects: everything, in part, again, and what collides."""
 
 import json
+import secrets
 import zipfile
 from pathlib import Path
 
@@ -11,14 +12,25 @@ from feed_assets.state.database import open_database
 from feed_assets.state.metadata_store import MetadataStore
 from tests.cli.project import prepare, run
 from tests.cli.retention_project import set_clock
+from tests.databases import drilled_database_url
 from tests.operations.harness import ALL, COUNTING, changed
+
+__all__ = ["drilled_database_url"]
 
 COUNTING_SQL = "select count(*) as n from clicks"
 SQL_COUNTING = changed(COUNTING, workflow={"engine": "sql", "path": "sql/counting.sql"})
 
 
+def share_database(folder: Path, url: str) -> None:
+    """Let a project have a namespace of a server's database, instead of a file."""
+    if url.startswith("postgresql"):
+        settings = folder / "feed_assets.yaml"
+        said = yaml.safe_load(settings.read_text()) | {"state": url, "namespace": f"{folder.name}_{secrets.token_hex(4)}"}
+        settings.write_text(yaml.safe_dump(said))
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str) -> Path:
     """A project with entities, a SQL file and metadata; its folder is the working directory."""
     monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
     for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
@@ -27,6 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     prepare(here)
     set_clock(here, "2013-11-03T12:00Z")
+    share_database(here, drilled_database_url)
     entities = [each if each["kind"] != "process" else SQL_COUNTING for each in ALL]
     (here / "all.yaml").write_text(
         yaml.safe_dump_all(entities, sort_keys=False).replace("kind: feed", "# ü\nkind: feed")
@@ -41,12 +54,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def there(here: Path, tmp_path: Path) -> Path:
+def there(here: Path, tmp_path: Path, drilled_database_url: str) -> Path:
     """An empty project."""
     there = tmp_path / "there"
     there.mkdir()
     prepare(there)
     set_clock(there, "2013-11-03T12:00Z")
+    share_database(there, drilled_database_url)
     (there / "counting.sql").unlink()
     return there
 
