@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feed_assets.engines.said import render_text
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Origin, Scope
 from feed_assets.errors import SettingsError
@@ -58,8 +59,11 @@ class OpenMetadata:
         """Return the entities that a query finds, as `feed-assets search` does, the best first.
 
         Raises:
-            MetadataRefusedError: this is no query.
+            MetadataRefusedError: this is no query, or no scope.
         """
+        if scope is not None and scope.upper() not in list(Scope):
+            reason, next_step = "there is no such scope", "Write user or system."
+            raise MetadataRefusedError(entity=f"scope {scope!r}", reason=reason, next_step=next_step)
         of_scope = Scope(scope.upper()) if scope is not None else None
         wanted = SearchQuery(text=query, kinds=kinds, scope=of_scope, offset=offset, limit=limit)
         return search(self._context.database, wanted).results
