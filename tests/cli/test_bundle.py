@@ -25,8 +25,8 @@ def share_database(folder: Path, url: str) -> None:
     """Let a project have a namespace of a server's database, instead of a file."""
     if url.startswith("postgresql"):
         settings = folder / "feed_assets.yaml"
-        said = yaml.safe_load(settings.read_text()) | {"state": url, "namespace": f"{folder.name}_{secrets.token_hex(4)}"}
-        settings.write_text(yaml.safe_dump(said))
+        own = {"state": url, "namespace": f"{folder.name}_{secrets.token_hex(4)}"}
+        settings.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text()) | own))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_what_a_program_writes_is_found_and_names_it(project: Path) -> None:
         assert found["SYSTEM"]["properties"]["frequency"] == "hours(1)"
         assert [each.entity for each in metadata.search("reviewed live")] == ["feed/clicks", "dashboard/otd"]
         assert [each.entity for each in metadata.search("reviewed live", kinds=["feed"])] == ["feed/clicks"]
-        with pytest.raises(MetadataRefusedError, match="scope 'mine': there is no such scope. Write user or system."):
+        with pytest.raises(MetadataRefusedError, match="scope 'mine': there is no such scope"):
             metadata.search("reviewed", scope="mine")
 
 

@@ -135,12 +135,13 @@ class LocalCopying(Copying):
         with self._translated(path):
             target = self._reader.target(path)
             try:
-                folder = self._reader.open(path)
-            except FileNotFoundError:
+                try:
+                    folder = self._reader.open(path)
+                except NotADirectoryError:
+                    self._reader.check_inside(path, target)
+                    folder = os.open(target, _PLAIN_FILE)
+            except FileNotFoundError:  # at once, or when it was to be opened as a file
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
-            except NotADirectoryError:
-                self._reader.check_inside(path, target)
-                folder = os.open(target, _PLAIN_FILE)
             try:
                 yield LocalReading(folder, path, self._reader)
             finally:

@@ -20,6 +20,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.taken_files import TakenFile, TakenFiles
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.copying import LocalReading
+from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.records import Moved, Outcome
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, validity
@@ -343,3 +344,21 @@ def test_objects_are_taken_as_files_are(tmp_path: Path, scheme: str) -> None:
     assert look(lifecycle, FIRST, later).arrived == 1
     assert lifecycle.store().all_files("in/orders") == (".feed-assets.manifest.json",)
     assert [each.name for each in taken(lifecycle)] == ["1.json", "2.json"]
+
+
+def test_a_file_that_another_program_takes_while_it_is_opened_is_gone_and_no_fault_of_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle = harness(tmp_path)
+    file = put(lifecycle, "1.json", "one")
+    record = lifecycle.feed("orders")
+    found = find_files(lifecycle.stores, record)
+    check = LocalReader.check_inside
+
+    def check_late(reader: LocalReader, path: str, target: str) -> None:
+        check(reader, path, target)
+        file.unlink()
+
+    monkeypatch.setattr(LocalReader, "check_inside", check_late)
+    (seen,) = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
+    assert seen.status is FileStatus.CHANGING
