@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.lifecycle.arrival import taking
 from feed_assets.lifecycle.arrival.inboxes import apply_inboxes
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.operations.context import open_context
@@ -66,6 +67,14 @@ def seen(*more: str) -> dict[str, str]:
     return {file["name"]: file["status"] for file in inbox["files"]}
 
 
+def tick(project: Path) -> None:
+    """Look into the inbox as a sensor does, two minutes from now."""
+    context = open_context(load_settings({}, start=project), open_database(f"sqlite:///{project}/state.db"))
+    now = datetime.now(UTC) + timedelta(minutes=2)
+    bulkheads = Unconfined("here", FrozenClock(now))
+    apply_inboxes(context.database, context.stores, context.plan, "here", now, now, TimeBudget.ample(), bulkheads)
+
+
 def files(*more: str, feed: str = "orders") -> list[list[str]]:
     """The rows of `feed files`, without the folder of each path."""
     header, *rows = (line.split(",") for line in ok(run("feed", "files", feed, *more, "--output", "csv")).splitlines())
@@ -85,6 +94,21 @@ def test_the_inbox_is_shown_and_emptied(project: Path) -> None:
     assert seen() == {"a.json": "KNOWN", "d.json": "DUPLICATE", "c.json": "SETTLING"}
     (audited,) = json.loads(ok(run("admin", "audit", "--output", "json")))["audit"]
     assert (audited["action"], audited["author"], audited["details"]["files"]) == ("feed take", "ann", 2)
+
+
+def test_a_large_inbox_is_emptied_whole_and_ticks_remember_what_stays(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(taking, "MOST_FILES", 2)
+    put(project, "a.json", "{}", minutes=9)
+    for name in ("b", "c", "d", "e"):
+        put(project, f"{name}.json", "{}", minutes=8)
+    put(project, "z.json", "[]"), put(project, "zz.json", "1")
+    assert set(seen().items()) >= {("a.json", "TAKEN"), ("e.json", "DUPLICATE"), ("z.json", "TAKEN")}
+    assert seen("--dry-run") == dict.fromkeys(("b.json", "c.json", "d.json", "e.json"), "DUPLICATE")
+    caplog.clear()
+    tick(project)
+    assert caplog.messages == []
 
 
 def test_bd_37_files_of_a_range_of_events_are_listed_with_both_ends(project: Path) -> None:
@@ -158,10 +182,7 @@ def test_what_ticks_leave_is_taken_once_nothing_speaks_against_it(
 ) -> None:
     left = put(project, "a.json", "{}"), put(project, "b.json", "{}")
     assert seen("--dry-run") == {"a.json": "READY", "b.json": "READY"}
-    context = open_context(load_settings({}, start=project), open_database(f"sqlite:///{project}/state.db"))
-    now = datetime.now(UTC)
-    bulkheads = Unconfined("here", FrozenClock(now))
-    apply_inboxes(context.database, context.stores, context.plan, "here", now, now, TimeBudget.ample(), bulkheads)
+    tick(project)
     put(project, "b.json", "[]")
     assert "TAKEN" in paste(caplog.text, "feed take").stdout
     assert [path.exists() for path in left] == [False, False]

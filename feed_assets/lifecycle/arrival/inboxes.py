@@ -56,21 +56,22 @@ def apply_inboxes(
             continue
         if budget.is_spent:
             return ArrivalResult.sum_of(*results, ArrivalResult(is_complete=False))
-        seen = bulkheads.run_unit(step, record.feed, (), _take, database, stores, record, found, as_of, real_now)
+        seen = bulkheads.run_unit(
+            step,
+            record.feed,
+            (),
+            take_files,
+            database,
+            stores,
+            record,
+            found,
+            as_of,
+            real_now,
+            largest=LARGEST_IN_TICKS,
+        )
         arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
         results.append(ArrivalResult(polled=len(seen), arrived=len(arrived)))
     return ArrivalResult.sum_of(*results)
-
-
-def _take(
-    database: Database,
-    stores: StorePool,
-    record: FeedRecord,
-    found: Sequence[InboxFile],
-    as_of: datetime,
-    real_now: datetime,
-) -> tuple[SeenFile, ...]:
-    return take_files(database, stores, record, found, as_of, real_now, largest=LARGEST_IN_TICKS)
 
 
 def _find_due(database: Database, plan: Plan, cluster: str, as_of: datetime, bulkheads: Bulkheads) -> list[FeedRecord]:

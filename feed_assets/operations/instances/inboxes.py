@@ -75,19 +75,22 @@ def _take(
     dry_run: bool,
 ) -> InboxResult:
     seen: dict[str, SeenFile] = {}
-    goes_on = True
+    done, goes_on = 0, True
     while goes_on:
+        before = done
         found = find_files(context.stores, record)
         real_now = context.real_clock.now()
         if dry_run:
             files = preview_files(context.database, record, found, real_now)
         else:
-            new = [file for file in found if file.name not in seen or seen[file.name].status is FileStatus.READY]
-            files = take_files(context.database, context.stores, record, new, context.as_of, real_now, is_asked=True)
+            is_first = not seen  # later ones remember what the first has found out
+            files = take_files(
+                context.database, context.stores, record, found, context.as_of, real_now, is_asked=is_first
+            )
         seen |= {file.name: file for file in files}
         done = sum(file.status is not FileStatus.READY for file in seen.values())
         on_progress(done, len(seen))
-        goes_on = not dry_run and done < len(seen) and any(file.status is FileStatus.TAKEN for file in files)
+        goes_on = not dry_run and before < done < len(seen)
     taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
     if taken:
         instances = sorted({render_datetime(time) for time in taken})
