@@ -139,14 +139,26 @@ class OperationContext(LifecycleContext):
             EntityNotFoundError: there is no such process.
             InstanceQueryError: it is not on the cluster, or is on several and none is named.
         """
-        on = self.clusters_of(Kind.PROCESS, name)
-        if cluster is None and len(on) > 1:
+        return self.process_on(name, cluster or self._only_cluster(Kind.PROCESS, name, "runs on"))
+
+    def only_feed(self, name: str, cluster: str | None) -> FeedRecord:
+        """Return a feed on a cluster, or on its only one if none is named.
+
+        Raises:
+            EntityNotFoundError: there is no such feed.
+            InstanceQueryError: it is not on the cluster, or is on several and none is named.
+        """
+        return self.feed_on(name, cluster or self._only_cluster(Kind.FEED, name, "is on"))
+
+    def _only_cluster(self, kind: Kind, name: str, verb: str) -> str:
+        on = self.clusters_of(kind, name)
+        if len(on) > 1:
             raise InstanceQueryError(
-                subject=f"process {name!r}",
-                reason=f"it runs on {', '.join(on)}",
+                subject=f"{kind.value} {name!r}",
+                reason=f"it {verb} {', '.join(on)}",
                 next_step="Choose one with --cluster.",
             )
-        return self.process_on(name, cluster or on[0])
+        return on[0]
 
     def active_release(self, connection: Connection, name: str, cluster: str, nominal_time: datetime) -> ActiveRelease:
         """Return the definitions that govern an instance of a process.

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -80,7 +79,9 @@ def list_files(
         InstanceQueryError: it is not on the cluster, or has no data, or is on several and none is named.
         StorageError: storage cannot be read.
     """
-    record = _find_record(context, feed, cluster)
+    record = context.only_feed(feed, cluster)
+    if not record.has_data:
+        raise InstanceQueryError(subject=f"feed {feed!r}", reason="it has no data", next_step="Name a feed with files.")
     with context.database.read() as connection:
         log = EventLog(connection)
         if start is not None or end is not None:
@@ -104,20 +105,6 @@ def list_files(
         files=tuple(each for listed in found if isinstance(listed, list) for each in listed),
         unlisted=tuple(each for each in found if isinstance(each, UnlistedEvent)),
     )
-
-
-def _find_record(context: OperationContext, feed: str, cluster: str | None) -> FeedRecord:
-    clusters = context.clusters_of(Kind.FEED, feed)
-    if cluster is None and len(clusters) > 1:
-        raise InstanceQueryError(
-            subject=f"feed {feed!r}",
-            reason=f"it is on {', '.join(clusters)}",
-            next_step="Choose one with --cluster.",
-        )
-    record = context.feed_on(feed, cluster or clusters[0])
-    if not record.has_data:
-        raise InstanceQueryError(subject=f"feed {feed!r}", reason="it has no data", next_step="Name a feed with files.")
-    return record
 
 
 def _list(
