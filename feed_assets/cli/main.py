@@ -39,6 +39,7 @@ _LATER = {
     "keys": "feed_assets.cli.search",
     "metadata": "feed_assets.cli.metadata",
     "mirror": "feed_assets.cli.mirror",
+    "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
     "quality": "feed_assets.cli.quality",
     "queue": "feed_assets.cli.queue",

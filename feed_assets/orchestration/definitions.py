@@ -41,7 +41,12 @@ from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.location.user_metadata import load_user_metadata
 from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
-from feed_assets.orchestration.sensors.building import build_arrival_sensor, build_instances_sensor, build_late_sensor
+from feed_assets.orchestration.sensors.building import (
+    build_arrival_sensor,
+    build_instances_sensor,
+    build_late_sensor,
+    build_notify_sensor,
+)
 from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
@@ -196,6 +201,7 @@ def assemble_definitions(
             *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
+            build_notify_sensor(runtime, layout),
         ],
         resources={**_sparks(runtime), names.FEED_IO_MANAGER: FeedIOManager(runtime, layout), **resources},
         executor=executor,
