@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks.daily_runs import measure_runs
 from benchmarks.definitions import measure_definitions
+from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
@@ -91,6 +92,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_triggers
         case Part.SEARCHING:
             measure = measure_searching
+        case Part.DELIVERIES:
+            measure = measure_deliveries
         case _:
             assert_never(part)
     folder.mkdir()

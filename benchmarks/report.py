@@ -53,6 +53,7 @@ class Part(StrEnum):
     REPLICATION = "h"
     TRIGGERS = "i"
     SEARCHING = "j"
+    DELIVERIES = "l"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
