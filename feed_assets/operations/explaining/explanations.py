@@ -44,6 +44,7 @@ from feed_assets.operations.explaining.sentences import (
     explain_process_state,
     late_check,
 )
+from feed_assets.operations.explaining.tellings import explain_tellings
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
@@ -163,13 +164,14 @@ class _Explainer:
         record = None if facts.active is None else facts.active.record
         failures = explain_process_failures(self._all_facts.tick_failures, key, record)
         held = self._held() if is_root else ()
+        told = tuple(explain_tellings(self._context, self._connection, record, facts.row)) if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
             name=key.process,
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*blockers, *state, *failures, *held),
+            reasons=(*blockers, *state, *failures, *held, *told),
         )
 
     def feed(self, key: FeedKey) -> Explanation:
