@@ -69,8 +69,14 @@ def build_recovered(
         miss = each.miss
         groups.setdefault((miss.kind, miss.name, miss.cluster, miss.level, each.by), []).append(miss)
     return [
-        _message(SlaEvent.RECOVERED, level, found, SENTENCES[by], as_of) for (*_, level, by), found in groups.items()
+        _message(SlaEvent.RECOVERED, level, found, SENTENCES[by], as_of)
+        for (*_, level, by), found in sorted(groups.items(), key=_weight)
     ]
+
+
+def _weight(group: tuple[tuple[str, str, str, SlaLevel, Recovery], list[SlaMiss]]) -> tuple[str, str, str, bool, str]:
+    (kind, name, cluster, level, by), _ = group
+    return kind, name, cluster, level is SlaLevel.HIGH, by.value
 
 
 def _message(
