@@ -69,23 +69,18 @@ def test_the_check_turns_yellow_red_and_green_again_and_is_told_only_when_it_cha
     land(late.home.data, 1, 1)
     land(late.home.data, 2, 1)
     land(late.home.data, 3, 1)
-    assert "4 recovered" not in at(late, 4, 30)
-    assert [each[:2] for each in checks(late.instance)] == [
-        (True, "ERROR"),
-        (False, "WARN"),
-        (False, "ERROR"),
-        (True, "ERROR"),
-    ]
-    assert [each[2] for each in checks(late.instance)] == [
-        "no instance is late",
-        "1 instance late: 2026-01-01T01:00Z",
-        "2 instances late, the oldest 2026-01-01T01:00Z",
-        "no instance is late",
+    assert at(late, 4, 30) == "4 recovered, 1 check reported"
+    assert checks(late.instance) == [
+        (True, "ERROR", "no instance is late"),
+        (False, "WARN", "1 instance late: 2026-01-01T01:00Z"),
+        (False, "ERROR", "3 instances late, the oldest 2026-01-01T01:00Z"),
+        (True, "ERROR", "no instance is late"),
     ]
     assert observations(late.instance) == [
         (key(1), "low missed: due at 2026-01-01T02:00Z"),
         (key(1), "high missed: due at 2026-01-01T04:00Z"),
         (key(2), "low missed: due at 2026-01-01T03:00Z"),
+        (key(3), "low missed: due at 2026-01-01T04:00Z"),
     ]
 
 
@@ -125,7 +120,8 @@ def test_who_acknowledges_what_is_late_silences_it_until_it_misses_the_next_dead
     assert [each[:2] for each in checks(late.instance)][-1] == (True, "ERROR")
     at(late, 4, 1)
     assert [each[:2] for each in checks(late.instance)][-1] == (False, "ERROR")
-    assert [(row.level.value, row.acknowledged_by) for row in find_alerts(context, query).rows][0] == ("high", None)
+    rows = find_alerts(context, query).rows
+    assert ("high", None) in [(row.level.value, row.acknowledged_by) for row in rows]
 
 
 def test_a_crash_before_it_is_recorded_shows_again_and_tells_once(
@@ -142,4 +138,4 @@ def test_a_crash_before_it_is_recorded_shows_again_and_tells_once(
     assert observations(late.instance) == [(key(1), "low missed: due at 2026-01-01T02:00Z")] * 2
     with late.runtime.database(late.instance).read() as connection:
         (message,) = Outbox(connection).read(0, 9, Topic.SLA)
-    assert "is not there" in str(message.payload.reason)  # type: ignore[union-attr]
+    assert "does not exist, and neither does its flag" in str(message.payload.reason)  # type: ignore[union-attr]

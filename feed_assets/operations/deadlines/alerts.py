@@ -1,6 +1,6 @@
 """`sla alerts` and `sla history`: what is late now, and what was; `sla ack`: somebody knows of it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -135,12 +135,6 @@ def acknowledge(
             note_target(context, author, "sla ack", f"{kind} {name!r} on {cluster}", deadlines=count)
     done = [replace(miss, acknowledged_at=context.as_of, acknowledged_by=author) for miss in new]
     return tuple(_row(miss, context.as_of) for miss in done)
-
-
-def find_levels(connection: Connection, instances: Collection[LateInstance]) -> dict[LateInstance, SlaLevel]:
-    """Return the highest level by which each of some instances is late now; those that are not late are left out."""
-    late = [miss for misses in SlaMisses(connection).of(instances).values() for miss in misses if miss.is_open]
-    return {miss.instance: miss.level for miss in _worst(late)}
 
 
 def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:

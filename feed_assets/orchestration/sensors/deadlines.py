@@ -44,7 +44,7 @@ def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: 
     database, as_of = runtime.database(instance), runtime.clock.now()
     with runtime.alone(names.sla_sensor(cluster)) as is_alone:
         said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
-    return SkipReason(said + describe_failing(database, cluster, TickStep.DEADLINES))
+    return SkipReason(said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.REPORTS))
 
 
 def _work(
@@ -78,8 +78,12 @@ def _work(
         partial(find_causes, context),
         without_row=context.without_row,
     )
-    observed = bulkheads.run(TickStep.DEADLINES, 0, _observe, database, active, cluster, instance, as_of)
-    shown = bulkheads.run(TickStep.DEADLINES, 0, report_changed, database, active.layout, cluster, instance)
+    observed = bulkheads.run_unit(
+        TickStep.REPORTS, "late instances", 0, _observe, database, active, cluster, instance, as_of
+    )
+    shown = bulkheads.run_unit(
+        TickStep.REPORTS, names.ON_TIME_CHECK, 0, report_changed, database, active.layout, cluster, instance
+    )
     bulkheads.save(database)
     behind = (
         "" if as_of - present < TOLD_BEHIND else f"; arrivals have been looked for up to {render_datetime(present)}"
