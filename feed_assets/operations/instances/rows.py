@@ -83,7 +83,8 @@ class InstanceRow:
 
     `lifecycle` is set for copies and evictions. `details` are the URLs of the missing mandatory inputs of a WAITING
     instance. `log` is the URL of the run in Dagster. For feeds, `ended_at` is the time of availability, and `url` the
-    location. `sla` is the highest deadline by which it is late now. `tags` and `actions` are None if they were not requested, `inputs` and `outputs` if it is no attempt.
+    location. `sla` is the highest deadline by which it is late now. `tags` and `actions` are None if they were not
+    requested, `inputs` and `outputs` if it is no attempt.
     """
 
     kind: Kind

@@ -19,7 +19,6 @@ from feed_assets.operations.deadlines.causes import find_causes
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
@@ -49,13 +48,13 @@ def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: 
 
 def _work(
     runtime: Runtime,
-    layout: AssetLayout,
+    loaded: AssetLayout,
     cluster: str,
     instance: DagsterInstance,
     database: Database,
     as_of: datetime,
 ) -> str:
-    active = follow_definitions(runtime, layout, database, as_of)
+    active = follow_definitions(runtime, loaded, database, as_of)
     if cluster not in active.plan.clusters:
         closed = close_all(database, cluster, as_of, Recovery.DELETED)
         return f"cluster {cluster} is no longer declared; {counted(closed, 'deadline')} closed"
@@ -78,29 +77,22 @@ def _work(
         partial(find_causes, context),
         without_row=context.without_row,
     )
-    observed = bulkheads.run_unit(
-        TickStep.REPORTS, "late instances", 0, _observe, database, active, cluster, instance, as_of
-    )
-    shown = bulkheads.run_unit(
-        TickStep.REPORTS, names.ON_TIME_CHECK, 0, report_changed, database, active.layout, cluster, instance
-    )
+    step, what, layout = TickStep.REPORTS, "late instances", active.layout
+    observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
+    shown = bulkheads.run_unit(step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance)
     bulkheads.save(database)
-    behind = (
-        "" if as_of - present < TOLD_BEHIND else f"; arrivals have been looked for up to {render_datetime(present)}"
-    )
-    return describe(found, observed, shown) + behind
+    behind = f"; arrivals have been looked for up to {render_datetime(present)}"
+    return describe(found, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
 
 
-def _observe(
-    database: Database, active: ActiveDefinitions, cluster: str, instance: DagsterInstance, as_of: datetime
-) -> int:
+def _observe(database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime) -> int:
     """Show missed deadlines at the partitions of the instances; return how many."""
     with database.read() as connection:
         misses = SlaMisses(connection).unshown(cluster, OBSERVED_A_TICK)
     if not misses:
         return 0
     for miss in misses:
-        for observation in build_observations(active.layout, miss):
+        for observation in build_observations(layout, miss):
             instance.report_runless_asset_event(observation)
     with database.begin() as connection:
         SlaMisses(connection).mark_shown(misses, as_of)
