@@ -12,7 +12,7 @@ from feed_assets.state.records import ProcessInstanceStatus
 _IN_WORDS = {
     Group.HOUR: "at the same hour",
     Group.WEEKDAY: "on the same weekday at the same hour",
-    Group.RECENT: "of the last few",
+    Group.RECENT: "among the last few",
 }
 _READY = frozenset({ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED})
 _NOT_READY = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.TIMEDOUT})

@@ -8,7 +8,7 @@ not repeat it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -20,6 +20,7 @@ from feed_assets.lifecycle.deadlines.due_times import Deadlines, find_sla, open_
 from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
 from feed_assets.lifecycle.deadlines.forecast_deadlines import find_missing, forecast
 from feed_assets.lifecycle.deadlines.forecast_results import Forecast
+from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -71,32 +72,34 @@ def apply_forecasts(
     """Watch the deadlines of a cluster whose entities have a `warn_at`, and warn of those that will probably be missed.
 
     Those of processes only while these are scheduled; `without_row` is the state of those without a schedule. Each
-    step is one transaction, so that the next tick continues an interrupted one.
+    step is one transaction, so that the next tick continues an interrupted one. If nothing is due, nothing is written.
     """
     warned = looked = 0
     while True:
+        with database.read() as connection:
+            timeline.refresh(connection, as_of)
+            if not is_applied(connection, timeline):
+                return WatchResult(warned=warned, looked=looked, is_complete=False)
+            if not _is_due(connection, timeline, cluster, as_of, without_row):
+                return WatchResult(warned=warned, looked=looked)
         with database.begin() as connection:
             lock_log(connection)
-            timeline.refresh(connection, as_of)
             watching = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
             _follow(connection, timeline, cluster, as_of)
-            is_more = _walk_all(watching, bulkheads, without_row)
+            _walk_all(watching, bulkheads, without_row)
             due = SlaWatches(connection).due(cluster, as_of, LOOKS_A_STEP, without_row=without_row)
             found = watching.look_at(due, bulkheads)
             Outbox(connection).append_many(build_warnings(found, as_of))
         warned, looked = warned + len(found), looked + len(due)
-        if not is_more and len(due) < LOOKS_A_STEP:
-            return WatchResult(warned=warned, looked=looked)
         if budget.is_spent:
             return WatchResult(warned=warned, looked=looked, is_complete=False)
 
 
 def _follow(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> None:
     """Let the walks follow the plan: once for each plan, over the entities of the cluster that have a `warn_at`."""
-    plan, cursor = timeline.plan, f"sla/watched/{cluster}"
-    if Cursors(connection).get(cursor) == plan.digest:
+    if _is_followed(connection, timeline, cluster):
         return
-    watermarks = Watermarks(connection)
+    plan, watermarks = timeline.plan, Watermarks(connection)
     for kind, mark in _KINDS.items():
         records = plan.feeds if kind is Kind.FEED else plan.processes
         wanted = {
@@ -112,22 +115,49 @@ def _follow(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_
             if deadlines is not None:
                 first = deadlines.ceil(as_of - deadlines.delay)
                 watermarks.put([Watermark(kind=mark, entity=name, cluster=cluster, next_index=0, next_time=first)])
-    Cursors(connection).put(cursor, plan.digest)
+    Cursors(connection).put(_cursor(cluster), plan.digest)
 
 
-def _walk_all(watching: "_Watching", bulkheads: Bulkheads, without_row: ScheduleState) -> bool:
-    """Watch the missing instances whose nominal times have come; return whether there are more."""
-    watermarks, is_more = Watermarks(watching.connection), False
-    for kind, mark in _KINDS.items():
-        for_kind = without_row if kind is Kind.PROCESS else None
-        due = watermarks.due(mark, watching.as_of, ENTITIES_A_STEP, cluster=watching.cluster, without_row=for_kind)
-        for watermark in due:
+def _is_followed(connection: Connection, timeline: ReleaseTimeline, cluster: str) -> bool:
+    return Cursors(connection).get(_cursor(cluster)) == timeline.plan.digest
+
+
+def _cursor(cluster: str) -> str:
+    return f"sla/watched/{cluster}"
+
+
+def _is_due(
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> bool:
+    """Return whether a step has anything to do."""
+    return (
+        not _is_followed(connection, timeline, cluster)
+        or any(_due_walks(connection, kind, cluster, as_of, without_row, limit=1) for kind in _KINDS)
+        or bool(SlaWatches(connection).due(cluster, as_of, 1, without_row=without_row))
+    )
+
+
+def _due_walks(
+    connection: Connection, kind: Kind, cluster: str, as_of: datetime, without_row: ScheduleState, limit: int
+) -> list[Watermark]:
+    for_kind = without_row if kind is Kind.PROCESS else None
+    return Watermarks(connection).due(_KINDS[kind], as_of, limit, cluster=cluster, without_row=for_kind)
+
+
+def _walk_all(watching: "_Watching", bulkheads: Bulkheads, without_row: ScheduleState) -> None:
+    """Watch the missing instances whose nominal times have come."""
+    connection, cluster, as_of = watching.connection, watching.cluster, watching.as_of
+    for kind in _KINDS:
+        for watermark in _due_walks(connection, kind, cluster, as_of, without_row, ENTITIES_A_STEP):
             first = bulkheads.run_unit(TickStep.DEADLINES, watermark.entity, None, watching.walk, kind, watermark)
-            if first is not None:
-                watermarks.put([first])
-                is_more |= first.next_time is not None and first.next_time <= watching.as_of
-        is_more |= len(due) == ENTITIES_A_STEP
-    return is_more
+            later = as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.DEADLINES, watermark.entity))
+            Watermarks(connection).put([first or _put_off(watermark, later)])
+
+
+def _put_off(watermark: Watermark, until: datetime) -> Watermark:
+    """Return a walk that stays at its place and is due later."""
+    assert watermark.next_time is not None
+    return replace(watermark, delay=until - watermark.next_time)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -213,7 +243,7 @@ def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMes
     groups: dict[tuple[str, str, str, SlaLevel], list[Forecast]] = {}
     for each in found:
         groups.setdefault((each.kind, each.name, each.cluster, each.level), []).append(each)
-    return [_warning(sorted(group, key=lambda each: each.instance), as_of) for group in groups.values()]
+    return [_warning(sorted(groups[key], key=lambda each: each.instance), as_of) for key in sorted(groups)]
 
 
 def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:

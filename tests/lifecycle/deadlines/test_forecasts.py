@@ -15,9 +15,17 @@ from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.deadlines.seasons import Season, iter_lateness
+from tests.lifecycle.deadlines.seasons import (
+    HOUR,
+    LIMIT,
+    Said,
+    Season,
+    base_brier,
+    brier,
+    iter_lateness,
+    median_warning,
+)
 
-HOUR = timedelta(hours=1)
 MONDAY = datetime(2013, 11, 4, tzinfo=UTC)
 
 lengths = st.one_of(st.integers(0, 10_000).map(float), st.just(ENDLESS))
@@ -188,33 +196,32 @@ def test_a_process_is_counted_by_what_each_of_its_instances_tells() -> None:
 
 
 def test_three_seasons_of_lateness_are_forecast_better_than_by_their_base_rate() -> None:
-    """Of each day, at four moments before its deadline, from what was known then. The base rate knows the outcome."""
-    limit, moments = 2 * HOUR, [n * timedelta(minutes=30) for n in range(4)]
+    """Of each day, at four moments before its deadline, from what was known then."""
+    limit, moments = LIMIT * HOUR, [n * timedelta(minutes=30) for n in range(4)]
     days = list(iter_lateness(MONDAY, weeks=26, seed=25))
     arrivals = {day.nominal_time: day.nominal_time + day.late for day in days}
     grid = sequence("days(1)", start="2013-11-04T00:00Z")
-    said: dict[Season, list[tuple[float, bool]]] = {season: [] for season in Season}
+    said = []
     for day in days:
         for waited in moments:
             as_of = day.nominal_time + waited
             known = {time: at for time, at in arrivals.items() if at <= as_of}
             waits = arrival_waits(decide_groups(grid, day.nominal_time, as_of - limit), MONDAY, known)
             if waits.is_enough and day.late > waited:
-                probability = waits.outlook(waited).share_after((limit - waited).total_seconds())
-                said[day.season].append((probability, day.late > limit))
-    for season, found in said.items():
-        assert brier(found) < base_brier(found), season
-    found = [each for of_season in said.values() for each in of_season]
-    assert brier(found) < 0.85 * base_brier(found)
-
-
-def brier(said: list[tuple[float, bool]]) -> float:
-    return sum((probability - missed) ** 2 for probability, missed in said) / len(said)
-
-
-def base_brier(said: list[tuple[float, bool]]) -> float:
-    rate = sum(missed for _, missed in said) / len(said)
-    return rate * (1 - rate)
+                before = limit - waited
+                probability = waits.outlook(waited).share_after(before.total_seconds())
+                missed = day.late > limit
+                found = Said(
+                    season=day.season, day=day.nominal_time, before=before, probability=probability, missed=missed
+                )
+                said.append(found)
+    for season in Season:
+        of_season = [each for each in said if each.season is season]
+        assert brier(of_season) < base_brier(of_season), season
+    assert brier(said) < 0.85 * base_brier(said)
+    lead, right, vain = median_warning(said, 0.7)
+    assert lead >= timedelta(minutes=30)
+    assert right > 2 * vain
 
 
 def test_the_waits_of_a_group_of_nothing_say_half() -> None:
