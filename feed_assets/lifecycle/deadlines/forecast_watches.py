@@ -149,8 +149,8 @@ def _walk_all(watching: "_Watching", bulkheads: Bulkheads, without_row: Schedule
     connection, cluster, as_of = watching.connection, watching.cluster, watching.as_of
     for kind in _KINDS:
         for watermark in _due_walks(connection, kind, cluster, as_of, without_row, ENTITIES_A_STEP):
-            first = bulkheads.run_unit(TickStep.DEADLINES, watermark.entity, None, watching.walk, kind, watermark)
-            later = as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.DEADLINES, watermark.entity))
+            first = bulkheads.run_unit(TickStep.FORECASTS, watermark.entity, None, watching.walk, kind, watermark)
+            later = as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watermark.entity))
             Watermarks(connection).put([first or _put_off(watermark, later)])
 
 
@@ -198,7 +198,7 @@ class _Watching:
         over: list[WatchKey] = []
         later: list[SlaWatch] = []
         for watch in due:
-            found = bulkheads.run_unit(TickStep.DEADLINES, watch.name, watch, self._look, watch)
+            found = bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, watch)
             match found:
                 case Forecast():
                     warnings.append(found)
@@ -206,7 +206,7 @@ class _Watching:
                 case None:
                     over.append(watch.key)
                 case SlaWatch(look_at=look_at):
-                    put_off = self.as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.DEADLINES, watch.name))
+                    put_off = self.as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watch.name))
                     later.append(found if look_at > self.as_of else found._replace(look_at=put_off))
         watches = SlaWatches(self.connection)
         watches.remove(over)

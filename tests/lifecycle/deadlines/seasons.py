@@ -1,4 +1,5 @@
-"""Three seasons of lateness: Mondays are late, then a little more each day, then in bursts; and how good forecasts were.
+"""Three seasons of lateness: Mondays are late, then a little more each day, then in bursts; how good forecasts are.
+
 A seed always gives the same.
 """
 
@@ -76,10 +77,10 @@ def base_brier(said: Sequence[Said]) -> float:
 
 
 def median_warning(said: Sequence[Said], warn_at: float) -> tuple[timedelta, int, int]:
-    """How long before the deadline the misses were first told that were: the median, how many, and how many in vain."""
+    """How long before the deadline misses were first told that happened: the median, how many, and how many in vain."""
     first: dict[datetime, Said] = {}
     for each in said:
         if each.probability >= warn_at:
             first.setdefault(each.day, each)
     right = sorted(each.before for each in first.values() if each.missed)
-    return right[len(right) // 2], len(right), len(first) - len(right)
+    return right[len(right) // 2] if right else timedelta(0), len(right), len(first) - len(right)
