@@ -149,8 +149,8 @@ class Watch:
         )
         for each in forecast_deadlines(context, DAY).forecasts:
             is_one = (each.kind, each.level) in (("feed", SlaLevel.LOW), ("process", SlaLevel.HIGH))
-            if is_one and each.probability is not None and each.instance <= as_of:
-                self.said.append(((each.kind, each.name), each.instance, each.due_at - as_of, each.probability))
+            if is_one and each.probability is not None and each.nominal_time <= as_of:
+                self.said.append(((each.kind, each.name), each.nominal_time, each.due_at - as_of, each.probability))
         apply_forecasts(
             context.database,
             self.timeline,

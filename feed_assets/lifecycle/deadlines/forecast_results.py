@@ -21,7 +21,7 @@ class Forecast:
     kind: str
     name: str
     cluster: str
-    instance: NominalTime
+    nominal_time: NominalTime
     level: SlaLevel
     due_at: datetime
     probability: float | None
@@ -48,7 +48,7 @@ def decide_forecast(deadline: OpenDeadline, chain: Chain, as_of: datetime) -> Fo
         kind=deadline.kind.value,
         name=deadline.name,
         cluster=deadline.cluster,
-        instance=deadline.nominal_time,
+        nominal_time=deadline.nominal_time,
         level=deadline.level,
         due_at=deadline.due_at,
         probability=None if probability is None else min(max(round(probability, 3), _LEAST), 1 - _LEAST),

@@ -243,11 +243,11 @@ def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMes
     groups: dict[tuple[str, str, str, SlaLevel], list[Forecast]] = {}
     for each in found:
         groups.setdefault((each.kind, each.name, each.cluster, each.level), []).append(each)
-    return [_warning(sorted(groups[key], key=lambda each: each.instance), as_of) for key in sorted(groups)]
+    return [_warning(sorted(groups[key], key=lambda each: each.nominal_time), as_of) for key in sorted(groups)]
 
 
 def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:
-    first, times = found[0], [each.instance for each in found]
+    first, times = found[0], [each.nominal_time for each in found]
     place = (first.kind, first.name, first.cluster, first.level.value, render_datetime(times[0]))
     return OutboxMessage(
         recorded_at=as_of,
