@@ -71,8 +71,9 @@ def apply_forecasts(
 ) -> WatchResult:
     """Watch the deadlines of a cluster whose entities have a `warn_at`, and warn of those that will probably be missed.
 
-    Those of processes only while these are scheduled; `without_row` is the state of those without a schedule. Each
-    step is one transaction, so that the next tick continues an interrupted one. If nothing is due, nothing is written.
+    Those of processes only while these are scheduled; `without_row` is the state of those without a schedule. Nothing
+    is locked while forecasts are made. What a step has found is written in one transaction, so that the next tick
+    continues an interrupted one. If nothing is due, nothing is written.
     """
     warned = looked = 0
     while True:
@@ -82,17 +83,27 @@ def apply_forecasts(
                 return WatchResult(warned=warned, looked=looked, is_complete=False)
             if not _is_due(connection, timeline, cluster, as_of, without_row):
                 return WatchResult(warned=warned, looked=looked)
+            due = SlaWatches(connection).due(cluster, as_of, LOOKS_A_STEP, without_row=without_row)
+            reading = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
+            found = reading.look_at(due, bulkheads)
         with database.begin() as connection:
             lock_log(connection)
-            watching = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
             _follow(connection, timeline, cluster, as_of)
-            _walk_all(watching, bulkheads, without_row)
-            due = SlaWatches(connection).due(cluster, as_of, LOOKS_A_STEP, without_row=without_row)
-            found = watching.look_at(due, bulkheads)
-            Outbox(connection).append_many(build_warnings(found, as_of))
-        warned, looked = warned + len(found), looked + len(due)
+            writing = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
+            _walk_all(writing, bulkheads, without_row)
+            warned += writing.write(found)
+        looked += len(due)
         if budget.is_spent:
             return WatchResult(warned=warned, looked=looked, is_complete=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What looks have found: deadlines to warn of, those to be watched no longer, and those to be looked at later."""
+
+    warnings: tuple[Forecast, ...]
+    over: tuple[WatchKey, ...]
+    later: tuple[SlaWatch, ...]
 
 
 def _follow(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> None:
@@ -162,7 +173,7 @@ def _put_off(watermark: Watermark, until: datetime) -> Watermark:
 
 @dataclass(slots=True, kw_only=True)
 class _Watching:
-    """One step of a tick."""
+    """One step of a tick, in one transaction."""
 
     connection: Connection
     timeline: ReleaseTimeline
@@ -192,13 +203,14 @@ class _Watching:
             next_time=time if levels else None,
         )
 
-    def look_at(self, due: Iterable[SlaWatch], bulkheads: Bulkheads) -> list[Forecast]:
-        """Look at watched deadlines; return those to warn of, which are watched no longer."""
+    def look_at(self, due: Iterable[SlaWatch], bulkheads: Bulkheads) -> _Found:
+        """Look at watched deadlines."""
+        reader = ChainReader(connection=self.connection, timeline=self.timeline, as_of=self.as_of)
         warnings: list[Forecast] = []
         over: list[WatchKey] = []
         later: list[SlaWatch] = []
         for watch in due:
-            found = bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, watch)
+            found = bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
             match found:
                 case Forecast():
                     warnings.append(found)
@@ -208,19 +220,28 @@ class _Watching:
                 case SlaWatch(look_at=look_at):
                     put_off = self.as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watch.name))
                     later.append(found if look_at > self.as_of else found._replace(look_at=put_off))
-        watches = SlaWatches(self.connection)
-        watches.remove(over)
-        watches.put(later)
-        return warnings
+        return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
 
-    def _look(self, watch: SlaWatch) -> Forecast | SlaWatch | None:
+    def write(self, found: _Found) -> int:
+        """Write what was found, and warn of what is still missing; return of how many deadlines."""
+        warnings = [each for each in found.warnings if self._is_missing(each)]
+        watches = SlaWatches(self.connection)
+        watches.remove(found.over)
+        watches.put(found.later)
+        Outbox(self.connection).append_many(build_warnings(warnings, self.as_of))
+        return len(warnings)
+
+    def _is_missing(self, found: Forecast) -> bool:
+        deadlines = self._find(found.kind, found.name, found.level)
+        return deadlines is not None and bool(find_missing(self.connection, deadlines, [found.nominal_time]))
+
+    def _look(self, reader: ChainReader, watch: SlaWatch) -> Forecast | SlaWatch | None:
         """Return the warning, or the next look; None if nothing is to be watched any more."""
         deadlines, time = self._find(watch.kind, watch.name, watch.level), watch.nominal_time
         if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.as_of:
             return None
         if not find_missing(self.connection, deadlines, [time]):
             return None
-        reader = ChainReader(connection=self.connection, timeline=self.timeline, as_of=self.as_of)
         found = forecast(reader, deadlines, time)
         if deadlines.sla.warn_at is not None and found.is_at_risk(deadlines.sla.warn_at):
             return found
