@@ -18,6 +18,7 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.sla_forecast import forecast
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
@@ -36,6 +37,9 @@ def sla() -> None:
 
     LOW is a warning, HIGH an error. Ranges of nominal times include both --start and --end.
     """
+
+
+sla.add_command(forecast)
 
 
 def _query_options(command: "Callable[..., Any]") -> "Callable[..., Any]":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeAlias, assert_never, get_origin, get_type_hints
 
 from pydantic import PlainSerializer
 
@@ -54,6 +54,7 @@ class SlaEvent(StrEnum):
 
     MISSED = "missed"
     RECOVERED = "recovered"
+    AT_RISK = "at risk"
 
 
 class EntityAction(StrEnum):
@@ -189,8 +190,9 @@ class RetryPayload:
 class SlaPayload:
     """Instances of an entity that miss a deadline, or that do not miss it any more: one message for all of a tick.
 
-    `sla` is the level of the deadline; of a recovery, the highest that was missed. `instances` has the `count` nominal
-    times, oldest first. `reason` is the root cause of the oldest one, or how they recovered.
+    `sla` is the level of the deadline; of a recovery, the highest that was missed. Those at risk will probably miss it.
+    `instances` has the `count` nominal times, oldest first. `reason` is the root cause of the oldest one, how they
+    recovered, or why a miss is probable.
     """
 
     topic: ClassVar[Topic] = Topic.SLA
@@ -210,9 +212,15 @@ class SlaPayload:
     @property
     def level(self) -> MessageLevel:
         """How urgent it is: a missed `low` is a warning, a missed `high` an error."""
-        if self.event is SlaEvent.RECOVERED:
-            return MessageLevel.INFO
-        return MessageLevel.WARNING if self.sla is SlaLevel.LOW else MessageLevel.ERROR
+        match self.event:
+            case SlaEvent.RECOVERED:
+                return MessageLevel.INFO
+            case SlaEvent.AT_RISK:
+                return MessageLevel.WARNING
+            case SlaEvent.MISSED:
+                return MessageLevel.WARNING if self.sla is SlaLevel.LOW else MessageLevel.ERROR
+            case _:
+                assert_never(self.event)
 
     @property
     def subject(self) -> EntityKey:

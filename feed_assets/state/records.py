@@ -73,6 +73,8 @@ class WatermarkKind(StrEnum):
     FEED_HIGH = "sla/feed/high"
     PROCESS_LOW = "sla/process/low"
     PROCESS_HIGH = "sla/process/high"
+    FEED_RISK = "sla/feed/risk"
+    PROCESS_RISK = "sla/process/risk"
 
 
 class FeedKey(NamedTuple):

@@ -55,3 +55,17 @@ sla_pauses = Table(
     PrimaryKeyConstraint("process", "cluster", "begun_at", name="fa_sla_pauses_pk"),
     sqlite_with_rowid=False,
 )
+
+sla_watches = Table(
+    "fa_sla_watches",
+    metadata,
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("level", Choice(SlaLevel), nullable=False),
+    Column("look_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("kind", "name", "cluster", "nominal_time", "level", name="fa_sla_watches_pk"),
+    Index("fa_sla_watches_due", "cluster", "look_at"),
+    sqlite_with_rowid=False,
+)

@@ -8,7 +8,7 @@ from enum import StrEnum
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is.
 
-    The last four are steps of the sensors for deadlines and for late data and of the jobs of retention and replication,
+    The last five are steps of the sensors for deadlines and for late data and of the jobs of retention and replication,
     all others of the arrival sensor.
     """
 
@@ -33,6 +33,7 @@ class TickStep(StrEnum):
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
     DEADLINES = "deadlines"  # a feed or process with an SLA
+    FORECASTS = "forecasts"  # the same, if it warns
     LATE_DATA = "late data"  # a feed
     RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
     REPLICATION = "replication"  # a flow

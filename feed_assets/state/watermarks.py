@@ -17,7 +17,9 @@ from feed_assets.state.upserts import build_upsert
 _T = watermarks.c
 _ROWS = RowMapper(watermarks, Watermark)
 _KEY = ("kind", "entity", "cluster")
-_OF_PROCESSES = frozenset({WatermarkKind.PROCESS, WatermarkKind.PROCESS_LOW, WatermarkKind.PROCESS_HIGH})
+_OF_PROCESSES = frozenset(
+    {WatermarkKind.PROCESS, WatermarkKind.PROCESS_LOW, WatermarkKind.PROCESS_HIGH, WatermarkKind.PROCESS_RISK}
+)
 _SELECT = select(*_ROWS.columns, _T.due_at)
 
 

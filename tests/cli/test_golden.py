@@ -179,6 +179,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "admin messages": ("admin", "messages", "--limit", "2", "--topic", "eviction"),
     "sla alerts": ("sla", "alerts", "--start", FIRST, "--name", "views"),
     "sla backlog": ("sla", "backlog"),
+    "sla forecast": ("sla", "forecast", "--within", "days(2)"),
     "sla ack": ("sla", "ack", "--start", FIRST, "--kind", "process"),
     "sla history": ("sla", "history", "--start", FIRST, "--kind", "process"),
     "state rebuild": ("state", "rebuild", "--dry-run"),

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.attempts import Attempts
+from feed_assets.state.courses import Courses
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
@@ -21,8 +22,18 @@ from feed_assets.state.manifests import Manifests
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, Lease, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.records import (
+    Attempt,
+    FeedEventKind,
+    FeedKey,
+    Lease,
+    ProcessInstanceStatus,
+    ProcessKey,
+    WatermarkKind,
+)
 from feed_assets.state.retention_schedule import RetentionSchedule
+from feed_assets.state.sla_records import SlaLevel
+from feed_assets.state.sla_watches import SlaWatch, SlaWatches
 from feed_assets.state.steps import Steps
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
@@ -158,9 +169,16 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
     "retention of a cluster": lambda c: RetentionSchedule(c).of_cluster("primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
+    "first event of a feed": lambda c: Courses(c).first_event_at("clicks", "primary"),
+    "arrivals": lambda c: Courses(c).arrivals([FeedKey("clicks", "primary", hour(0))]),
+    "courses": lambda c: Courses(c).of_processes([ProcessKey("daily", "primary", hour(0))]),
+    "due watches": lambda c: SlaWatches(c).due("primary", hour(0), 9),
+    "watch": lambda c: SlaWatches(c).put([WATCH]),
+    "watch no longer": lambda c: SlaWatches(c).remove([WATCH.key]),
     "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }
 
+WATCH = SlaWatch("feed", "clicks", "primary", hour(0), SlaLevel.LOW, hour(1))
 LEASE = Lease(entity="clicks", cluster="primary", nominal_time=hour(0), token=1, holder="a", expires_at=hour(1))
 LEASING: dict[str, Callable[[Leases], Any]] = {
     "acquire": lambda leases: leases.acquire_many([("clicks", "primary", hour(0))], "a", hour(0), HOUR),
@@ -263,6 +281,10 @@ def keys_come_first(plan: list[str]) -> bool:
         ("requested_before", "fa_process_instances_requested (cluster=?)"),
         ("in_flight", "fa_process_instances_requested (cluster=?)"),
         ("release_all", "fa_leases_by_holder (holder=?)"),
+        ("first event of a feed", "fa_feed_events_by_feed (feed=? AND cluster=?)"),
+        ("arrivals", "fa_feed_events_by_instance (feed=? AND cluster=? AND nominal_time=?)"),
+        ("courses", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("due watches", "fa_sla_watches_due (cluster=? AND look_at<?)"),
     ],
 )
 def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.deadlines.due_times import KINDS, open_deadlines
+from feed_assets.lifecycle.deadlines.due_times import KINDS, Deadlines, open_deadlines
+from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
+from feed_assets.lifecycle.deadlines.forecast_deadlines import find_missing, forecast
 from feed_assets.lifecycle.deadlines.telling import SENTENCES
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
@@ -35,11 +37,24 @@ def explain_deadlines(
         is_ahead = watermark is not None and watermark.next_time is not None and watermark.next_time <= nominal_time
         if deadlines is not None and is_ahead:
             due_at = deadlines.due_at(nominal_time)
+            text, probability = _forecast(context, connection, deadlines, nominal_time)
             yield Reason(
                 code=ReasonCode.DEADLINE,
-                text=f"it is late after {render_datetime(due_at)} ({level.value.upper()})",
-                facts={"level": level.value, "due_at": rendered(due_at)},
+                text=f"it is late after {render_datetime(due_at)} ({level.value.upper()}){text}",
+                facts={"level": level.value, "due_at": rendered(due_at), "probability": probability},
             )
+
+
+def _forecast(
+    context: OperationContext, connection: Connection, deadlines: Deadlines, nominal_time: datetime
+) -> tuple[str, float | None]:
+    """Return what is forecast of a deadline, and the probability of a miss; nothing without enough history."""
+    is_to_come = deadlines.due_at(nominal_time) > context.as_of
+    if not is_to_come or not find_missing(connection, deadlines, [nominal_time]):
+        return "", None
+    reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
+    found = forecast(reader, deadlines, nominal_time)
+    return (f"; {found.sentence}" if found.probability is not None else ""), found.probability
 
 
 def _missed(miss: SlaMiss, as_of: datetime) -> Reason:

@@ -1,4 +1,5 @@
-"""Run one tick of the sensor for deadlines: record and tell what is late, and show it on the assets.
+"""Run one tick of the sensor for deadlines: record and tell what is late, warn of what will probably be, and show it on
+the assets.
 
 Dagster is told before that is recorded, so a crash may show a partition twice. Messages are written once in any case.
 """
@@ -13,6 +14,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
+from feed_assets.lifecycle.deadlines.forecast_watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
 from feed_assets.masking import get_logger
 from feed_assets.operations.deadlines.causes import find_causes
@@ -32,6 +34,7 @@ from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
+FORECAST_SECONDS_A_TICK = 10.0
 OBSERVED_A_TICK = 100
 TOLD_BEHIND = timedelta(minutes=2)
 
@@ -43,7 +46,9 @@ def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: 
     database, as_of = runtime.database(instance), runtime.clock.now()
     with runtime.alone(names.sla_sensor(cluster)) as is_alone:
         said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
-    return SkipReason(said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.REPORTS))
+    return SkipReason(
+        said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.FORECASTS, TickStep.REPORTS)
+    )
 
 
 def _work(
@@ -77,12 +82,26 @@ def _work(
         partial(find_causes, context),
         without_row=context.without_row,
     )
+    watched = WatchResult()
+    if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
+        watched = bulkheads.run(
+            TickStep.FORECASTS,
+            watched,
+            apply_forecasts,
+            database,
+            context.timeline,
+            cluster,
+            present,
+            TimeBudget(FORECAST_SECONDS_A_TICK),
+            bulkheads,
+            without_row=context.without_row,
+        )
     step, what, layout = TickStep.REPORTS, "late instances", active.layout
     observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
     shown = bulkheads.run_unit(step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance)
     bulkheads.save(database)
     behind = f"; arrivals have been looked for up to {render_datetime(present)}"
-    return describe(found, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
+    return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
 
 
 def _observe(database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime) -> int:
@@ -125,15 +144,16 @@ def _assets(layout: AssetLayout, miss: SlaMiss) -> Sequence[tuple[AssetKey, Grid
     return [] if process is None else layout.run_assets(process)
 
 
-def describe(found: LookResult, observed: int, shown: int) -> str:
+def describe(found: LookResult, watched: WatchResult, observed: int, shown: int) -> str:
     """Return a phrase that summarizes a tick."""
     counts = [
         (found.missed, "missed"),
         (found.recorded, "late meanwhile"),
         (found.recovered, "recovered"),
+        (watched.warned, "at risk"),
         (observed, "shown at their partitions"),
     ]
     parts = [f"{count:,} {what}" for count, what in counts if count]
     parts += [f"{counted(shown, 'check')} reported"] if shown else []
-    more = "" if found.is_complete else "; the next tick continues"
+    more = "" if found.is_complete and watched.is_complete else "; the next tick continues"
     return (", ".join(parts) or "no deadline has passed") + more
