@@ -1,7 +1,8 @@
 """Read what a forecast counts: how late an instance is, what it waits for upstream, and how long earlier ones waited.
 
 A forecast asks once for each feed and process of its chain, for at most 186 earlier instances of it, by their keys, and
-goes on with two missing instances of each input: the oldest and the newest. The chain goes three processes up.
+goes on with two missing instances of each input: the oldest and the newest. The chain goes three processes up, and has
+at most six branches at each.
 """
 
 from collections.abc import Iterable
@@ -29,6 +30,8 @@ from feed_assets.timing.dates import render_datetime
 
 PROCESSES_UP = 3
 """How many processes up the chain goes."""
+BRANCHES = 6
+"""An instance that waits for more ends the chain: what it waits for is as late as earlier ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +83,8 @@ class ChainReader:
     timeline: ReleaseTimeline
     as_of: datetime
     _since: dict[Key, datetime | None] = field(default_factory=dict)
-    _feeds: dict[tuple[FeedKey, datetime], Chain] = field(default_factory=dict)
-    _processes: dict[tuple[ProcessKey, datetime, SlaLevel], Chain] = field(default_factory=dict)
+    _feeds: dict[tuple[FeedKey, datetime, int], Chain] = field(default_factory=dict)
+    _processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain] = field(default_factory=dict)
 
     def read(self, deadline: OpenDeadline) -> Chain:
         """Return what the instance of a deadline waits for."""
@@ -99,7 +102,7 @@ class ChainReader:
 
     def _of_feed(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> Chain:
         """Return when an instance of a feed comes: with the process that makes it, else as late as earlier ones."""
-        key = (FeedKey(*record.key, time), due_at)
+        key = (FeedKey(*record.key, time), due_at, up)
         if key not in self._feeds:
             made = self._of_maker(record, plan, time, due_at, up) if up else None
             self._feeds[key] = made or self._of_arrival(record, time, due_at)
@@ -141,7 +144,7 @@ class ChainReader:
 
     def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
         """Return when an instance of a process first begins (LOW), or succeeds (HIGH)."""
-        found = (ProcessKey(*key, time), due_at, level)
+        found = (ProcessKey(*key, time), due_at, level, up)
         if found not in self._processes:
             self._processes[found] = self._read_process(key, time, due_at, level, up)
         return self._processes[found]
@@ -202,11 +205,10 @@ class ChainReader:
         created = Outlook.certain(max(0.0, (time + record.delay - self.as_of).total_seconds()))
         closed = closed_gates(input_states(self.connection, plan, record, [time], self.as_of)[time])
         feeds = {state.edge.feed_key: plan.feeds[state.edge.feed_key] for state in closed}
+        wanted = [(state.edge.feed_key, time) for state in closed for time in _decisive(state)]
+        further = up if len(wanted) <= BRANCHES else 0
         awaited = [
-            (key, missing, self._of_feed(feeds[key], plan, missing, due_at, up).outlook)
-            for state in closed
-            for missing in _decisive(state)
-            for key in (state.edge.feed_key,)
+            (key, missing, self._of_feed(feeds[key], plan, missing, due_at, further).outlook) for key, missing in wanted
         ]
         known = [(key, missing, left) for key, missing, left in awaited if left is not None]
         if len(known) < len(awaited) or any(state.expected is None for state in closed):

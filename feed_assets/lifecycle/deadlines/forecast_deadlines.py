@@ -24,7 +24,10 @@ def find_coming(
     connection: Connection, deadlines: Deadlines, as_of: datetime, until: datetime, limit: int
 ) -> list[datetime]:
     """Return the first instances whose deadline is after `as_of`, at `until` at the latest, and that are not there."""
-    return find_missing(connection, deadlines, list(islice(_iter_coming(connection, deadlines, as_of, until), limit)))
+    coming, missing = _iter_coming(connection, deadlines, as_of, until), list[datetime]()
+    while len(missing) < limit and (times := list(islice(coming, limit))):
+        missing += find_missing(connection, deadlines, times)
+    return missing[:limit]
 
 
 def find_missing(connection: Connection, deadlines: Deadlines, times: Sequence[datetime]) -> list[datetime]:
