@@ -24,7 +24,7 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0016"
+SCHEMA_REVISION = "0020"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
