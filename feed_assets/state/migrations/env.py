@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from feed_assets.state import inbox_schema, metadata_schema, retention_schema, step_schema, trigger_schema
+from feed_assets.state import inbox_schema, metadata_schema, retention_schema, sla_schema, step_schema, trigger_schema
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 _SCHEMAS = (
@@ -10,6 +10,7 @@ _SCHEMAS = (
     metadata_schema.entity_metadata,
     retention_schema.sweeps,
     step_schema.steps,
+    sla_schema.sla_misses,
     trigger_schema.batches,
 )
 
