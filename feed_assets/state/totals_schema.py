@@ -15,6 +15,7 @@ class TotalKind(StrEnum):
     microseconds from the nominal time. QUEUE: attempts, microseconds from READY. ENDS: ended process instances by
     status. EVENTS: events of a feed by kind, bytes. ARRIVAL_DELAY: arrivals, microseconds from the nominal time.
     COPIED and COPYING: copies of a feed by source cluster, bytes and microseconds. SWEEPS: ended sweeps by state.
+    FEED_MISSES and PROCESS_MISSES: missed deadlines by level.
     """
 
     ATTEMPTS = "ATTEMPTS"
@@ -27,6 +28,8 @@ class TotalKind(StrEnum):
     COPIED = "COPIED"
     COPYING = "COPYING"
     SWEEPS = "SWEEPS"
+    FEED_MISSES = "FEED_MISSES"
+    PROCESS_MISSES = "PROCESS_MISSES"
 
 
 totals = Table(

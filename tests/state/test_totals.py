@@ -12,6 +12,8 @@ from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, FeedEventKind, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import SlaLevel, SlaMiss
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.totals import Total, Totals
@@ -121,6 +123,22 @@ def test_each_end_of_a_sweep_counts_and_no_other_change(database: Database) -> N
     }
 
 
+def miss(kind: str, level: SlaLevel = SlaLevel.LOW) -> SlaMiss:
+    times = {"nominal_time": hour(0), "due_at": hour(1), "missed_at": hour(2)}
+    return SlaMiss(kind=kind, name="clicks", cluster="primary", level=level, **times)
+
+
+def test_a_missed_deadline_counts_once_whoever_repeats_it(database: Database) -> None:
+    for _ in range(2):
+        with database.begin() as connection:
+            SlaMisses(connection).add([miss("feed"), miss("feed"), miss("feed", SlaLevel.HIGH), miss("process")])
+    assert totals_of(database) == {
+        ("FEED_MISSES", "clicks", "primary", "low"): (1, 0),
+        ("FEED_MISSES", "clicks", "primary", "high"): (1, 0),
+        ("PROCESS_MISSES", "clicks", "primary", "low"): (1, 0),
+    }
+
+
 def test_what_is_rolled_back_does_not_count_neither_then_nor_later(database: Database) -> None:
     def break_off() -> None:
         with database.begin() as connection:
@@ -162,6 +180,7 @@ def test_the_migration_counts_what_there_is_as_the_program_would_have(database: 
         begin(connection, 1, cause=None)
         begin(connection, 1, 2)
         Sweeps(connection).add(finished(draft, state=SweepState.CANCELLED), ())
+        SlaMisses(connection).add([miss("feed"), miss("process")])
     counted = totals_of(database)
     with database.begin() as connection:
         downgrade(alembic_config(connection), "-1")

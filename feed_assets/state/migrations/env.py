@@ -2,7 +2,15 @@
 
 from alembic import context
 
-from feed_assets.state import inbox_schema, metadata_schema, retention_schema, sla_schema, step_schema, trigger_schema
+from feed_assets.state import (
+    inbox_schema,
+    metadata_schema,
+    retention_schema,
+    sla_schema,
+    step_schema,
+    totals_schema,
+    trigger_schema,
+)
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 _SCHEMAS = (
@@ -11,6 +19,7 @@ _SCHEMAS = (
     retention_schema.sweeps,
     step_schema.steps,
     sla_schema.sla_misses,
+    totals_schema.totals,
     trigger_schema.batches,
 )
 

@@ -36,6 +36,9 @@ FROM fa_feed_events WHERE kind = 'REPLICATED' AND {source} <> '' GROUP BY feed, 
 UNION ALL
 SELECT 'SWEEPS', '', cluster, state, count(*), 0
 FROM fa_sweeps WHERE state IN ('DONE', 'UNDONE', 'PURGED', 'CANCELLED', 'SUPERSEDED') GROUP BY cluster, state
+UNION ALL
+SELECT CASE kind WHEN 'feed' THEN 'FEED_MISSES' ELSE 'PROCESS_MISSES' END, name, cluster, level, count(*), 0
+FROM fa_sla GROUP BY kind, name, cluster, level
 """
 _SQLITE = {
     "spent": "max(ended_at - started_at, 0)",
