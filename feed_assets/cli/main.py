@@ -38,6 +38,7 @@ _LATER = {
     "instance": "feed_assets.cli.instance",
     "keys": "feed_assets.cli.search",
     "metadata": "feed_assets.cli.metadata",
+    "metrics": "feed_assets.cli.metrics",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
     "quality": "feed_assets.cli.quality",

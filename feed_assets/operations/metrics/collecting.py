@@ -1,0 +1,246 @@
+"""Collect the metrics of a project from the record: what is open now, and the totals of what has ended.
+
+The cost grows with the series and with what is open, never with the history. There is a series for each declared entity
+on each of its clusters, also for what has not happened yet, so that rates count the first time.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, TypeAlias, TypedDict
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.instances.clock_setback import find_last_times
+from feed_assets.operations.context import OperationContext, open_context
+from feed_assets.operations.metrics import families
+from feed_assets.operations.metrics.records import Family, Label, Metrics, MetricType, Sample, SampledFamily
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.settings import Settings
+from feed_assets.state.causes import Cause
+from feed_assets.state.database import Database
+from feed_assets.state.open_work import UNFINISHED, OpenWork
+from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import SlaLevel
+from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals_schema import TotalKind
+
+SERIES_LIMIT = 50_000
+"""How many series an exposition has at most, unless a command says otherwise."""
+
+_MICROS = 1_000_000
+_ENDS = (ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT)
+_CAUSES = (Cause.INPUTS, Cause.RETRY)
+_OF_TOTALS = {
+    TotalKind.ATTEMPTS: (families.PROCESSING,),
+    TotalKind.STARTS: (families.ATTEMPTS,),
+    TotalKind.START_DELAY: (families.START_DELAY,),
+    TotalKind.QUEUE: (families.LAUNCH_DELAY,),
+    TotalKind.ENDS: (families.INSTANCE_ENDS,),
+    TotalKind.PROCESS_MISSES: (families.PROCESS_MISSES,),
+    TotalKind.EVENTS: (families.FEED_EVENTS, families.FEED_BYTES),
+    TotalKind.ARRIVAL_DELAY: (families.ARRIVAL_DELAY,),
+    TotalKind.COPIED: (families.COPY_BYTES,),
+    TotalKind.COPYING: (families.COPY_SECONDS,),
+    TotalKind.FEED_MISSES: (families.FEED_MISSES,),
+    TotalKind.SWEEPS: (families.SWEEP_ENDS,),
+}
+_BYTES = frozenset({families.FEED_BYTES, families.COPY_BYTES})
+
+
+class _Owner(NamedTuple):
+    """What a series is about: an entity on a cluster; empty for the system."""
+
+    cluster: str = ""
+    entity: str = ""
+
+
+_SYSTEM = _Owner()
+
+
+class _Found(NamedTuple):
+    owner: _Owner
+    family: Family
+    labels: tuple[str, ...]
+    value: float
+    occurrences: int = 0
+
+
+_Key: TypeAlias = tuple[str, str]  # (entity, cluster)
+
+
+def scrape(settings: Settings, database: Database, limit: int = SERIES_LIMIT) -> Metrics:
+    """Return the metrics of a project now; its definitions are read anew.
+
+    Raises:
+        DefinitionsError: the location of the definitions cannot be read.
+        StateError: the database cannot be used.
+    """
+    return collect_metrics(open_context(settings, database), limit)
+
+
+def collect_metrics(context: OperationContext, limit: int = SERIES_LIMIT) -> Metrics:
+    """Return all metrics now, in at most `limit` series.
+
+    Of what is more, whole entities are left out, the last ones by cluster and name; what is about no entity stays.
+    """
+    as_of = context.real_clock.now()
+    with context.read() as connection:
+        reader = _Reader(context, connection)
+        found = [_Found(_SYSTEM, families.BUILD, (_find_version(),), 1), *reader.system(), *reader.entities()]
+    kept, left_out = _limit(found, limit)
+    own = ((families.LIMIT, limit), (families.LEFT_OUT, left_out))
+    kept += [_Found(_SYSTEM, family, (), value) for family, value in own]
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for each in kept:
+        samples[each.family.name].append(Sample(labels=each.labels, value=each.value, occurrences=each.occurrences))
+    sampled = (
+        SampledFamily(family=family, samples=tuple(sorted(samples[family.name], key=lambda sample: sample.labels)))
+        for family in families.FAMILIES
+    )
+    return Metrics(as_of=as_of, families=tuple(sampled), limit=limit, left_out=left_out)
+
+
+def _find_version() -> str:
+    try:
+        return version("feed-assets")
+    except PackageNotFoundError:
+        return ""
+
+
+def _limit(found: Iterable[_Found], limit: int) -> tuple[list[_Found], int]:
+    """Return what the limit allows, and how many series are left out."""
+    by_owner: dict[_Owner, list[_Found]] = defaultdict(list)
+    for each in found:
+        by_owner[each.owner].append(each)
+    kept, series, left_out = by_owner.pop(_SYSTEM, []), len(families.FAMILIES), 0
+    for _, of_owner in sorted(by_owner.items()):
+        size = sum(len(each.family.sample_names) for each in of_owner)
+        if left_out or series + size > limit:
+            left_out += size
+        else:
+            series += size
+            kept.extend(of_owner)
+    return kept, left_out
+
+
+class _Reader:
+    """Reads the metrics as one transaction sees them."""
+
+    def __init__(self, context: OperationContext, connection: Connection) -> None:
+        self._plan: Plan = context.plan
+        self._as_of = context.as_of
+        self._connection = connection
+        self._work = OpenWork(connection)
+        self._totals = Totals(connection).all()
+
+    def system(self) -> Iterator[_Found]:
+        """Yield what is about no entity."""
+        for cluster, at in find_last_times(self._connection, self._plan.clusters).items():
+            yield _Found(_SYSTEM, families.TICK_AGE, (cluster,), self._age(at))
+        failures = Counter((each.cluster, each.step.value) for each in TickFailures(self._connection).all())
+        for labels, count in failures.items():
+            yield _Found(_SYSTEM, families.TICK_FAILURES, labels, count)
+        for each in self._work.sweeps():
+            yield _Found(_SYSTEM, families.SWEEPS, (each.cluster, each.state), each.sweeps)
+        for total in self._totals:
+            if total.kind is TotalKind.SWEEPS:
+                yield _Found(_SYSTEM, families.SWEEP_ENDS, (total.cluster, total.label), total.occurrences)
+
+    def entities(self) -> Iterator[_Found]:
+        """Yield what is about processes and feeds."""
+        yield from self._instances()
+        yield from self._queues()
+        yield from self._arrivals()
+        yield from self._deadlines()
+        for total in (*self._totals, *self._zeros()):
+            for family in _OF_TOTALS[total.kind]:
+                key = (total.entity, total.cluster)
+                if key in self._declared(family):
+                    yield self._of(family, key, total.label, **_figures(family, total))
+
+    def _instances(self) -> Iterator[_Found]:
+        groups = {(each.process, each.cluster, each.status): each for each in self._work.instances()}
+        for key in self._plan.processes:
+            for status in UNFINISHED:
+                group = groups.get((*key, status))
+                yield self._of(families.INSTANCES, key, status, value=group.instances if group else 0)
+                if group is not None:
+                    yield self._of(families.OLDEST_INSTANCE, key, status, value=self._age(group.oldest))
+
+    def _queues(self) -> Iterator[_Found]:
+        queues = {(each.process, each.cluster): each for each in self._work.pending(self._plan.clusters)}
+        for key, record in self._plan.processes.items():
+            if record.trigger is not None:
+                queue = queues.get(key)
+                yield self._of(families.PENDING_EVENTS, key, value=queue.events if queue else 0)
+                if queue is not None:
+                    yield self._of(families.OLDEST_EVENT, key, value=self._age(queue.since))
+
+    def _arrivals(self) -> Iterator[_Found]:
+        lacking = {(each.feed, each.cluster): each for each in self._work.missing(self._plan.clusters, self._as_of)}
+        for key, record in self._plan.feeds.items():
+            if record.is_polled:
+                missing = lacking.get(key)
+                yield self._of(families.MISSING, key, value=missing.instances if missing else 0)
+                yield self._of(families.OBSTRUCTED, key, value=missing.obstructed if missing else 0)
+                if missing is not None:
+                    yield self._of(families.OLDEST_MISSING, key, value=self._age(missing.oldest))
+
+    def _deadlines(self) -> Iterator[_Found]:
+        for each in SlaMisses(self._connection).open_counts(self._as_of, tuple(self._plan.clusters)):
+            family = families.LATE_FEEDS if each.kind == Kind.FEED else families.LATE_PROCESSES
+            key = (each.name, each.cluster)
+            if key in self._declared(family):
+                yield self._of(family, key, each.level, value=each.instances)
+                if family is families.LATE_PROCESSES and each.level is SlaLevel.HIGH:
+                    yield self._of(families.BACKLOG, key, value=each.nominal_seconds)
+
+    def _zeros(self) -> Iterator[Total]:
+        """Yield the totals that are still 0."""
+        of_processes = [(TotalKind.ENDS, label) for label in _ENDS] + [(TotalKind.STARTS, label) for label in _CAUSES]
+        zeros = [
+            Total(kind, *key, label, occurrences=0) for key in self._plan.processes for kind, label in of_processes
+        ]
+        for key, record in self._plan.feeds.items():
+            label = FeedEventKind.ARRIVED if record.is_external else FeedEventKind.PRODUCED
+            zeros.append(Total(TotalKind.EVENTS, *key, label, occurrences=0))
+        known = {each[:4] for each in self._totals}
+        return (zero for zero in zeros if zero[:4] not in known)
+
+    def _declared(self, family: Family) -> Mapping[_Key, FeedRecord | ProcessRecord]:
+        """Return the entities that have series of a family; none for a family of the system."""
+        if Label.ENTITY not in family.labels:
+            return {}
+        return self._plan.processes if Label.PIPELINE in family.labels else self._plan.feeds
+
+    def _of(self, family: Family, key: _Key, *labels: str, value: float, occurrences: int = 0) -> _Found:
+        """Return a sample about an entity, with the last labels."""
+        entity, cluster = key
+        pipelines = []
+        if Label.PIPELINE in family.labels:
+            record = self._plan.processes[key]
+            pipelines = ["" if record.copy is not None else ",".join(record.facts.groups)]
+        of_it = (cluster, *pipelines, entity, *labels)[: len(family.labels)]
+        return _Found(_Owner(cluster, entity), family, of_it, value, occurrences)
+
+    def _age(self, since: datetime) -> float:
+        return max(timedelta(0), self._as_of - since).total_seconds()
+
+
+class _Figures(TypedDict):
+    value: float
+    occurrences: int
+
+
+def _figures(family: Family, total: Total) -> _Figures:
+    """Return what a total is in a family."""
+    match family.type:
+        case MetricType.SUMMARY:
+            return {"value": total.amount / _MICROS, "occurrences": total.occurrences}
+        case _:
+            return {"value": total.amount if family in _BYTES else total.occurrences, "occurrences": 0}
