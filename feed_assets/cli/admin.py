@@ -9,6 +9,7 @@ from feed_assets.cli.options import author_of, author_option, dry_run_option, ou
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
+from feed_assets.topics import Topic
 
 if TYPE_CHECKING:
     from feed_assets.operations.safe_mode import SafeMode
@@ -92,14 +93,15 @@ def audit(limit: int, output: str) -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=MESSAGES, show_default=True, help="How many, oldest first."
 )
-@click.option("--topic", help="Only messages of this topic: eviction or metadata.")
+@click.option("--topic", type=click.Choice(Topic, case_sensitive=False), help="Only messages of this topic.")
 @output_option
-def messages(after: int, limit: int, topic: str | None, output: str) -> None:
+def messages(after: int, limit: int, topic: Topic | None, output: str) -> None:
     """Show the messages for other programs, oldest first: evicted and restored paths, and changes of metadata.
 
     A reader remembers the largest seq it has seen, and requests later messages with --after. Messages never change.
     """
     from feed_assets.cli.state import open_state
+    from feed_assets.state.messages import render_payload
     from feed_assets.state.outbox import Outbox
 
     database = open_state(load_settings())
@@ -112,8 +114,8 @@ def messages(after: int, limit: int, topic: str | None, output: str) -> None:
         (
             each.seq,
             f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-            each.topic,
-            ", ".join(f"{name}={value}" for name, value in each.payload.items()),
+            each.topic.value,
+            ", ".join(f"{name}={value}" for name, value in render_payload(each.payload).items()),
         )
         for each in found
     ]

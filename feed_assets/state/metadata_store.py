@@ -13,13 +13,10 @@ from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, M
 from feed_assets.state.json_rows import insert_rows
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.locks import lock_log
+from feed_assets.state.messages import MetadataPayload, OutboxMessage
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper, has_key, key_parameters
-from feed_assets.state.sweep_records import OutboxMessage
-
-TOPIC = "metadata"
-"""The topic of the messages about changes."""
 
 REVISION = "metadata/revision"
 """The cursor that a person's change of what Dagster shows moves on."""
@@ -334,10 +331,9 @@ def _is_orphan(column: Column[Any]) -> ColumnElement[bool]:
 
 
 def _message_of(change: MetadataChange) -> OutboxMessage:
-    said = {"entity": change.path, "author": change.author, "origin": change.origin.value}
+    payload = MetadataPayload(
+        entity=change.path, author=change.author, origin=change.origin, **compare(change.before, change.after)
+    )
     return OutboxMessage(
-        topic=TOPIC,
-        recorded_at=change.recorded_at,
-        payload={**said, **compare(change.before, change.after)},
-        idempotency_key=f"{TOPIC}:{change.seq}",
+        recorded_at=change.recorded_at, payload=payload, idempotency_key=f"{payload.topic}:{change.seq}"
     )

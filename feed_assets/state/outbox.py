@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
+from feed_assets.state.messages import OutboxMessage, parse_payload, render_payload
 from feed_assets.state.retention_schema import IS_UNSENT, outbox
-from feed_assets.state.rows import RowMapper
-from feed_assets.state.sweep_records import OutboxMessage
+from feed_assets.topics import Topic
 
 _T = outbox.c
-_ROWS = RowMapper(outbox, OutboxMessage)
+_SELECT = select(_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.sent_at)
 
 
 class Outbox:
@@ -37,16 +38,16 @@ class Outbox:
         new = [message for message in messages if first_of_key[message.idempotency_key] is message]
         new = [message for message in new if message.idempotency_key not in known]
         if new:
-            rows = [_ROWS.values(message) | {"seq": seq} for seq, message in enumerate(new, last + 1)]
+            rows = [_row(message, seq) for seq, message in enumerate(new, last + 1)]
             self._connection.execute(insert(outbox), rows)
         return len(new)
 
-    def unsent(self, limit: int, topic: str | None = None) -> list[OutboxMessage]:
+    def unsent(self, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
         """Return at most `limit` unsent messages, oldest first; of one topic if given."""
-        statement = _ROWS.select.where(IS_UNSENT).order_by(_T.seq).limit(limit)
+        statement = _SELECT.where(IS_UNSENT).order_by(_T.seq).limit(limit)
         if topic is not None:
             statement = statement.where(_T.topic == topic)
-        return _ROWS.find(self._connection, statement)
+        return [_load(row) for row in self._connection.execute(statement)]
 
     def mark_sent(self, seqs: Iterable[int], moment: datetime) -> None:
         """Record that messages were sent; messages sent earlier keep their time."""
@@ -55,14 +56,14 @@ class Outbox:
             marked = update(outbox).where(_T.seq == bindparam("number"), IS_UNSENT).values(sent_at=moment)
             self._connection.execute(marked, parameters)
 
-    def read(self, after: int, limit: int, topic: str | None = None) -> list[OutboxMessage]:
+    def read(self, after: int, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
         """Return at most `limit` messages with a number above `after`, in order, sent or not; for readers with a
         cursor. Of one topic if given.
         """
-        statement = _ROWS.select.where(*_later(after, topic)).order_by(_T.seq).limit(limit)
-        return _ROWS.find(self._connection, statement)
+        statement = _SELECT.where(*_later(after, topic)).order_by(_T.seq).limit(limit)
+        return [_load(row) for row in self._connection.execute(statement)]
 
-    def count(self, after: int, topic: str | None = None) -> int:
+    def count(self, after: int, topic: Topic | None = None) -> int:
         """Return how many messages have a number above `after`; of one topic if given."""
         return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
 
@@ -76,6 +77,27 @@ class Outbox:
         return set(self._connection.scalars(statement, {KEY_ROWS: render_rows([key] for key in keys)}))
 
 
-def _later(after: int, topic: str | None) -> list[ColumnElement[bool]]:
+def _later(after: int, topic: Topic | None) -> list[ColumnElement[bool]]:
     is_later = [_T.seq > after]
     return is_later if topic is None else [*is_later, _T.topic == topic]
+
+
+def _row(message: OutboxMessage, seq: int) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "topic": message.topic,
+        "recorded_at": message.recorded_at,
+        "payload": render_payload(message.payload),
+        "idempotency_key": message.idempotency_key,
+        "sent_at": message.sent_at,
+    }
+
+
+def _load(row: Any) -> OutboxMessage:
+    return OutboxMessage(
+        seq=row.seq,
+        recorded_at=row.recorded_at,
+        payload=parse_payload(row.topic, row.payload),
+        idempotency_key=row.idempotency_key,
+        sent_at=row.sent_at,
+    )

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Payload, Prose, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
+from feed_assets.topics import Topic
 
 # Queries repeat these conditions literally, as for the other tables.
 IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
@@ -156,7 +157,7 @@ outbox = Table(
     "fa_outbox",
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("topic", Text, nullable=False),
+    Column("topic", Choice(Topic), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("payload", Payload),
     Column("idempotency_key", Text, nullable=False),

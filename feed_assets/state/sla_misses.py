@@ -197,10 +197,10 @@ class SlaMisses:
         """Record a time in which a process was not scheduled."""
         self._connection.execute(build_upsert(self._dialect, sla_pauses), [_PAUSES.values(pause)])
 
-    def pauses(self, process: str, cluster: str, since: datetime) -> list[SlaPause]:
-        """Return the pauses of a process that ended after a time, oldest first."""
+    def pauses(self, process: str, cluster: str) -> list[SlaPause]:
+        """Return the pauses of a process, oldest first."""
         columns = sla_pauses.c
-        is_wanted = (columns.process == process, columns.cluster == cluster, columns.ended_at > since)
+        is_wanted = (columns.process == process, columns.cluster == cluster)
         return _PAUSES.find(self._connection, _PAUSES.select.where(*is_wanted).order_by(columns.begun_at))
 
     def _recovered_feeds(self, cluster: str, limit: int) -> list[Recovered]:

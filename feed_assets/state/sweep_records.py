@@ -254,15 +254,3 @@ class Hold:
             and (self.first is None or self.first <= nominal_time)
             and (self.last is None or nominal_time <= self.last)
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxMessage:
-    """A message for another system. `payload` holds JSON values only; a repeat with the same key is not added."""
-
-    topic: str
-    recorded_at: datetime
-    payload: Mapping[str, object] = field(default_factory=dict)
-    idempotency_key: str
-    seq: int = 0
-    sent_at: datetime | None = None

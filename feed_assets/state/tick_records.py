@@ -8,8 +8,8 @@ from enum import StrEnum
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is.
 
-    The last three are steps of the sensor for late data and of the jobs of retention and replication, all others of the
-    arrival sensor.
+    The last four are steps of the sensors for deadlines and for late data and of the jobs of retention and replication,
+    all others of the arrival sensor.
     """
 
     DEFINITIONS = "definitions"  # what the location declares
@@ -32,6 +32,7 @@ class TickStep(StrEnum):
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
+    DEADLINES = "deadlines"  # a feed or process with an SLA
     LATE_DATA = "late data"  # a feed
     RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
     REPLICATION = "replication"  # a flow

@@ -9,7 +9,7 @@ import pytest
 
 from feed_assets.entities.common import LocationKind, Retention
 from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.retention import limits, movers, removal_records, schedule
+from feed_assets.lifecycle.retention import limits, movers, schedule
 from feed_assets.lifecycle.retention.eligibility import Rule
 from feed_assets.lifecycle.retention.limits import ObstacleCode
 from feed_assets.lifecycle.retention.protections import ProtectionKind
@@ -17,10 +17,12 @@ from feed_assets.lifecycle.retention.removal_records import Removal, _message
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.sensors.schedules import EVERY_MINUTE
+from feed_assets.state.messages import EvictionOperation, render_payload
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.retention_schema import outbox
 from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
 from feed_assets.storage.paths import CONTROL_FOLDER
+from feed_assets.topics import Topic
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/retention.md"
@@ -72,11 +74,12 @@ def test_a_message_has_the_fields_that_are_named() -> None:
         items=(item,),
     )
     removal = Removal(chunk=chunk, cluster="primary", store="file:///data", origin="test")
-    message = _message(removal, item, removal_records.DELETE, FeedEventKind.EVICTED, moment)
+    message = _message(removal, item, EvictionOperation.DELETE, FeedEventKind.EVICTED, moment)
     _, _, after = PAGE.partition("**Messages.**")
     written = codes(after.partition("**Report.**")[0])
-    assert [name for name in written if name in message.payload] == list(message.payload)
-    assert {outbox.name, removal_records.TOPIC, removal_records.DELETE, removal_records.RESTORE} <= set(written)
+    keys = list(render_payload(message.payload))
+    assert [name for name in written if name in keys] == keys
+    assert {outbox.name, Topic.EVICTION, *EvictionOperation} <= set(written)
 
 
 def test_the_numbers_are_those_of_the_code() -> None:

@@ -25,6 +25,7 @@ from feed_assets.settings import MetadataSettings
 from feed_assets.state.audit import Audit
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
+from feed_assets.topics import Topic
 from tests.databases import database_url as each_database_url
 from tests.lifecycle.harness import LifecycleHarness, at, feed
 from tests.operations.contexts import context_of
@@ -56,7 +57,7 @@ def tables(context: OperationContext) -> tuple[int, int, int]:
     """How many changes, messages and entries of the audit there are."""
     with context.database.read() as connection:
         changes = sum(len(list_changes(context, each.path, 100)) for each in MetadataStore(connection).all())
-        return changes, Outbox(connection).count(0, "metadata"), Audit(connection).count()
+        return changes, Outbox(connection).count(0, Topic.METADATA), Audit(connection).count()
 
 
 def bring(context: OperationContext, *mutations: dict[str, Any], dry_run: bool = False) -> list[bool]:

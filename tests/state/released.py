@@ -52,6 +52,7 @@ _CHOICES = {
         "fa_metadata.origin": "definition person program system",
         "fa_metadata.scope": "USER SYSTEM",
         "fa_metadata_changes.origin": "definition person program system",
+        "fa_outbox.topic": "eviction",
         "fa_process_instances.cause": _CAUSES,
         "fa_process_instances.status": _INSTANCE,
         "fa_schedules.kind": "feed process",
@@ -111,6 +112,18 @@ _PAYLOADS: dict[str, dict[str, object]] = {
     "obstacles": {"obstacles": [["share", "it would remove half of all instances"]]},
     "outputs": {"events": [7]},
     "counts": {"counts": [_COUNT | {"protected_by": {"lease": 2}}]},
+    "fa_outbox.payload": {
+        "operation": "DELETE",
+        "feed": "clicks",
+        "cluster": "primary",
+        "nominal_time": "2013-11-01T00:00:00+00:00",
+        "kind": "data",
+        "store": "file:///data",
+        "path": PATH,
+        "sweep": "s1",
+        "rule": "age",
+        "of_a_later_release": 1,
+    },
     "fa_steps.frames": {"rows": {"clicks": 3}, "url": "file:///data", "digest": "d"},
     "fa_metadata_changes.before": {},
     "fa_metadata_changes.after": {"USER": {"properties": {"owner": "ann"}, "tags": ["checked"]}},
@@ -149,7 +162,7 @@ _VALUES |= {
     "fa_sweep_items.reason": "it is older than days(2)",
     "fa_sweep_items.fingerprint": "",
 }
-_PLANNED = frozenset({"fa_sweep_items.bytes", "fa_sweep_items.files"})  # in the digest, therefore never missing
+_PLANNED = frozenset({"fa_sweep_items.bytes", "fa_sweep_items.files", "fa_outbox.payload"})  # never missing
 _DIGESTS_OF_ITEMS = {
     "fa_sweep_chunks.digest": "sha256:3103dd29a37dceae5e76ec7615e39a2fe81c9245a80bce848172edc7a22cc94e",
     "fa_sweeps.digest": "sha256:aab70c0371259c1fef226faf7975107c8b93f95f9ca3d1f046dc8640be003cbc",

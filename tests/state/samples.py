@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from feed_assets.state.late_checks import LateCheck
+from feed_assets.state.messages import EvictionOperation, EvictionPayload, OutboxMessage
 from feed_assets.state.records import (
     ArrivalPoll,
     FeedEventKind,
@@ -14,7 +15,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
 )
 from feed_assets.state.sweep_drafts import SweepDraft
-from feed_assets.state.sweep_records import Hold, OutboxMessage, ScheduledRetention, Sweep, SweepItem, SweepState
+from feed_assets.state.sweep_records import Hold, ScheduledRetention, Sweep, SweepItem, SweepState
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -117,11 +118,25 @@ def hold(name: str = "audit", **fields: Any) -> Hold:
     return Hold(name=name, **given | fields)
 
 
+def eviction(path: str = "clicks/0", **fields: Any) -> EvictionPayload:
+    given: dict[str, Any] = {
+        "operation": EvictionOperation.DELETE,
+        "feed": "clicks",
+        "cluster": "primary",
+        "nominal_time": hour(0),
+        "kind": "data",
+        "store": "file:///data",
+        "path": path,
+        "sweep": "s1",
+        "rule": "age",
+    }
+    return EvictionPayload(**given | fields)
+
+
 def message(n: int = 0, **fields: Any) -> OutboxMessage:
     given: dict[str, Any] = {
-        "topic": "evictions",
         "recorded_at": hour(n),
-        "payload": {"path": f"clicks/{n}"},
+        "payload": eviction(f"clicks/{n}"),
         "idempotency_key": f"s1/clicks/{n}",
     }
     return OutboxMessage(**given | fields)

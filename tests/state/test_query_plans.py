@@ -28,6 +28,7 @@ from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.watermarks import Watermarks
+from feed_assets.topics import Topic
 from tests.databases import open_migrated
 from tests.state.samples import (
     HOUR,
@@ -150,7 +151,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "release a hold": lambda c: Holds(c).release("audit", hour(0), "ann"),
     "tell": lambda c: Outbox(c).append_many([message()]),
     "unsent": lambda c: Outbox(c).unsent(9),
-    "unsent of a topic": lambda c: Outbox(c).unsent(9, "evictions"),
+    "unsent of a topic": lambda c: Outbox(c).unsent(9, Topic.EVICTION),
     "mark sent": lambda c: Outbox(c).mark_sent([1], hour(0)),
     "read the outbox": lambda c: Outbox(c).read(0, 9),
     "due retention": lambda c: RetentionSchedule(c).due("primary", hour(0), 9),

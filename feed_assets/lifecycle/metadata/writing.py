@@ -15,12 +15,14 @@ from feed_assets.state.locks import lock_definitions, lock_log
 from feed_assets.state.metadata_store import (
     REVISION,
     SHOWN,
-    TOPIC,
     DecidedChange,
     DescribedEntity,
     MetadataStore,
     compare,
 )
+
+METADATA = "metadata"
+"""The action in the audit that stands for a change of metadata."""
 
 _AUDITED = (Origin.PERSON, Origin.DEFINITION)
 
@@ -124,7 +126,7 @@ def _record(
         AuditEntry(
             recorded_at=now,
             author=each.author,
-            action=TOPIC,
+            action=METADATA,
             target=each.path,
             details=compare(each.before, each.after),
         )

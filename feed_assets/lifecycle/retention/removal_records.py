@@ -13,6 +13,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
+from feed_assets.state.messages import EvictionOperation, EvictionPayload, OutboxMessage
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import (
     FeedEvent,
@@ -22,13 +23,8 @@ from feed_assets.state.records import (
     FeedKey,
     NewFeedEvent,
 )
-from feed_assets.state.sweep_records import OutboxMessage, SweepChunk, SweepItem
+from feed_assets.state.sweep_records import SweepChunk, SweepItem
 
-TOPIC = "eviction"
-"""The topic of outbox messages about evicted and restored paths."""
-
-DELETE = "DELETE"
-RESTORE = "RESTORE"
 _WAS = "was"
 
 
@@ -93,7 +89,7 @@ def record_evicted(
         Manifests(connection).remove(gone)
         LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
     kind = FeedEventKind.EVICTED
-    Outbox(connection).append_many([_message(removal, item, DELETE, kind, as_of) for item in items])
+    Outbox(connection).append_many([_message(removal, item, EvictionOperation.DELETE, kind, as_of) for item in items])
 
 
 def record_restored(
@@ -129,7 +125,7 @@ def record_restored(
         if row is not None
     )
     kind = FeedEventKind.RESTORED
-    Outbox(connection).append_many([_message(removal, item, RESTORE, kind, as_of) for item in rows])
+    Outbox(connection).append_many([_message(removal, item, EvictionOperation.RESTORE, kind, as_of) for item in rows])
 
 
 def find_evictions(connection: Connection, removal: Removal, items: Iterable[SweepItem]) -> dict[SweepItem, FeedEvent]:
@@ -198,20 +194,21 @@ def _evicted(
     )
 
 
-def _message(removal: Removal, item: SweepItem, operation: str, kind: FeedEventKind, as_of: datetime) -> OutboxMessage:
+def _message(
+    removal: Removal, item: SweepItem, operation: EvictionOperation, kind: FeedEventKind, as_of: datetime
+) -> OutboxMessage:
     return OutboxMessage(
-        topic=TOPIC,
         recorded_at=as_of,
-        payload={
-            "operation": operation,
-            "feed": removal.chunk.feed,
-            "cluster": removal.cluster,
-            "nominal_time": item.nominal_time.isoformat(),
-            "kind": removal.chunk.kind,
-            "store": removal.store,
-            "path": item.path,
-            "sweep": removal.chunk.sweep_id,
-            "rule": item.rule,
-        },
+        payload=EvictionPayload(
+            operation=operation,
+            feed=removal.chunk.feed,
+            cluster=removal.cluster,
+            nominal_time=item.nominal_time,
+            kind=removal.chunk.kind,
+            store=removal.store,
+            path=item.path,
+            sweep=removal.chunk.sweep_id,
+            rule=item.rule,
+        ),
         idempotency_key=removal.chunk.event_key(kind, item.path),
     )

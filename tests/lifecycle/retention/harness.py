@@ -14,16 +14,17 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.retention.clock_witness import note_clock
 from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
-from feed_assets.lifecycle.retention.removal_records import TOPIC
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.retention.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
 from feed_assets.state.holds import Holds
+from feed_assets.state.messages import EvictionPayload
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, OutboxMessage, Sweep, SweepChunk, SweepState
+from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness
 
 Tree = Mapping[str, tuple[str, int, bytes]]
@@ -187,9 +188,11 @@ class RetentionHarness:
     def rows(self, name: str = "clicks") -> dict[datetime, FeedInstance]:
         return self.lifecycle.feed_instances(name)
 
-    def messages(self) -> list[OutboxMessage]:
+    def messages(self) -> list[EvictionPayload]:
+        """What the messages about evicted and restored paths say."""
         with self.lifecycle.database.read() as connection:
-            return Outbox(connection).unsent(1_000_000, TOPIC)
+            payloads = [each.payload for each in Outbox(connection).read(0, 1_000_000, Topic.EVICTION)]
+        return [each for each in payloads if isinstance(each, EvictionPayload)]
 
     def hold(self, name: str, feed: str | None = "clicks", **more: Any) -> None:
         with self.lifecycle.database.begin() as connection:

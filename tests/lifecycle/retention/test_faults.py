@@ -15,10 +15,10 @@ from sqlalchemy import delete
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.removal_records import DELETE
 from feed_assets.lifecycle.retention.undoing import UndoneSweep
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
+from feed_assets.state.messages import EvictionOperation
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.retention_schema import outbox
@@ -107,8 +107,8 @@ class Bench:
         events = [event.payload for event in self.harness.events(FeedEventKind.EVICTED)]
         told = [payload["path"] for payload in events if payload["sweep"] == sweep.sweep_id]
         assert sorted(map(str, told)) == sorted(self.trashed(sweep))
-        messages = [message.payload for message in self.harness.messages()]
-        told = [m["path"] for m in messages if m["sweep"] == sweep.sweep_id and m["operation"] == DELETE]
+        messages = [each for each in self.harness.messages() if each.operation is EvictionOperation.DELETE]
+        told = [each.path for each in messages if each.sweep == sweep.sweep_id]
         assert sorted(map(str, told)) == sorted(self.trashed(sweep))
         evicted = {time for time, row in self.harness.rows().items() if row.status is FeedInstanceStatus.EVICTED}
         assert paths_of(evicted) == {path for path in self.trashed(sweep) if path.startswith("clicks")}

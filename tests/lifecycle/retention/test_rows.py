@@ -7,10 +7,10 @@ import pytest
 
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.lifecycle.instances.schedules import ScheduleView
-from feed_assets.lifecycle.retention.removal_records import DELETE
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
 from feed_assets.operations.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.messages import EvictionOperation
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
 from tests.lifecycle.harness import START, at
@@ -85,9 +85,9 @@ def test_row_53_there_is_a_report_and_one_message_for_each_path(tmp_path: Path, 
     )
     times = render_evicted_times([item.nominal_time for item in items], record.sequence.timezone)
     assert times == "instances=" + ",".join(f"20131101{hour:02d}00" for hour in range(24))
-    messages = [message.payload for message in harness.messages()]
-    assert [message["operation"] for message in messages] == [DELETE] * 24
-    assert [message["path"] for message in messages] == [item.path for item in items]
+    messages = harness.messages()
+    assert [message.operation for message in messages] == [EvictionOperation.DELETE] * 24
+    assert [message.path for message in messages] == [item.path for item in items]
     assert len(harness.events(FeedEventKind.EVICTED)) == 24
 
 

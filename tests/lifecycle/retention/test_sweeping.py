@@ -12,13 +12,13 @@ from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.protections import lease_keys
-from feed_assets.lifecycle.retention.removal_records import TOPIC
 from feed_assets.lifecycle.retention.sweeping import begin_sweep, end_sweep, run_sweep, sweep_chunks
 from feed_assets.state.errors import SweepDamagedError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.manifests import Manifests, RecordedManifest
+from feed_assets.state.messages import EvictionOperation
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.retention_schema import sweep_chunks as chunk_table
 from feed_assets.state.retention_schema import sweep_items
@@ -71,9 +71,8 @@ def test_rows_events_and_messages_say_what_went(harness: RetentionHarness) -> No
         "action": "delete",
     }
     messages = harness.messages()
-    assert {message.topic for message in messages} == {TOPIC}
-    assert {message.payload["path"] for message in messages} == paths_of(EXPIRED)
-    assert {message.payload["operation"] for message in messages} == {"DELETE"}
+    assert {message.path for message in messages} == paths_of(EXPIRED)
+    assert {message.operation for message in messages} == {EvictionOperation.DELETE}
 
 
 def test_the_trash_says_what_it_is_about(harness: RetentionHarness) -> None:
