@@ -18,15 +18,18 @@ from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.late_checks import LateChecks
 from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.manifests import Manifests
+from feed_assets.state.open_work import OpenWork
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, Lease, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.retention_schedule import RetentionSchedule
+from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.steps import Steps
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.state.totals import Totals
 from feed_assets.state.watermarks import Watermarks
 from feed_assets.topics import Topic
 from tests.databases import open_migrated
@@ -158,6 +161,12 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
     "retention of a cluster": lambda c: RetentionSchedule(c).of_cluster("primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
+    "unfinished instances": lambda c: OpenWork(c).instances(),
+    "instances to arrive": lambda c: OpenWork(c).missing(["primary"], hour(0)),
+    "pending inputs": lambda c: OpenWork(c).pending(["primary"]),
+    "counts of open sweeps": lambda c: OpenWork(c).sweeps(),
+    "totals": lambda c: Totals(c).all(),
+    "counts of late instances": lambda c: SlaMisses(c).open_counts(hour(0), ["primary"]),
     "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }
 
@@ -263,6 +272,12 @@ def keys_come_first(plan: list[str]) -> bool:
         ("requested_before", "fa_process_instances_requested (cluster=?)"),
         ("in_flight", "fa_process_instances_requested (cluster=?)"),
         ("release_all", "fa_leases_by_holder (holder=?)"),
+        ("unfinished instances", "COVERING INDEX fa_process_instances_by_status (status=?)"),
+        ("instances to arrive", "fa_arrival_polls_due (cluster=?)"),
+        ("pending inputs", "fa_trigger_inputs_pending (cluster=?)"),
+        ("counts of open sweeps", "fa_sweeps_by_state (state=?)"),
+        ("totals", "fa_totals USING PRIMARY KEY (kind=?)"),
+        ("counts of late instances", "fa_sla_open (cluster=?)"),
     ],
 )
 def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:

@@ -25,6 +25,7 @@ from feed_assets.state.open_work import UNFINISHED, OpenWork
 from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import SlaLevel
+from feed_assets.state.sweep_records import OPEN_STATES, SweepState
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.totals import Total, Totals
 from feed_assets.state.totals_schema import TotalKind
@@ -140,16 +141,20 @@ class _Reader:
 
     def system(self) -> Iterator[_Found]:
         """Yield what is about no entity."""
-        for cluster, at in find_last_times(self._connection, self._plan.clusters).items():
+        clusters = self._plan.clusters
+        for cluster, at in find_last_times(self._connection, clusters).items():
             yield _Found(_SYSTEM, families.TICK_AGE, (cluster,), self._age(at))
         failures = Counter((each.cluster, each.step.value) for each in TickFailures(self._connection).all())
         for labels, count in failures.items():
             yield _Found(_SYSTEM, families.TICK_FAILURES, labels, count)
-        for each in self._work.sweeps():
-            yield _Found(_SYSTEM, families.SWEEPS, (each.cluster, each.state), each.sweeps)
-        for total in self._totals:
-            if total.kind is TotalKind.SWEEPS:
-                yield _Found(_SYSTEM, families.SWEEP_ENDS, (total.cluster, total.label), total.occurrences)
+        sweeps = {(cluster, state.value): 0 for cluster in clusters for state in OPEN_STATES}
+        sweeps |= {(each.cluster, each.state.value): each.sweeps for each in self._work.sweeps()}
+        for labels, count in sweeps.items():
+            yield _Found(_SYSTEM, families.SWEEPS, labels, count)
+        ends = {(cluster, SweepState.DONE.value): 0 for cluster in clusters}
+        ends |= {(each.cluster, each.label): each.occurrences for each in self._totals if each.kind is TotalKind.SWEEPS}
+        for labels, count in ends.items():
+            yield _Found(_SYSTEM, families.SWEEP_ENDS, labels, count)
 
     def entities(self) -> Iterator[_Found]:
         """Yield what is about processes and feeds."""
@@ -192,13 +197,19 @@ class _Reader:
                     yield self._of(families.OLDEST_MISSING, key, value=self._age(missing.oldest))
 
     def _deadlines(self) -> Iterator[_Found]:
-        for each in SlaMisses(self._connection).open_counts(self._as_of, tuple(self._plan.clusters)):
-            family = families.LATE_FEEDS if each.kind == Kind.FEED else families.LATE_PROCESSES
-            key = (each.name, each.cluster)
-            if key in self._declared(family):
-                yield self._of(family, key, each.level, value=each.instances)
-                if family is families.LATE_PROCESSES and each.level is SlaLevel.HIGH:
-                    yield self._of(families.BACKLOG, key, value=each.nominal_seconds)
+        late = SlaMisses(self._connection).open_counts(self._as_of, tuple(self._plan.clusters))
+        of_feeds = {((each.name, each.cluster), each.level): each for each in late if each.kind == Kind.FEED}
+        of_processes = {((each.name, each.cluster), each.level): each for each in late if each.kind == Kind.PROCESS}
+        for key, level in sorted({*of_feeds, *_find_levels(self._plan.feeds)}):
+            if key in self._plan.feeds:
+                found = of_feeds.get((key, level))
+                yield self._of(families.LATE_FEEDS, key, level, value=found.instances if found else 0)
+        for key, level in sorted({*of_processes, *_find_levels(self._plan.processes)}):
+            if key in self._plan.processes:
+                found = of_processes.get((key, level))
+                yield self._of(families.LATE_PROCESSES, key, level, value=found.instances if found else 0)
+                if level is SlaLevel.HIGH:
+                    yield self._of(families.BACKLOG, key, value=found.nominal_seconds if found else 0)
 
     def _zeros(self) -> Iterator[Total]:
         """Yield the totals that are still 0."""
@@ -209,6 +220,9 @@ class _Reader:
         for key, record in self._plan.feeds.items():
             label = FeedEventKind.ARRIVED if record.is_external else FeedEventKind.PRODUCED
             zeros.append(Total(TotalKind.EVENTS, *key, label, occurrences=0))
+        with_levels = [(TotalKind.FEED_MISSES, each) for each in _find_levels(self._plan.feeds)]
+        with_levels += [(TotalKind.PROCESS_MISSES, each) for each in _find_levels(self._plan.processes)]
+        zeros += [Total(kind, *key, level, occurrences=0) for kind, (key, level) in with_levels]
         known = {each[:4] for each in self._totals}
         return (zero for zero in zeros if zero[:4] not in known)
 
@@ -230,6 +244,14 @@ class _Reader:
 
     def _age(self, since: datetime) -> float:
         return max(timedelta(0), self._as_of - since).total_seconds()
+
+
+def _find_levels(records: Mapping[_Key, FeedRecord | ProcessRecord]) -> Iterator[tuple[_Key, SlaLevel]]:
+    """Yield the deadlines that entities declare."""
+    for key, record in records.items():
+        if record.sla is not None:
+            limits = ((SlaLevel.LOW, record.sla.low), (SlaLevel.HIGH, record.sla.high))
+            yield from ((key, level) for level, limit in limits if limit is not None)
 
 
 class _Figures(TypedDict):
