@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PROMETHEUS, GRAPHITE = "prometheus", "graphite"
 LARGEST_PORT = 65_535
+LOOPBACK = "127.0.0.1"
 
 
 class AddressType(click.ParamType[tuple[str, int]]):
@@ -30,7 +31,7 @@ class AddressType(click.ParamType[tuple[str, int]]):
             self.fail(f"{value!r} is no address. Write a port such as 9464, or HOST:PORT.", param, ctx)
         if ":" in host and not (host.startswith("[") and host.endswith("]")):
             self.fail(f"{value!r} is no address. Write [{host}]:{port} for an IPv6 host.", param, ctx)
-        return host.strip("[]") or "127.0.0.1", int(port)
+        return host.strip("[]") or LOOPBACK, int(port)
 
 
 @click.command(epilog="Example: feed-assets metrics --listen 9464")

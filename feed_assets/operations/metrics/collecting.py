@@ -218,13 +218,20 @@ class _Reader:
             Total(kind, *key, label, occurrences=0) for key in self._plan.processes for kind, label in of_processes
         ]
         for key, record in self._plan.feeds.items():
-            label = FeedEventKind.ARRIVED if record.is_external else FeedEventKind.PRODUCED
-            zeros.append(Total(TotalKind.EVENTS, *key, label, occurrences=0))
+            zeros.append(Total(TotalKind.EVENTS, *key, self._find_origin(record), occurrences=0))
         with_levels = [(TotalKind.FEED_MISSES, each) for each in _find_levels(self._plan.feeds)]
         with_levels += [(TotalKind.PROCESS_MISSES, each) for each in _find_levels(self._plan.processes)]
         zeros += [Total(kind, *key, level, occurrences=0) for kind, (key, level) in with_levels]
         known = {each[:4] for each in self._totals}
         return (zero for zero in zeros if zero[:4] not in known)
+
+    def _find_origin(self, record: FeedRecord) -> FeedEventKind:
+        """Return the kind of the events that bring the instances of a feed."""
+        if record.is_external:
+            return FeedEventKind.ARRIVED
+        writers = (self._plan.processes.get(edge.process_key) for edge in record.outputs_of)
+        is_replica = any(writer is not None and writer.copy is not None for writer in writers)
+        return FeedEventKind.REPLICATED if is_replica else FeedEventKind.PRODUCED
 
     def _declared(self, family: Family) -> Mapping[_Key, FeedRecord | ProcessRecord]:
         """Return the entities that have series of a family; none for a family of the system."""

@@ -4,8 +4,8 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
@@ -16,11 +16,7 @@ from feed_assets.operations.errors import ListenRefusedError
 from feed_assets.operations.metrics.prometheus import build_registry
 from feed_assets.operations.metrics.records import Metrics
 
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
 PATH = "/metrics"
-LOOPBACK = "127.0.0.1"
 
 _IDLE_SECONDS = 30
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
@@ -66,7 +62,7 @@ def serving_metrics(
         server.server_close()
 
 
-def _build_app(collect: Callable[[], Metrics], on_failure: Callable[[str], None]) -> "WSGIApplication":
+def _build_app(collect: Callable[[], Metrics], on_failure: Callable[[str], None]) -> WSGIApplication:
     lock = Lock()
 
     def collect_alone() -> Metrics:
@@ -75,7 +71,7 @@ def _build_app(collect: Callable[[], Metrics], on_failure: Callable[[str], None]
 
     exposition = make_wsgi_app(build_registry(collect_alone))
 
-    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != PATH:
             start_response("404 Not Found", _TEXT)
             return [f"Metrics are at {PATH}.\n".encode()]
