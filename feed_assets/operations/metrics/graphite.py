@@ -1,7 +1,7 @@
 """Metrics in Graphite's plaintext protocol: a line `path value timestamp` for each value.
 
 Differs from Falcon: its paths had the operation and one value for each run; these are the same totals and values as for
-Prometheus. Like there, a process of several pipelines has a path in each, and without one it is in `default`.
+Prometheus. Like there, a process of several pipelines has a path in each; whatever is in no pipeline is in `default`.
 """
 
 import re

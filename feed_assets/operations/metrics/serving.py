@@ -19,7 +19,7 @@ from feed_assets.operations.metrics.records import Metrics
 PATH = "/metrics"
 
 _IDLE_SECONDS = 30
-_TEXT = [("Content-Type", "text/plain; charset=utf-8")]
+_TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 
 
 class _Handler(WSGIRequestHandler):
@@ -73,13 +73,13 @@ def _build_app(collect: Callable[[], Metrics], on_failure: Callable[[str], None]
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != PATH:
-            start_response("404 Not Found", _TEXT)
+            start_response("404 Not Found", [*_TEXT])
             return [f"Metrics are at {PATH}.\n".encode()]
         try:
             found: Iterable[bytes] = exposition(environ, start_response)
         except FeedAssetsError as exc:
             on_failure(str(exc))
-            start_response("503 Service Unavailable", _TEXT)
+            start_response("503 Service Unavailable", [*_TEXT])
             return [f"{mask(str(exc))}\n".encode()]
         return found
 
