@@ -67,14 +67,14 @@ def metrics(form: str, listen: tuple[str, int] | None, max_series: int | None, d
 
         say(load_dashboard(), nl=False)
         return
-    from feed_assets.operations.metrics.collecting import SERIES_LIMIT, scrape
+    from feed_assets.operations.metrics.collecting import SERIES_LIMIT, Scraper
 
     settings = load_settings()
     database = open_state(settings)
-    warnings = _Warnings()
+    scraper, warnings = Scraper(settings, database, max_series or SERIES_LIMIT), _Warnings()
 
     def collect() -> "Metrics":
-        found = scrape(settings, database, max_series or SERIES_LIMIT)
+        found = scraper.scrape()
         warnings.tell(
             f"{found.left_out:,} series are left out: there are more than {found.limit:,}. --max-series allows more."
             if found.left_out

@@ -14,6 +14,9 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.clock_setback import find_last_times
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.loading.entity_files import digest_files, read_declared_files
+from feed_assets.loading.interpolation import values_of
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.records import Family, Label, Metrics, MetricType, Sample, SampledFamily
@@ -74,14 +77,28 @@ class _Found(NamedTuple):
 _Key: TypeAlias = tuple[str, str]  # (entity, cluster)
 
 
-def scrape(settings: Settings, database: Database, limit: int = SERIES_LIMIT) -> Metrics:
-    """Return the metrics of a project now; its definitions are read anew.
+class Scraper:
+    """Collects the metrics of a project again and again; it keeps the definitions while their files are unchanged."""
 
-    Raises:
-        DefinitionsError: the location of the definitions cannot be read.
-        StateError: the database cannot be used.
-    """
-    return collect_metrics(open_context(settings, database), limit)
+    def __init__(self, settings: Settings, database: Database, limit: int = SERIES_LIMIT) -> None:
+        self._settings = settings
+        self._database = database
+        self._limit = limit
+        self._digest: str | None = None
+        self._timeline: ReleaseTimeline | None = None
+
+    def scrape(self) -> Metrics:
+        """Return the metrics now.
+
+        Raises:
+            DefinitionsError: the location of the definitions cannot be read.
+            StateError: the database cannot be used.
+        """
+        digest = digest_files(read_declared_files(self._settings), values_of(self._settings))
+        known = self._timeline if digest == self._digest else None
+        context = open_context(self._settings, self._database, known)
+        self._digest, self._timeline = digest, context.timeline
+        return collect_metrics(context, self._limit)
 
 
 def collect_metrics(context: OperationContext, limit: int = SERIES_LIMIT) -> Metrics:

@@ -68,13 +68,13 @@ COPY_SECONDS = _family(
 )
 
 LATE_FEEDS = _family(
-    "late_feed_instances", _GAUGE, (*_FEED, _LEVEL), "Instances of a feed that have missed a deadline and are late now."
+    "late_feed_instances", _GAUGE, (*_FEED, _LEVEL), "Instances of a feed that have missed a deadline and are late."
 )
 LATE_PROCESSES = _family(
     "late_process_instances",
     _GAUGE,
     (*_PROCESS, _LEVEL),
-    "Instances of a process that have missed a deadline and are late now.",
+    "Instances of a process that have missed a deadline and are late.",
 )
 FEED_MISSES = _family(
     "feed_sla_misses", _COUNTER, (*_FEED, _LEVEL), "Deadlines that instances of a feed have missed, by level."
