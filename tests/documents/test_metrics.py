@@ -53,7 +53,7 @@ def test_every_label_is_explained() -> None:
 
 def test_the_rules_for_prometheus_ask_for_what_there_is() -> None:
     by_name = {name: family for family in FAMILIES for name in family.sample_names}
-    scraping, alerting = (yaml.safe_load(block) for block in fences(ROOT / PAGE, "yaml"))
+    scraping, alerting = (yaml.safe_load(block) for block in fences(ROOT / PAGE, "yml"))
     assert scraping["scrape_configs"][0]["job_name"] == "feed-assets"
     rules: list[dict[str, Any]] = alerting["groups"][0]["rules"]
     assert len(rules) > 3
