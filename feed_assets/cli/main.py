@@ -49,6 +49,7 @@ _LATER = {
     "search": "feed_assets.cli.search",
     "settings": "feed_assets.cli.settings",
     "simulate": "feed_assets.cli.simulate",
+    "sla": "feed_assets.cli.sla",
     "state": "feed_assets.cli.rebuilding",
     "validate": "feed_assets.cli.definitions",
     "why": "feed_assets.cli.why",

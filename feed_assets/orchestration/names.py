@@ -31,6 +31,7 @@ META_FLAG = PREFIX + "availability_flag"
 META_LATE = PREFIX + "late_arrival_cut_off"
 META_RETENTION = PREFIX + "retention"
 META_SLA = PREFIX + "sla"
+META_SLA_LATE = PREFIX + "late_instances"
 META_TEMPLATE = PREFIX + "path"
 META_FORMAT = PREFIX + "format"
 META_INPUT = PREFIX + "input/"
@@ -77,6 +78,7 @@ DATA_VERSION = "dagster/data_version"
 ROW_COUNT = "dagster/partition_row_count"
 
 LOCATION_CHECK = "entities_are_valid"
+ON_TIME_CHECK = "on_time"
 
 _LATE_NAMED = 5
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
@@ -150,6 +152,16 @@ def retention_op(step: str, cluster: str) -> str:
 def late_sensor(cluster: str) -> str:
     """Return the name of the sensor that checks for late data on a cluster."""
     return f"late_data_{word(cluster)}"
+
+
+def sla_sensor(cluster: str) -> str:
+    """Return the name of the sensor that looks for missed deadlines on a cluster."""
+    return f"sla_{word(cluster)}"
+
+
+def on_time_op(cluster: str) -> str:
+    """Return the op that checks whether the instances of a cluster's feeds are late."""
+    return f"check_on_time_{word(cluster)}"
 
 
 def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:
