@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from feed_assets.entities.cluster import InterfaceType as InterfaceType
     from feed_assets.entities.cluster import SparkConfig as SparkConfig
     from feed_assets.entities.common import Acl as Acl
-    from feed_assets.entities.common import Channel as Channel
     from feed_assets.entities.common import ColumnMetadata as ColumnMetadata
     from feed_assets.entities.common import EntityMetadata as EntityMetadata
     from feed_assets.entities.common import Kind as Kind
@@ -112,6 +111,7 @@ if TYPE_CHECKING:
     from feed_assets.orchestration.user_assets.loading import FeedIOManager as FeedIOManager
     from feed_assets.orchestration.user_assets.loading import load_instance as load_instance
     from feed_assets.orchestration.user_assets.loading import locate_instance as locate_instance
+    from feed_assets.receivers import Channel as Channel
 
     __version__: str
 
@@ -122,7 +122,7 @@ _HOMES = {
     "Backlog": "feed_assets.entities.triggers",
     "BatchRules": "feed_assets.entities.triggers",
     "CatchUp": "feed_assets.entities.process",
-    "Channel": "feed_assets.entities.common",
+    "Channel": "feed_assets.receivers",
     "Cluster": "feed_assets.entities.cluster",
     "ClusterInterface": "feed_assets.entities.cluster",
     "ClusterLocations": "feed_assets.entities.cluster",

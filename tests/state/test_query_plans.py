@@ -11,6 +11,7 @@ from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.deliveries import Deliveries
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
@@ -153,9 +154,10 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "holds of a name": lambda c: Holds(c).of_name("audit"),
     "release a hold": lambda c: Holds(c).release("audit", hour(0), "ann"),
     "tell": lambda c: Outbox(c).append_many([message()]),
-    "unsent": lambda c: Outbox(c).unsent(9),
-    "unsent of a topic": lambda c: Outbox(c).unsent(9, Topic.EVICTION),
-    "mark sent": lambda c: Outbox(c).mark_sent([1], hour(0)),
+    "read a topic": lambda c: Outbox(c).read(0, 9, Topic.EVICTION),
+    "heads of messages": lambda c: Outbox(c).heads(0, 9),
+    "messages by number": lambda c: Outbox(c).get_many([1]),
+    "open deliveries": lambda c: Deliveries(c).open_of("ops", 9),
     "read the outbox": lambda c: Outbox(c).read(0, 9),
     "due retention": lambda c: RetentionSchedule(c).due("primary", hour(0), 9),
     "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
@@ -249,8 +251,10 @@ def keys_come_first(plan: list[str]) -> bool:
         ("outcomes of a sweep", "fa_sweep_items USING PRIMARY KEY (sweep_id=?)"),
         ("sample paths of a sweep", "fa_sweep_items USING PRIMARY KEY (sweep_id=?)"),
         ("active holds", "fa_holds_by_release (released_at=?)"),
-        ("unsent", "fa_outbox_unsent (sent_at=?)"),
-        ("unsent of a topic", "fa_outbox_unsent_of_topic (topic=?)"),
+        ("read a topic", "fa_outbox_by_topic (topic=? AND seq>?)"),
+        ("heads of messages", "PRIMARY KEY (rowid>?)"),
+        ("messages by number", "PRIMARY KEY (rowid=?)"),
+        ("open deliveries", "fa_deliveries_open (way=?)"),
         ("tell", "fa_outbox_by_key (idempotency_key=?)"),
         ("due retention", "fa_retention_schedule_due (cluster=? AND next_at<?)"),
         ("scheduled retention", "(feed=? AND cluster=?)"),

@@ -17,6 +17,7 @@ from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.lifecycle.instances.time_outs import check_gate
@@ -27,6 +28,7 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.locks import lock_log
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     MESSAGE,
@@ -108,14 +110,22 @@ def finish_attempt(
     status: ProcessInstanceStatus,
     reason: str | None,
     said: Said | None = None,
+    published: Mapping[str, str] | None = None,
 ) -> None:
-    """Record how an attempt ended. After a success, also write what it has `said`, and plan the first late check."""
+    """Record how an attempt ended, and tell it. After a success, also write what it has `said`, and plan the first late
+    check; `published` are the URLs of its outputs.
+    """
     now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.begin() as connection:
+        lock_log(connection)
         if said:
             apply_said(connection, context.declared, key, said, now)
         leased.check_in(connection)
+        row = ProcessInstances(connection).get(*key)
         end_attempt(connection, key, status, reason, now)
+        if row is not None and row.status is ProcessInstanceStatus.RUNNING:
+            ended = Ended(row=row, status=status, error=reason, published=published)
+            tell_ends(connection, context.plan, process, [ended], now, context.declared)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
 

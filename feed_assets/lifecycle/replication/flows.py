@@ -32,7 +32,7 @@ from feed_assets.lifecycle.instances.attempts import (
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
-from feed_assets.lifecycle.instances.retries import decide_retry
+from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.database import Database
@@ -272,9 +272,8 @@ class FlowRunner:
             totals = _totals_of(flow, copied)
             record_published(self.context, claimed.held, claimed.lease, key, done, kind, status, payload, totals)
         on_published(done)
-        finish_attempt(
-            self.context, claimed.held, flow, claimed.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None
-        )
+        succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url}
+        finish_attempt(self.context, claimed.held, flow, claimed.nominal_time, succeeded, None, published=urls)
         return done
 
     def _content(self, record: FeedRecord, nominal_time: datetime, copied: Copied) -> Publication:

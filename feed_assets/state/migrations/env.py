@@ -3,6 +3,7 @@
 from alembic import context
 
 from feed_assets.state import (
+    delivery_schema,
     inbox_schema,
     metadata_schema,
     retention_schema,
@@ -14,6 +15,7 @@ from feed_assets.state import (
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 _SCHEMAS = (
+    delivery_schema.deliveries,
     inbox_schema.taken_files,
     metadata_schema.entity_metadata,
     retention_schema.sweeps,
