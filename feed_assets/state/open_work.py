@@ -4,8 +4,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, TextClause, func, select
 
+from feed_assets.state.deliveries import WaysOut
+from feed_assets.state.delivery_schema import IS_DEAD, IS_OPEN, deliveries, outbox
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.retention_schema import sweeps
 from feed_assets.state.schema import arrival_polls, process_instances
@@ -16,6 +19,9 @@ _P = process_instances.c
 _A = arrival_polls.c
 _I = trigger_inputs.c
 _S = sweeps.c
+_D = deliveries.c
+_O = outbox.c
+_NONE = (0, 0)
 
 UNFINISHED = (
     ProcessInstanceStatus.WAITING,
@@ -67,6 +73,18 @@ class OpenSweeps(NamedTuple):
     sweeps: int
 
 
+class OpenMessages(NamedTuple):
+    """How many messages a way out has not delivered, when the oldest of them was written, and its dead letters.
+
+    Messages that the way does not want count until it has moved over them.
+    """
+
+    way: str
+    messages: int
+    oldest: datetime | None
+    dead: int
+
+
 class OpenWork:
     """What is open, as one transaction sees it."""
 
@@ -99,3 +117,27 @@ class OpenWork:
         """Return how many sweeps are planned, wait for an approval, run, or are being undone."""
         statement = select(_S.cluster, _S.state, func.count()).where(_S.state.in_(sorted(OPEN_STATES)))
         return [OpenSweeps(*row) for row in self._connection.execute(statement.group_by(_S.cluster, _S.state))]
+
+    def messages(self) -> list[OpenMessages]:
+        """Return what each way out has still to deliver. Costs what is tried again, however many messages there are."""
+        ways, last = WaysOut(self._connection).all(), Outbox(self._connection).last_seq()
+        again = self._count_deliveries(IS_OPEN, ways)
+        dead = self._count_deliveries(IS_DEAD, ways)
+        first = {name: again[name][1] if name in again else way.cursor + 1 for name, way in ways.items()}
+        statement = select(_O.seq, _O.recorded_at).where(_O.seq.in_(sorted(set(first.values()))))
+        written = {row.seq: row.recorded_at for row in self._connection.execute(statement)}
+        return [
+            OpenMessages(
+                way=name,
+                messages=max(last - way.cursor, 0) + again.get(name, _NONE)[0],
+                oldest=written.get(first[name]),
+                dead=dead.get(name, _NONE)[0],
+            )
+            for name, way in ways.items()
+        ]
+
+    def _count_deliveries(self, condition: TextClause, ways: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Return how many deliveries of each way meet a condition, and the number of the first message among them."""
+        statement = select(_D.way, func.count(), func.min(_D.seq)).where(_D.way.in_(sorted(ways)), condition)
+        found = self._connection.execute(statement.group_by(_D.way))
+        return {way: (count, first) for way, count, first in found}

@@ -4,20 +4,23 @@ from typing import Any
 
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
+from feed_assets.state.deliveries import Deliveries, Delivery, WaysOut, WayState
 from feed_assets.state.open_work import (
     MissingInstances,
     OpenInstances,
+    OpenMessages,
     OpenSweeps,
     OpenWork,
     PendingInputs,
 )
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_records import InputKey, Mark
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.trigger_inputs import TriggerInputs
-from tests.state.samples import arrival_poll, finished, hour, process_instance, sweep_draft
+from tests.state.samples import arrival_poll, finished, hour, message, process_instance, sweep_draft
 
 WAITING, FAILED = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.FAILED
 ENDED = (ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED, ProcessInstanceStatus.KILLED)
@@ -69,4 +72,22 @@ def test_open_sweeps_are_counted_by_cluster_and_state(database: Database) -> Non
         assert sorted(OpenWork(connection).sweeps()) == [
             OpenSweeps("primary", SweepState.ASKING, 2),
             OpenSweeps("primary", SweepState.RUNNING, 1),
+        ]
+
+
+def test_undelivered_messages_are_counted_by_way_with_the_oldest_of_them(database: Database) -> None:
+    def delivery(way: str, seq: int, **fields: Any) -> Delivery:
+        return Delivery(way=way, seq=seq, kind="feed", entity="clicks", since=hour(0), **fields)
+
+    ways = {"chat": 4, "mail": 3, "ops": 2}
+    with database.begin() as connection:
+        assert OpenWork(connection).messages() == []
+        Outbox(connection).append_many([message(n) for n in range(4)])
+        WaysOut(connection).add(WayState(name=name, cursor=cursor, seen_at=hour(0)) for name, cursor in ways.items())
+        Deliveries(connection).put([delivery("ops", 1, next_at=hour(9)), delivery("ops", 2, next_at=hour(9))])
+        Deliveries(connection).put([delivery("mail", 1, dead_at=hour(9))])
+        assert OpenWork(connection).messages() == [
+            OpenMessages("chat", 0, None, 0),
+            OpenMessages("mail", 1, hour(3), 1),
+            OpenMessages("ops", 4, hour(0), 0),
         ]

@@ -173,6 +173,12 @@ class _Reader:
         for labels, count in ends.items():
             yield _Found(_SYSTEM, families.SWEEP_ENDS, labels, count)
 
+        for each in self._work.messages():
+            yield _Found(_SYSTEM, families.UNDELIVERED, (each.way,), each.messages)
+            age = 0.0 if each.oldest is None else self._age(each.oldest)
+            yield _Found(_SYSTEM, families.OLDEST_MESSAGE, (each.way,), age)
+            yield _Found(_SYSTEM, families.DEAD_LETTERS, (each.way,), each.dead)
+
     def entities(self) -> Iterator[_Found]:
         """Yield what is about processes and feeds."""
         yield from self._instances()

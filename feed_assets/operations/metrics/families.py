@@ -21,6 +21,11 @@ TICK_FAILURES = _family(
 )
 SWEEPS = _family("sweeps", _GAUGE, (_CLUSTER, Label.STATE), "Sweeps of retention that have not ended, by state.")
 SWEEP_ENDS = _family("sweep_ends", _COUNTER, (_CLUSTER, Label.STATE), "Ended, purged and undone sweeps, by state.")
+UNDELIVERED = _family(
+    "outbox_messages", _GAUGE, (Label.WAY,), "Messages of the outbox that a way out has not delivered."
+)
+OLDEST_MESSAGE = _family("oldest_outbox_message_age_seconds", _GAUGE, (Label.WAY,), "Age of the oldest of these, or 0.")
+DEAD_LETTERS = _family("dead_letters", _GAUGE, (Label.WAY,), "Messages that a way out has given up.")
 
 INSTANCES = _family(
     "instances", _GAUGE, (*_PROCESS, _STATUS), "Process instances that are unfinished, failed or timed out now."
@@ -95,6 +100,9 @@ FAMILIES = (
     TICK_FAILURES,
     SWEEPS,
     SWEEP_ENDS,
+    UNDELIVERED,
+    OLDEST_MESSAGE,
+    DEAD_LETTERS,
     INSTANCES,
     OLDEST_INSTANCE,
     INSTANCE_ENDS,

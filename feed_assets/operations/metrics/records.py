@@ -29,6 +29,7 @@ class Label(StrEnum):
     STEP = "step"
     STATE = "state"
     LEVEL = "level"
+    WAY = "way"
     VERSION = "version"
 
 

@@ -17,6 +17,8 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.requests import LaunchRequest
 from feed_assets.lifecycle.triggers.applying import apply_triggers
+from feed_assets.state.deliveries import Deliveries, Delivery, WaysOut, WayState
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.tick_records import TickStep
 from tests.lifecycle.deadlines.looks import look
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, process
@@ -83,7 +85,18 @@ def tell_story(root: Path) -> LifecycleHarness:
     for cluster in ("primary", "backup"):
         apply_clock(lifecycle.database, lifecycle.timeline, cluster, NOW - 2 * MINUTE, NOW)
     look(lifecycle, NOW)
+    _deliver_some(lifecycle)
     return lifecycle
+
+
+def _deliver_some(lifecycle: LifecycleHarness) -> None:
+    """A way out has delivered all messages but the last two, another one has given up the first."""
+    with lifecycle.database.begin() as connection:
+        last = Outbox(connection).last_seq()
+        states = {"ops": last - 2, "mail": last}
+        WaysOut(connection).add(WayState(name=name, cursor=cursor, seen_at=NOW) for name, cursor in states.items())
+        given_up = Delivery(way="mail", seq=1, kind="feed", entity="clicks", since=START, dead_at=NOW)
+        Deliveries(connection).put([given_up])
 
 
 def _pass_hour(lifecycle: LifecycleHarness, hour: datetime, failures: list[datetime], *, has_arrival: bool) -> None:

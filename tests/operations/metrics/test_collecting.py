@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.deadlines.backlog import find_backlog
 from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.collecting import collect_metrics
 from feed_assets.operations.metrics.families import FAMILIES
@@ -43,6 +44,8 @@ def values(metrics: Metrics, family: Family) -> dict[tuple[str, ...], float]:
         (families.TICK_AGE, {("primary",): 2 * MINUTE, ("backup",): 2 * MINUTE}),
         (families.TICK_FAILURES, {("primary", "retention"): 1}),
         (families.SWEEP_ENDS, {("primary", "DONE"): 1}),
+        (families.UNDELIVERED, {("ops",): 2}),
+        (families.DEAD_LETTERS, {("mail",): 1}),
         (families.INSTANCES, {(*COUNT, "WAITING"): 2, (*FLOW, "WAITING"): 2}),
         (families.OLDEST_INSTANCE, {(*COUNT, "WAITING"): 2 * HOUR, (*FLOW, "WAITING"): 2 * HOUR}),
         (families.INSTANCE_ENDS, {(*COUNT, "SUCCEEDED"): 5, (*COUNT, "FAILED"): 1, (*FLOW, "SUCCEEDED"): 5}),
@@ -86,6 +89,12 @@ def test_row_152_a_summary_has_a_sum_and_a_number(
 ) -> None:
     found = samples(metrics, family)[labels]
     assert (found.occurrences, found.value) == (occurrences, total)
+
+
+def test_the_backlog_is_that_of_the_command(told: OperationContext, metrics: Metrics) -> None:
+    (backlog,) = find_backlog(told)
+    assert values(metrics, families.BACKLOG) == {COUNT: backlog.minutes * MINUTE}
+    assert backlog.minutes == 2 * HOUR // MINUTE
 
 
 def test_every_family_has_samples_after_the_story_and_each_sample_all_labels(metrics: Metrics) -> None:
