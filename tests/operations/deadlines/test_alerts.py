@@ -67,9 +67,10 @@ def test_row_82_an_instance_past_low_is_low_past_high_is_high_and_gone_once_it_i
     assert [(row.level.value, row.told_at is not None, row.recovered_by) for row in history] == [
         ("high", True, Recovery.ARRIVED),
         ("low", True, Recovery.ARRIVED),
+        ("high", False, Recovery.ARRIVED),  # it came before anybody was told
         ("low", True, Recovery.ARRIVED),
         ("low", True, Recovery.ARRIVED),
-        ("low", False, Recovery.ARRIVED),  # it came before anybody was told
+        ("low", False, Recovery.ARRIVED),
     ]
 
 
