@@ -18,9 +18,10 @@ from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.totals import Total, Totals
 from feed_assets.state.totals_schema import TotalKind
+from tests.processes import PROCESSES
 from tests.state.released import alembic_config
 from tests.state.samples import event, finished, hour, process_instance, sweep_draft
-from tests.state.workers import INCREASES, TOTALS, Team, add_totals
+from tests.state.workers import INCREASES, PATIENCE_SECONDS, TOTALS, Team, add_totals, append_until_killed
 
 SUCCEEDED, FAILED, RUNNING = (
     ProcessInstanceStatus.SUCCEEDED,
@@ -156,6 +157,21 @@ def test_no_increase_is_lost_among_several_writers_in_any_order(database_url: st
     assert Team(add_totals, database_url, WORKERS).results() == ["added"] * WORKERS
     times = WORKERS * INCREASES
     assert totals_of(database) == {("ENDS", f"p{n}", "primary", ""): (times, 2 * times) for n in range(TOTALS)}
+
+
+def test_totals_are_those_of_the_rows_after_a_writer_was_killed(database_url: str, database: Database) -> None:
+    for _ in range(3):
+        begun = PROCESSES.Semaphore(0)
+        writer = PROCESSES.Process(target=append_until_killed, args=(database_url, begun))
+        writer.start()
+        for _ in range(5):
+            assert begun.acquire(timeout=PATIENCE_SECONDS)
+        writer.kill()
+        writer.join()
+    with database.read() as connection:
+        events, totals = EventLog(connection).last_seq(), Totals(connection).all()
+    assert events >= 15
+    assert [each[4:] for each in totals if each.kind is TotalKind.EVENTS] == [(events, 7 * events)]
 
 
 def test_the_migration_counts_what_there_is_as_the_program_would_have(database: Database) -> None:

@@ -255,3 +255,13 @@ def add_totals(url: str, number: int) -> str:
             Totals(connection).add(ended if number % 2 else reversed(ended))
     database.close()
     return "added"
+
+
+def append_until_killed(url: str, begun: Semaphore) -> None:
+    """Append events one after the other for ever, each in a transaction; tells of the first ones."""
+    database = open_database(url)
+    while True:
+        with database.begin() as connection:
+            log = EventLog(connection)
+            log.append([event(log.last_seq(), bytes=7)])
+        begun.release()
