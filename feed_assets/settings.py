@@ -385,6 +385,7 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
     choices = first.get("ctx", {}).get("expected") if first["type"] in ("enum", "receiver") else None
     code = first["type"]
     expected = choices or _EXPECTED.get(code) or _EXPECTED.get(code.partition("_")[0], "another value")
-    reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} is not {expected}"
+    shown = "its value" if first["type"] == "receiver" else repr(first["input"])  # a URL may have secrets
+    reason = "it is missing" if first["type"] == "missing" else f"{shown} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

@@ -40,6 +40,7 @@ _LATER = {
     "metadata": "feed_assets.cli.metadata",
     "metrics": "feed_assets.cli.metrics",
     "mirror": "feed_assets.cli.mirror",
+    "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
     "quality": "feed_assets.cli.quality",
     "queue": "feed_assets.cli.queue",

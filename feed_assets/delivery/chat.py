@@ -1,5 +1,6 @@
 """Send letters to chats, by the package apprise, which knows more than a hundred of them."""
 
+import logging
 from typing import Any
 
 from feed_assets.delivery.errors import ChatMissingError, WayError
@@ -34,7 +35,7 @@ class ChatSender(Sender):
             )
 
     def send(self, letter: Letter) -> Outcome:
-        with self._apprise.LogCapture(level="WARNING", fmt="%(message)s") as log:
+        with self._apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
             is_done = self._service.notify(
                 body=f"{letter.text}\nkey: {letter.key}",
                 title=letter.subject,

@@ -28,8 +28,10 @@ MOST_OPEN = 1_000
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
 GIVE_UP_AFTER = timedelta(hours=24)
-HELD_FOR = timedelta(minutes=5)
+HELD_FOR = timedelta(minutes=2)
 """How long a worker has a way for itself without saying that it still works."""
+SECONDS_A_STEP = 60.0
+"""After this time no further message of a step is begun, so that a worker says in time that it still works."""
 
 
 def pause_after(tries: int) -> timedelta:
@@ -175,6 +177,7 @@ class Round:
     _senders: list[Sender] = field(default_factory=list)
     _own: local = field(default_factory=local)
     _stop: Event = field(default_factory=Event)
+    _step_budget: TimeBudget = field(default_factory=TimeBudget.ample)
 
     def run(self, *, now_or_never: bool = False) -> RoundResult:
         """Deliver what is due; with `now_or_never` also what waits to be tried again.
@@ -246,6 +249,7 @@ class Round:
         To a receiver that was away, one message is sent before all others.
         """
         outcomes: dict[int, Outcome] = {}
+        self._step_budget = TimeBudget(SECONDS_A_STEP)
         groups = [found for seqs in step.groups.values() if (found := [messages[s] for s in seqs if s in messages])]
         if is_probe and groups:
             first, *others = groups[0]
@@ -267,7 +271,7 @@ class Round:
     def _send_group(self, messages: Iterable[OutboxMessage]) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
         for message in messages:
-            if self._stop.is_set() or self.budget.is_spent:
+            if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
                 break
             outcome = outcomes[message.seq] = self._sender().send(write_letter(message))
             if outcome.verdict is Verdict.AWAY:

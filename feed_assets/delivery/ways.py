@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from feed_assets.delivery.errors import WayError
 from feed_assets.entities.common import Occasion
@@ -94,24 +95,38 @@ def _chooses(record: NotificationRecord, topic: Topic, level: MessageLevel | Non
     return Occasion.FAILURE in record.on and (level is MessageLevel.ERROR or record.every_attempt)
 
 
-def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None = None) -> dict[str, Way]:
-    """Return the ways out by name; their secrets are hidden from now on.
+class Ways(NamedTuple):
+    """The ways out by name, and why receivers of the settings cannot be used."""
+
+    usable: Mapping[str, Way]
+    faults: Mapping[str, WayError]
+
+
+def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None = None) -> Ways:
+    """Return the ways out; their secrets are hidden from now on.
 
     An entity's own receivers have names such as `email:ann@example.org`. One that an entity names and the settings do
-    not have is left out: validation refuses it.
-
-    Raises:
-        WayError: a variable of the environment is missing, or apprise does not know a scheme.
+    not have is left out: validation refuses it. A receiver whose variable the environment lacks has a fault.
     """
     environ = os.environ if environ is None else environ
-    mail = settings.mail.model_copy(update={"password": _resolve("mail.password", settings.mail.password, environ)})
+    ways: dict[str, Way] = {}
+    faults: dict[str, WayError] = {}
+    mail = settings.mail
+    try:
+        mail = mail.model_copy(update={"password": _resolve("mail.password", mail.password, environ)})
+    except WayError as exc:
+        faults["mail"] = exc
     remember_credentials(mail.model_dump(mode="json"), environ)
-    ways = {name: _read_way(name, found, plan, mail, environ) for name, found in settings.notify.items()}
+    for name, found in settings.notify.items():
+        try:
+            ways[name] = _read_way(name, found, plan, mail, environ)
+        except WayError as exc:
+            faults[name] = exc
     for key, facts in sorted(plan.facts.items()):
         if facts.notification is not None:
             for way in _ways_of(key, facts.notification, ways, mail):
                 ways[way.name] = way
-    return ways
+    return Ways(ways, faults)
 
 
 def _read_way(name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]) -> Way:
@@ -192,11 +207,15 @@ def _hide(channel: Channel, address: str, secret: str | None) -> None:
         remember_unnamed(secret)
     rest = address.partition("://")[2]
     if channel is Channel.CHAT:
-        hidden = [rest, *(part for part in re.split(r"[/?@:]", rest) if len(part) >= _SHORTEST_SECRET)]
+        hidden = [rest, *(part for part in re.split(r"[/?@:]", rest) if _may_be_token(part))]
     else:
         hidden = _TOKEN.findall(rest.partition("/")[2]) if channel is Channel.WEBHOOK else []
     for each in hidden:
         remember_unnamed(each)
+
+
+def _may_be_token(part: str) -> bool:
+    return len(part) >= _SHORTEST_SECRET and "." not in part  # no host
 
 
 def apply_ways(database: Database, ways: Mapping[str, Way], now: datetime) -> None:
