@@ -53,6 +53,7 @@ _OF_TOTALS = {
     TotalKind.FEED_MISSES: (families.FEED_MISSES,),
     TotalKind.SWEEPS: (families.SWEEP_ENDS,),
 }
+_OWN = (families.LIMIT, families.LEFT_OUT)
 _BYTES = frozenset({families.FEED_BYTES, families.COPY_BYTES})
 
 
@@ -107,14 +108,14 @@ def collect_metrics(context: OperationContext, limit: int = SERIES_LIMIT) -> Met
     Of what is more, whole entities are left out, the last ones by cluster and name; what is about no entity stays.
     """
     as_of = context.real_clock.now()
-    with context.read() as connection:
+    with context.database.read() as connection:
         reader = _Reader(context, connection)
-        found = [_Found(_SYSTEM, families.BUILD, (_find_version(),), 1), *reader.system(), *reader.entities()]
-    kept, left_out = _limit(found, limit)
-    own = ((families.LIMIT, limit), (families.LEFT_OUT, left_out))
-    kept += [_Found(_SYSTEM, family, (), value) for family, value in own]
+        system, entities = [*reader.system()], [*reader.entities()]
+    system.append(_Found(_SYSTEM, families.BUILD, (_find_version(),), 1))
+    kept, left_out = _limit(entities, limit - len(system) - len(_OWN))
+    system += [_Found(_SYSTEM, family, (), value) for family, value in zip(_OWN, (limit, left_out), strict=True)]
     samples: dict[str, list[Sample]] = defaultdict(list)
-    for each in kept:
+    for each in (*system, *kept):
         samples[each.family.name].append(Sample(labels=each.labels, value=each.value, occurrences=each.occurrences))
     sampled = (
         SampledFamily(family=family, samples=tuple(sorted(samples[family.name], key=lambda sample: sample.labels)))
@@ -135,7 +136,8 @@ def _limit(found: Iterable[_Found], limit: int) -> tuple[list[_Found], int]:
     by_owner: dict[_Owner, list[_Found]] = defaultdict(list)
     for each in found:
         by_owner[each.owner].append(each)
-    kept, series, left_out = by_owner.pop(_SYSTEM, []), len(families.FAMILIES), 0
+    kept: list[_Found] = []
+    series = left_out = 0
     for _, of_owner in sorted(by_owner.items()):
         size = sum(len(each.family.sample_names) for each in of_owner)
         if left_out or series + size > limit:
@@ -158,24 +160,15 @@ class _Reader:
 
     def system(self) -> Iterator[_Found]:
         """Yield what is about no entity."""
-        clusters = self._plan.clusters
-        for cluster, at in find_last_times(self._connection, clusters).items():
+        for cluster, at in find_last_times(self._connection, self._plan.clusters).items():
             yield _Found(_SYSTEM, families.TICK_AGE, (cluster,), self._age(at))
         failures = Counter((each.cluster, each.step.value) for each in TickFailures(self._connection).all())
         for labels, count in failures.items():
             yield _Found(_SYSTEM, families.TICK_FAILURES, labels, count)
-        sweeps = {(cluster, state.value): 0 for cluster in clusters for state in OPEN_STATES}
-        sweeps |= {(each.cluster, each.state.value): each.sweeps for each in self._work.sweeps()}
-        for labels, count in sweeps.items():
-            yield _Found(_SYSTEM, families.SWEEPS, labels, count)
-        ends = {(cluster, SweepState.DONE.value): 0 for cluster in clusters}
-        ends |= {(each.cluster, each.label): each.occurrences for each in self._totals if each.kind is TotalKind.SWEEPS}
-        for labels, count in ends.items():
-            yield _Found(_SYSTEM, families.SWEEP_ENDS, labels, count)
-
+        yield from self._sweeps()
         for each in self._work.messages():
-            yield _Found(_SYSTEM, families.UNDELIVERED, (each.way,), each.messages)
             age = 0.0 if each.oldest is None else self._age(each.oldest)
+            yield _Found(_SYSTEM, families.UNDELIVERED, (each.way,), each.messages)
             yield _Found(_SYSTEM, families.OLDEST_MESSAGE, (each.way,), age)
             yield _Found(_SYSTEM, families.DEAD_LETTERS, (each.way,), each.dead)
 
@@ -190,6 +183,16 @@ class _Reader:
                 key = (total.entity, total.cluster)
                 if key in self._declared(family):
                     yield self._of(family, key, total.label, **_figures(family, total))
+
+    def _sweeps(self) -> Iterator[_Found]:
+        sweeps = {(cluster, state.value): 0 for cluster in self._plan.clusters for state in OPEN_STATES}
+        sweeps |= {(each.cluster, each.state.value): each.sweeps for each in self._work.sweeps()}
+        for labels, count in sweeps.items():
+            yield _Found(_SYSTEM, families.SWEEPS, labels, count)
+        ends = {(cluster, SweepState.DONE.value): 0 for cluster in self._plan.clusters}
+        ends |= {(each.cluster, each.label): each.occurrences for each in self._totals if each.kind is TotalKind.SWEEPS}
+        for labels, count in ends.items():
+            yield _Found(_SYSTEM, families.SWEEP_ENDS, labels, count)
 
     def _instances(self) -> Iterator[_Found]:
         groups = {(each.process, each.cluster, each.status): each for each in self._work.instances()}
@@ -263,13 +266,13 @@ class _Reader:
         return self._plan.processes if Label.PIPELINE in family.labels else self._plan.feeds
 
     def _of(self, family: Family, key: _Key, *labels: str, value: float, occurrences: int = 0) -> _Found:
-        """Return a sample about an entity, with the last labels."""
+        """Return a sample about an entity, with the labels that stand last. The empty label of a total is none."""
         entity, cluster = key
         pipelines = []
         if Label.PIPELINE in family.labels:
             record = self._plan.processes[key]
             pipelines = ["" if record.copy is not None else ",".join(record.facts.groups)]
-        of_it = (cluster, *pipelines, entity, *labels)[: len(family.labels)]
+        of_it = (cluster, *pipelines, entity, *filter(None, labels))
         return _Found(_Owner(cluster, entity), family, of_it, value, occurrences)
 
     def _age(self, since: datetime) -> float:
@@ -291,8 +294,6 @@ class _Figures(TypedDict):
 
 def _figures(family: Family, total: Total) -> _Figures:
     """Return what a total is in a family."""
-    match family.type:
-        case MetricType.SUMMARY:
-            return {"value": total.amount / _MICROS, "occurrences": total.occurrences}
-        case _:
-            return {"value": total.amount if family in _BYTES else total.occurrences, "occurrences": 0}
+    if family.type is MetricType.SUMMARY:
+        return {"value": total.amount / _MICROS, "occurrences": total.occurrences}
+    return {"value": total.amount if family in _BYTES else total.occurrences, "occurrences": 0}
