@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.common import Level as Level
     from feed_assets.entities.common import Locations as Locations
     from feed_assets.entities.common import Notification as Notification
+    from feed_assets.entities.common import Occasion as Occasion
     from feed_assets.entities.common import Retention as Retention
     from feed_assets.entities.common import RetentionAction as RetentionAction
     from feed_assets.entities.common import RetentionType as RetentionType
@@ -176,6 +177,7 @@ _HOMES = {
     "MirrorSource": "feed_assets.entities.mirror",
     "MirrorTarget": "feed_assets.entities.mirror",
     "Notification": "feed_assets.entities.common",
+    "Occasion": "feed_assets.entities.common",
     "OnFail": "feed_assets.entities.quality",
     "OnPause": "feed_assets.entities.triggers",
     "OnTimeout": "feed_assets.entities.process",
@@ -284,6 +286,7 @@ __all__ = [
     "MirrorSource",
     "MirrorTarget",
     "Notification",
+    "Occasion",
     "OnFail",
     "OnPause",
     "OnTimeout",

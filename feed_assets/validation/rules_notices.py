@@ -35,28 +35,28 @@ def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
 def check_recipients(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
     """The recipients of a notification must be addresses, URLs, or receivers that the settings declare."""
     found = entity.notification
-    for position, text in enumerate(found.to if found is not None else ()):
-        assert found is not None
-        path: FieldPath = ("notification", "to", position)
-        parts = split_addresses(text) if found.type is Channel.EMAIL else (text,)
-        for part in parts:
-            if "${" in part or (scope.listeners is not None and part in scope.listeners):
-                continue
-            fault = find_fault(found.type, part) or find_chat_fault(found.type, part)
-            if fault is None:
-                continue
-            is_name = NAME.fullmatch(part) is not None
-            if is_name and scope.listeners is None:
-                continue  # a place without settings
-            message = f"notification.to {text!r}: {fault}"
-            remedy = _REMEDIES[found.type]
-            if is_name:
-                message += ", and the settings declare no receiver of this name in notify"
-                similar = get_close_matches(part, scope.listeners or ())
-                remedy = (
-                    f"Write {similar[0]!r}, or declare it." if similar else "Declare it there, or write an address."
-                )
-            yield Complaint(path=path, message=message, remedy=remedy)
+    if found is None:
+        return
+    for position, text in enumerate(found.to):
+        for part in split_addresses(text) if found.type is Channel.EMAIL else (text,):
+            refusal = None if "${" in part else _refuse_recipient(scope, found.type, part)
+            if refusal is not None:
+                reason, remedy = refusal
+                message = f"notification.to {text!r}: {reason}"
+                yield Complaint(path=("notification", "to", position), message=message, remedy=remedy)
+
+
+def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, str] | None:
+    """Return what is wrong with a recipient, and a remedy; None if nothing is, or if the settings are not known."""
+    is_name = channel is not Channel.EMAIL and NAME.fullmatch(text) is not None
+    if is_name:
+        if scope.listeners is None or text in scope.listeners:
+            return None
+        similar = get_close_matches(text, scope.listeners)
+        remedy = f"Write {similar[0]!r}, or declare it." if similar else "Declare it there, or write a URL."
+        return "the settings declare no receiver of this name in notify", remedy
+    fault = find_fault(channel, text) or find_chat_fault(channel, text)
+    return None if fault is None else (fault, _REMEDIES[channel])
 
 
 def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
