@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from feed_assets.entities.cluster import InterfaceType as InterfaceType
     from feed_assets.entities.cluster import SparkConfig as SparkConfig
     from feed_assets.entities.common import Acl as Acl
-    from feed_assets.entities.common import Channel as Channel
     from feed_assets.entities.common import ColumnMetadata as ColumnMetadata
     from feed_assets.entities.common import EntityMetadata as EntityMetadata
     from feed_assets.entities.common import Kind as Kind
     from feed_assets.entities.common import Level as Level
     from feed_assets.entities.common import Locations as Locations
     from feed_assets.entities.common import Notification as Notification
+    from feed_assets.entities.common import Occasion as Occasion
     from feed_assets.entities.common import Retention as Retention
     from feed_assets.entities.common import RetentionAction as RetentionAction
     from feed_assets.entities.common import RetentionType as RetentionType
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from feed_assets.orchestration.user_assets.loading import FeedIOManager as FeedIOManager
     from feed_assets.orchestration.user_assets.loading import load_instance as load_instance
     from feed_assets.orchestration.user_assets.loading import locate_instance as locate_instance
+    from feed_assets.receivers import Channel as Channel
 
     __version__: str
 
@@ -122,7 +123,7 @@ _HOMES = {
     "Backlog": "feed_assets.entities.triggers",
     "BatchRules": "feed_assets.entities.triggers",
     "CatchUp": "feed_assets.entities.process",
-    "Channel": "feed_assets.entities.common",
+    "Channel": "feed_assets.receivers",
     "Cluster": "feed_assets.entities.cluster",
     "ClusterInterface": "feed_assets.entities.cluster",
     "ClusterLocations": "feed_assets.entities.cluster",
@@ -176,6 +177,7 @@ _HOMES = {
     "MirrorSource": "feed_assets.entities.mirror",
     "MirrorTarget": "feed_assets.entities.mirror",
     "Notification": "feed_assets.entities.common",
+    "Occasion": "feed_assets.entities.common",
     "OnFail": "feed_assets.entities.quality",
     "OnPause": "feed_assets.entities.triggers",
     "OnTimeout": "feed_assets.entities.process",
@@ -284,6 +286,7 @@ __all__ = [
     "MirrorSource",
     "MirrorTarget",
     "Notification",
+    "Occasion",
     "OnFail",
     "OnPause",
     "OnTimeout",

@@ -39,6 +39,7 @@ FeedAssetsError
 │   ├── PlanOutdatedError         the definitions or the state changed after the plan was made
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
+├── ListenRefusedError        nothing can be served at an address
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
 ├── InstanceNotThereError     an instance that is to be read is missing, partial, empty or evicted; says why
 ├── ProducerError             the asset that produces a feed is unknown, or has other partitions
@@ -87,6 +88,10 @@ FeedAssetsError
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
+├── DeliveryError             a way out of messages cannot be used
+│   ├── WayError              a receiver of the settings is wrong, or lacks something
+│   ├── UnknownWayError       no receiver of this name is declared
+│   └── ChatMissingError      chats need a package that is not installed
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance
 │   ├── SourceEmptiedError        a source without files would empty its target

@@ -19,7 +19,7 @@ from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
@@ -33,6 +33,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from feed_assets.errors import SettingsError
+from feed_assets.receivers import NAME, MailSettings, ReceiverSettings
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
@@ -160,7 +161,7 @@ class Settings(BaseSettings):
     published instance, unless its feed says otherwise. The schedule acts on a retention that became stricter after
     `retention_grace_hours`. A tick waits `tick_patience` seconds for storages, metastores and Spark Connect servers;
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
-    reload changed definitions.
+    reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -177,6 +178,8 @@ class Settings(BaseSettings):
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
     metadata: MetadataSettings = MetadataSettings()
+    notify: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], ReceiverSettings] = Field(default_factory=dict)
+    mail: MailSettings = MailSettings()
     webserver: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)
@@ -379,9 +382,10 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
         return SettingsError(
             setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
         )
-    choices = first.get("ctx", {}).get("expected") if first["type"] == "enum" else None
+    choices = first.get("ctx", {}).get("expected") if first["type"] in ("enum", "receiver") else None
     code = first["type"]
     expected = choices or _EXPECTED.get(code) or _EXPECTED.get(code.partition("_")[0], "another value")
-    reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} is not {expected}"
+    shown = "its value" if first["type"] == "receiver" else repr(first["input"])  # a URL may have secrets
+    reason = "it is missing" if first["type"] == "missing" else f"{shown} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

@@ -1,6 +1,8 @@
 """`admin`: safe mode, the audit, and the messages for other programs."""
 
-from typing import TYPE_CHECKING
+import json
+from time import sleep
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,9 +15,11 @@ from feed_assets.topics import Topic
 
 if TYPE_CHECKING:
     from feed_assets.operations.safe_mode import SafeMode
+    from feed_assets.state.database import Database
 
 NEWEST = 50
 MESSAGES = 1_000
+FOLLOW_SECONDS = 1.0
 
 
 @click.group(cls=Verbs)
@@ -94,17 +98,22 @@ def audit(limit: int, output: str) -> None:
     "--limit", type=click.IntRange(min=1), default=MESSAGES, show_default=True, help="How many, oldest first."
 )
 @click.option("--topic", type=click.Choice(Topic, case_sensitive=False), help="Only messages of this topic.")
+@click.option("--follow", is_flag=True, help="Go on with new messages, until somebody ends it; one line each.")
 @output_option
-def messages(after: int, limit: int, topic: Topic | None, output: str) -> None:
-    """Show the messages for other programs, oldest first: evicted and restored paths, and changes of metadata.
+def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: str) -> None:
+    """Show the messages for other programs, oldest first.
 
-    A reader remembers the largest seq it has seen, and requests later messages with --after. Messages never change.
+    Topics are eviction (evicted and restored paths), metadata (changes), instance (ends of instances), sla, retry
+    (used-up retries), sweep (asks for approval) and entity (changes). A reader remembers the largest seq it has seen,
+    and requests later messages with --after. Messages never change.
     """
     from feed_assets.cli.state import open_state
     from feed_assets.state.messages import render_payload
     from feed_assets.state.outbox import Outbox
 
     database = open_state(load_settings())
+    if follow:
+        _follow(database, after, topic, output)
     with database.read() as connection:
         found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
     if output == "json":
@@ -121,6 +130,25 @@ def messages(after: int, limit: int, topic: Topic | None, output: str) -> None:
     ]
     print_table(("seq", "at", "topic", "payload"), rows, output)
     say_shown(len(found), total, "messages", "--after and --limit show more")
+
+
+def _follow(database: "Database", after: int, topic: Topic | None, output: str) -> NoReturn:
+    """Print messages as they come: lines of JSON, or of text."""
+    from feed_assets.json_form import render_document
+    from feed_assets.state.messages import render_payload
+    from feed_assets.state.outbox import Outbox
+
+    while True:
+        with database.read() as connection:
+            found = Outbox(connection).read(after, MESSAGES, topic)
+        for each in found:
+            said = ", ".join(f"{name}={value}" for name, value in render_payload(each.payload).items())
+            at = f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}"
+            is_json = output == "json"
+            say(json.dumps(render_document(each)) if is_json else f"{each.seq} {at} {each.topic.value} {said}")
+            after = each.seq
+        if not found:
+            sleep(FOLLOW_SECONDS)
 
 
 def _sentence(mode: "SafeMode") -> str:

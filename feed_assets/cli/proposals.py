@@ -130,6 +130,11 @@ def find_holds(_: click.Context) -> Iterable[str]:
         return [hold.name for hold in Holds(connection).active(open_clock(load_settings()).now())]
 
 
+def find_ways(_: click.Context) -> Iterable[str]:
+    """Return the names of the receivers of the settings."""
+    return sorted(load_settings().notify)
+
+
 def _load_plan() -> "Plan":
     from feed_assets.plan.location import find_plan_cache, load_location
 

@@ -25,6 +25,7 @@ from feed_assets.entities.fields import (
 )
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.issues import EntityKey, FieldPath
+from feed_assets.receivers import Channel
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit
 
@@ -247,6 +248,10 @@ class Locations(EntityModel):
         return found
 
 
+USER_TOPIC_SWITCH = "userJMSNotificationEnabled"
+"""The property of Falcon that, with the value `false`, leaves an entity without a user topic."""
+
+
 class Level(StrEnum):
     """The ends that are notified: those of every attempt, or of the instance only."""
 
@@ -254,15 +259,33 @@ class Level(StrEnum):
     INSTANCE = "instance"
 
 
-class Channel(StrEnum):
-    """The channel of a notification."""
+class Occasion(StrEnum):
+    """What is notified: a success, a failure, a missed deadline, used-up retries, a sweep that asks, a change."""
 
-    EMAIL = "email"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    LATE = "late"
+    RETRY = "retry"
+    SWEEP = "sweep"
+    CHANGE = "change"
 
 
 class Notification(EntityModel):
-    """Recipients of a notification when instances end."""
+    """Who is told of an entity, and of what. `to` has addresses of electronic mail, URLs, or names of receivers of the
+    settings.
+
+    Differs from Falcon: a failure that is retried is notified only with `level: attempt`; Falcon ignores the level.
+    """
 
     type: Channel = Channel.EMAIL
     level: Level | None = None
     to: Annotated[tuple[FilledText, ...], Field(min_length=1)]
+    on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.SUCCESS, Occasion.FAILURE)
+
+    @model_validator(mode="after")
+    def _check_type(self) -> Self:
+        if self.type is Channel.COMMAND:
+            raise refuse(
+                "notification", "only the settings can name a command", "Declare it there, and write its name in to."
+            )
+        return self

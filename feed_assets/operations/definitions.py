@@ -90,7 +90,9 @@ def validate_location(
     files = read_declared_files(settings) if location is None else read_entity_files(location)
     location = location or settings.entities_location
     loaded = load_files(files, values_of(settings, environ))
-    found = validate_bundle(loaded.bundle, loaded.sources, as_of, settings.root, left_out=loaded.salvaged)
+    found = validate_bundle(
+        loaded.bundle, loaded.sources, as_of, settings.root, left_out=loaded.salvaged, listeners=settings.notify
+    )
     issues = [*loaded.issues, *found]
     if not loaded.sources and not issues:
         issues.append(_nothing_issue(location))

@@ -1,11 +1,15 @@
 """The settings in force, each with its value and its source."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feed_assets.masking import HIDDEN, is_name_of_credential, mask
+from feed_assets.receivers import channel_of, describe_receiver
 from feed_assets.settings import PROJECT_ROOT, Settings, iter_values
+
+_RECEIVER = re.compile(r"notify\.[^.]+\.url")  # notify.ops.url: what follows the host may be a secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,5 +55,7 @@ def _shown(name: str, value: object) -> str | None:
         return None
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if _RECEIVER.fullmatch(name):
+        return describe_receiver(channel_of(str(value)), str(value))
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return HIDDEN if is_name_of_credential(name.rpartition(".")[2]) else mask(text)

@@ -46,6 +46,7 @@ from feed_assets.orchestration.sensors.building import (
     build_arrival_sensor,
     build_instances_sensor,
     build_late_sensor,
+    build_notify_sensor,
     build_sla_sensor,
 )
 from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
@@ -206,6 +207,7 @@ def assemble_definitions(
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_sla_sensor(runtime, layout, cluster) for cluster in clusters),
+            build_notify_sensor(runtime, layout),
         ],
         resources={**_sparks(runtime), names.FEED_IO_MANAGER: FeedIOManager(runtime, layout), **resources},
         executor=executor,

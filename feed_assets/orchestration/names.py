@@ -77,6 +77,8 @@ FEED_IO_MANAGER = "feed_io_manager"
 DATA_VERSION = "dagster/data_version"
 ROW_COUNT = "dagster/partition_row_count"
 
+NOTIFY_SENSOR = "notify"
+
 LOCATION_CHECK = "entities_are_valid"
 ON_TIME_CHECK = "on_time"
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import Entity, Kind
+from feed_assets.entities.common import USER_TOPIC_SWITCH, Entity, Kind, Level
 from feed_assets.entities.feed import ClusterRole, Duplicates, Feed
 from feed_assets.entities.metadata import find_fault
 from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
@@ -18,7 +18,7 @@ from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
-from feed_assets.plan.entity_facts import EntityFacts, SayingRecord
+from feed_assets.plan.entity_facts import EntityFacts, NotificationRecord, SayingRecord
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
@@ -254,6 +254,8 @@ class _Compiler:
             file=source.file if source else None,
             line=source.line if source else None,
             says=tuple(self._says(entity)),
+            notification=_compile_notification(entity),
+            has_user_topic=entity.properties.get(USER_TOPIC_SWITCH, "").strip().lower() != "false",
         )
 
     def _says(self, entity: Entity) -> Iterator[SayingRecord]:
@@ -262,6 +264,13 @@ class _Compiler:
                 source = self._sources.locate(entity.key, said.place)
                 line = source.line if source else None
                 yield SayingRecord(column=said.column, key=said.key, value=said.value, line=line)
+
+
+def _compile_notification(entity: Entity) -> NotificationRecord | None:
+    found = entity.notification if isinstance(entity, Feed | Process) else None
+    if found is None:
+        return None
+    return NotificationRecord(channel=found.type, to=found.to, on=found.on, every_attempt=found.level is Level.ATTEMPT)
 
 
 def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:

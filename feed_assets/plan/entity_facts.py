@@ -1,9 +1,11 @@
 """Descriptive facts of entities, in their records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from feed_assets.entities.common import Occasion
 from feed_assets.entities.metadata import MetadataKey
+from feed_assets.receivers import Channel
 
 
 class SayingRecord(NamedTuple):
@@ -19,8 +21,22 @@ class SayingRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationRecord:
+    """Who is told of an entity, of what, and whether of every attempt."""
+
+    channel: Channel
+    to: tuple[str, ...] = field(repr=False)
+    on: tuple[Occasion, ...]
+    every_attempt: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntityFacts:
-    """Descriptive fields of an entity, shown in the UI and searched; `says` are metadata of it and its columns."""
+    """What an entity says beside its work: it may change without a new release.
+
+    Descriptive fields are shown in the UI and searched; `says` are metadata of it and its columns. Its messages have a
+    user topic unless `has_user_topic` is false.
+    """
 
     description: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
@@ -29,3 +45,5 @@ class EntityFacts:
     file: str | None = None
     line: int | None = None
     says: tuple[SayingRecord, ...] = ()
+    notification: NotificationRecord | None = None
+    has_user_topic: bool = True

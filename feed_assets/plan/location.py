@@ -11,7 +11,7 @@ import pickle
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -77,13 +77,15 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
     files = read_declared_files(settings)
     values = values_of(settings)
     digest = digest_files(files, values)
-    location = _find_cached(cache, digest)
+    listeners = sorted(settings.notify)
+    cached = " ".join([digest, *listeners])
+    location = _find_cached(cache, cached)
     if location is None:
         from feed_assets.loading.bundles import load_files
 
-        location = compile_location(load_files(files, values), as_of, settings.root)
+        location = compile_location(load_files(files, values), as_of, settings.root, listeners)
         if not location.errors:
-            _keep(cache, digest, location)
+            _keep(cache, cached, location)
     location = replace(location, plan=with_pinned_files(location.plan, settings.root))
     if settings.strict and location.errors:
         raise _definitions_error(settings.entities_location, location)
@@ -119,14 +121,18 @@ def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path |
     return replace(location, plan=plan, declared=bundle.entities)
 
 
-def compile_location(loaded: "LoadedBundle", as_of: datetime, root: Path | None = None) -> Location:
-    """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`."""
+def compile_location(
+    loaded: "LoadedBundle", as_of: datetime, root: Path | None = None, listeners: Collection[str] | None = None
+) -> Location:
+    """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`. `listeners`
+    are the receivers of the settings, if they are known.
+    """
     from feed_assets.entities.overlaps import find_overlaps
     from feed_assets.loading.bundles import usable_bundle
     from feed_assets.plan.compile import compile_plan
     from feed_assets.validation.rules import validate_bundle
 
-    found = validate_bundle(loaded.bundle, loaded.sources, as_of, root, left_out=loaded.salvaged)
+    found = validate_bundle(loaded.bundle, loaded.sources, as_of, root, left_out=loaded.salvaged, listeners=listeners)
     issues = (*loaded.issues, *found)
     usable, blocked = usable_bundle(loaded, issues)
     left_out = [*(each for each in loaded.bundle.entities if usable.find(each.key) is None), *loaded.salvaged]

@@ -10,6 +10,8 @@ from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import attempts
+from feed_assets.state.totals import Total, Totals, microseconds
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_upsert
 
 OVERTAKEN = "another attempt took its place"
@@ -28,11 +30,16 @@ class Attempts:
         """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
         self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
         self._connection.execute(build_upsert(self._connection.dialect.name, attempts), _ROWS.values(attempt))
+        Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
         """Record how the running attempt ended; do nothing if none is running."""
         statement = update(attempts).where(_is_running(key)).values(status=status, ended_at=ended_at, reason=reason)
-        self._connection.execute(statement)
+        begun = self._connection.scalars(statement.returning(_T.started_at)).all()
+        spent = sum(microseconds(ended_at - started_at) for started_at in begun)
+        if begun:
+            total = Total(TotalKind.ATTEMPTS, key.process, key.cluster, status, len(begun), amount=spent)
+            Totals(self._connection).add([total])
 
     def freeze(self, key: ProcessKey, inputs: tuple[FrozenInput, ...]) -> None:
         """Record what the running attempt reads."""

@@ -5,11 +5,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, insert, or_, select
 
+from feed_assets.entities.common import Kind
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_definitions
+from feed_assets.state.messages import EntityAction, EntityPayload, OutboxMessage
 from feed_assets.state.metadata_store import MetadataStore
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import definitions
 
@@ -17,6 +20,11 @@ REVISION_CURSOR = "definitions/revision"
 
 _T = definitions.c
 _ROWS = RowMapper(definitions, DefinitionVersion)
+_ACTIONS = {
+    DefinitionAction.SUBMITTED: EntityAction.SUBMIT,
+    DefinitionAction.UPDATED: EntityAction.UPDATE,
+    DefinitionAction.DELETED: EntityAction.DELETE,
+}
 
 
 class Definitions:
@@ -26,7 +34,10 @@ class Definitions:
         self._connection = connection
 
     def append(self, new: Iterable[NewDefinition]) -> list[DefinitionVersion]:
-        """Record versions, each with the next number of its entity. What is deleted loses its metadata."""
+        """Record versions, each with the next number of its entity. What is deleted loses its metadata.
+
+        A message tells each. Takes the locks of definitions and of the log.
+        """
         new = list(new)
         if not new:
             return []
@@ -39,6 +50,7 @@ class Definitions:
             fields = {name: getattr(definition, name) for name in NewDefinition.__dataclass_fields__}
             versions.append(DefinitionVersion(**fields, version=numbers[key]))
         self._connection.execute(insert(definitions), [_ROWS.values(version) for version in versions])
+        Outbox(self._connection).append_many([_message_of(version) for version in versions])
         for gone in versions:
             if gone.action is DefinitionAction.DELETED:
                 MetadataStore(self._connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
@@ -139,3 +151,12 @@ class Definitions:
 
 def _of(kind: str, name: str) -> Select[Any]:
     return _ROWS.select.where(_T.kind == kind, _T.name == name)
+
+
+def _message_of(version: DefinitionVersion) -> OutboxMessage:
+    action, (kind, name) = _ACTIONS[version.action], version.key
+    return OutboxMessage(
+        recorded_at=version.recorded_at,
+        payload=EntityPayload(action=action, kind=Kind(kind), entity=name, author=version.author),
+        idempotency_key=f"entity/{kind}/{name}/{version.version}",
+    )

@@ -371,9 +371,18 @@ class OutboxMessage:
     idempotency_key: str
     seq: int = 0
     user_topic: str | None = None
-    sent_at: datetime | None = None
 
     @shown
     def topic(self) -> Topic:
         """The subject."""
         return self.payload.topic
+
+    @shown
+    def level(self) -> MessageLevel:
+        """How urgent it is."""
+        return self.payload.level
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that it is about."""
+        return self.payload.subject

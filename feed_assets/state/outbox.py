@@ -1,23 +1,34 @@
-"""Store messages for other systems: written in the transaction that they describe, and sent afterwards."""
+"""Store messages for other programs: written in the transaction that they describe, and read by number."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
+from feed_assets.issues import EntityKey
+from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage, parse_payload, render_payload
-from feed_assets.state.retention_schema import IS_UNSENT, outbox
-from feed_assets.topics import Topic
+from feed_assets.topics import MessageLevel, Topic
 
 _T = outbox.c
-_SELECT = select(_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.sent_at)
+_SELECT = select(_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)
+
+
+class MessageHead(NamedTuple):
+    """What a way out chooses a message by."""
+
+    seq: int
+    topic: Topic
+    level: MessageLevel | None
+    subject: EntityKey
+    recorded_at: datetime
 
 
 class Outbox:
-    """The messages as one transaction sees them. None is lost or changed; after a crash one may be sent twice."""
+    """The messages as one transaction sees them. None is lost or changed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -33,35 +44,36 @@ class Outbox:
             return 0
         lock_log(self._connection)
         first_of_key = {message.idempotency_key: message for message in reversed(messages)}
-        known = self._find_keys(first_of_key)
+        known = self.find_keys(first_of_key)
         last = self.last_seq()
         new = [message for message in messages if first_of_key[message.idempotency_key] is message]
         new = [message for message in new if message.idempotency_key not in known]
         if new:
-            rows = [_row(message, seq) for seq, message in enumerate(new, last + 1)]
-            self._connection.execute(insert(outbox), rows)
+            self._connection.execute(insert(outbox), [_row(message, seq) for seq, message in enumerate(new, last + 1)])
         return len(new)
 
-    def unsent(self, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
-        """Return at most `limit` unsent messages, oldest first; of one topic if given."""
-        statement = _SELECT.where(IS_UNSENT).order_by(_T.seq).limit(limit)
-        if topic is not None:
-            statement = statement.where(_T.topic == topic)
-        return [_load(row) for row in self._connection.execute(statement)]
-
-    def mark_sent(self, seqs: Iterable[int], moment: datetime) -> None:
-        """Record that messages were sent; messages sent earlier keep their time."""
-        parameters = [{"number": seq} for seq in sorted(seqs)]
-        if parameters:
-            marked = update(outbox).where(_T.seq == bindparam("number"), IS_UNSENT).values(sent_at=moment)
-            self._connection.execute(marked, parameters)
-
     def read(self, after: int, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
-        """Return at most `limit` messages with a number above `after`, in order, sent or not; for readers with a
-        cursor. Of one topic if given.
+        """Return at most `limit` messages with a number above `after`, in order; for readers with a cursor. Of one
+        topic if given.
         """
         statement = _SELECT.where(*_later(after, topic)).order_by(_T.seq).limit(limit)
         return [_load(row) for row in self._connection.execute(statement)]
+
+    def heads(self, after: int, limit: int) -> list[MessageHead]:
+        """Return what ways choose messages by, for at most `limit` messages above `after`, in order."""
+        columns = (_T.seq, _T.topic, _T.level, _T.kind, _T.entity, _T.recorded_at)
+        statement = select(*columns).where(_T.seq > after).order_by(_T.seq).limit(limit)
+        return [
+            MessageHead(seq, topic, level, (kind or "", entity or ""), recorded_at)
+            for seq, topic, level, kind, entity, recorded_at in self._connection.execute(statement)
+        ]
+
+    def get_many(self, seqs: Collection[int]) -> dict[int, OutboxMessage]:
+        """Return messages by number; those that are not there any more are left out."""
+        wanted = key_rows(self._connection.dialect.name, ("seq",))
+        statement = _SELECT.join_from(wanted, outbox, _T.seq == wanted.c.seq)
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([seq] for seq in sorted(seqs))})
+        return {row.seq: _load(row) for row in rows}
 
     def count(self, after: int, topic: Topic | None = None) -> int:
         """Return how many messages have a number above `after`; of one topic if given."""
@@ -71,10 +83,14 @@ class Outbox:
         """Return the number of the newest message; 0 if there is none."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0
 
-    def _find_keys(self, keys: Collection[str]) -> set[str]:
+    def find_keys(self, keys: Collection[str]) -> dict[str, int]:
+        """Return the numbers of the messages that have one of the idempotency keys, by key."""
         wanted = key_rows(self._connection.dialect.name, ("idempotency_key",))
-        statement = select(_T.idempotency_key).join_from(wanted, outbox, _T.idempotency_key == wanted.c.idempotency_key)
-        return set(self._connection.scalars(statement, {KEY_ROWS: render_rows([key] for key in keys)}))
+        statement = select(_T.idempotency_key, _T.seq).join_from(
+            wanted, outbox, _T.idempotency_key == wanted.c.idempotency_key
+        )
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([key] for key in keys)})
+        return {row.idempotency_key: row.seq for row in rows}
 
 
 def _later(after: int, topic: Topic | None) -> list[ColumnElement[bool]]:
@@ -83,13 +99,17 @@ def _later(after: int, topic: Topic | None) -> list[ColumnElement[bool]]:
 
 
 def _row(message: OutboxMessage, seq: int) -> dict[str, Any]:
+    kind, entity = message.payload.subject
     return {
         "seq": seq,
         "topic": message.topic,
         "recorded_at": message.recorded_at,
         "payload": render_payload(message.payload),
         "idempotency_key": message.idempotency_key,
-        "sent_at": message.sent_at,
+        "user_topic": message.user_topic,
+        "level": message.payload.level,
+        "kind": kind,
+        "entity": entity,
     }
 
 
@@ -99,5 +119,5 @@ def _load(row: Any) -> OutboxMessage:
         recorded_at=row.recorded_at,
         payload=parse_payload(row.topic, row.payload),
         idempotency_key=row.idempotency_key,
-        sent_at=row.sent_at,
+        user_topic=row.user_topic,
     )

@@ -1,4 +1,4 @@
-"""Tables of retention: sweeps with their chunks and items, the schedule, holds, and the outbox.
+"""Tables of retention: sweeps with their chunks and items, the schedule, and holds.
 
 They belong to the same schema as all other tables.
 """
@@ -17,14 +17,12 @@ from sqlalchemy import (
     text,
 )
 
-from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Payload, Prose, UtcDateTime
+from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Prose, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
-from feed_assets.topics import Topic
 
 # Queries repeat these conditions literally, as for the other tables.
 IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
-IS_UNSENT = text("sent_at IS NULL")
 
 
 def _obstacle_values(obstacle: SweepObstacle) -> list[str]:
@@ -152,17 +150,3 @@ holds = Table(
     Index("fa_holds_by_name", "name"),
     Index("fa_holds_by_release", "released_at"),
 )
-
-outbox = Table(
-    "fa_outbox",
-    metadata,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("topic", Choice(Topic), nullable=False),
-    Column("recorded_at", UtcDateTime, nullable=False),
-    Column("payload", Payload),
-    Column("idempotency_key", Text, nullable=False),
-    Column("sent_at", UtcDateTime),
-    Index("fa_outbox_by_key", "idempotency_key", unique=True),
-)
-Index("fa_outbox_unsent", outbox.c.sent_at, outbox.c.seq, sqlite_where=IS_UNSENT, postgresql_where=IS_UNSENT)
-Index("fa_outbox_unsent_of_topic", outbox.c.topic, outbox.c.seq, sqlite_where=IS_UNSENT, postgresql_where=IS_UNSENT)

@@ -27,6 +27,8 @@ from feed_assets.state.sla_records import (
     Starts,
 )
 from feed_assets.state.sla_schema import sla_misses, sla_pauses
+from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_insert_if_absent, build_upsert
 
 _T = sla_misses.c
@@ -50,6 +52,8 @@ _OF_PROCESS = {
     ProcessInstanceStatus.SKIPPED: Recovery.SKIPPED,
 }
 
+_TOTAL_OF = {Kind.FEED.value: TotalKind.FEED_MISSES, Kind.PROCESS.value: TotalKind.PROCESS_MISSES}
+
 
 class SlaMisses:
     """The missed deadlines as one transaction sees them."""
@@ -60,9 +64,19 @@ class SlaMisses:
 
     def add(self, misses: Iterable[SlaMiss]) -> None:
         """Record missed deadlines; one that is recorded already stays as it is."""
-        rows = [_ROWS.values(miss) for miss in sorted(misses, key=lambda miss: miss.key)]
-        if rows:
-            self._connection.execute(build_insert_if_absent(self._dialect, sla_misses), rows)
+        given = {miss.key: miss for miss in misses}
+        known = self._known(given)
+        new = [miss for key, miss in sorted(given.items()) if key not in known]
+        if not new:
+            return
+        statement, rows = build_insert_if_absent(self._dialect, sla_misses), [_ROWS.values(miss) for miss in new]
+        if self._dialect == "sqlite":
+            self._connection.execute(statement, rows)
+            added = [(miss.kind, miss.name, miss.cluster, miss.level) for miss in new]
+        else:
+            found = self._connection.execute(statement.returning(_T.kind, _T.name, _T.cluster, _T.level), rows)
+            added = [(kind, name, cluster, level) for kind, name, cluster, level in found]
+        Totals(self._connection).add(Total(_TOTAL_OF[kind], name, on, level) for kind, name, on, level in added)
 
     def open(
         self, cluster: str, kind: str | None = None, name: str | None = None, *, limit: int | None = None
@@ -216,6 +230,11 @@ class SlaMisses:
             else Recovered(miss, _OF_PROCESS.get(status, Recovery.STARTED), ended_at)
             for miss, status, _, ended_at in found
         ]
+
+    def _known(self, keys: Collection[SlaKey]) -> set[SlaKey]:
+        names = SlaKey._fields
+        statement = select_keyed(self._dialect, sla_misses, names, tuple(_T[name] for name in names))
+        return {SlaKey(*row) for row in self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})}
 
     def _mark(self, misses: Iterable[SlaMiss], **changes: Any) -> None:
         keys = sorted(miss.key for miss in misses)

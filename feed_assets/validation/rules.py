@@ -174,6 +174,7 @@ def validate_bundle(
     *,
     left_out: Iterable[AnyEntity] = (),
     only: Collection[EntityKey] | None = None,
+    listeners: Collection[str] | None = None,
 ) -> list[Issue]:
     """Apply every rule to every entity; return issues in the order of files and lines.
 
@@ -185,8 +186,16 @@ def validate_bundle(
         root: the folder in which files of workflows are checked; None leaves files unchecked.
         left_out: entities that could not be read as a whole. They are not checked, but what they name is theirs.
         only: the entities to check, with the other entities as context; None for all.
+        listeners: the receivers that the settings declare; None if that is not known.
     """
-    scope = Scope(bundle=bundle, sources=sources, as_of=as_of, root=root, left_out=tuple(left_out))
+    scope = Scope(
+        bundle=bundle,
+        sources=sources,
+        as_of=as_of,
+        root=root,
+        left_out=tuple(left_out),
+        listeners=None if listeners is None else frozenset(listeners),
+    )
     entities = bundle.entities if only is None else [entity for entity in bundle.entities if entity.key in only]
     return sorted(_iter_issues(scope, entities), key=order_of)
 

@@ -1,19 +1,24 @@
-"""Rules about notifications, imports, exports and queues of retention: nothing acts on them yet."""
+"""Rules about notifications, and about what is declared without effect: imports, exports, queues."""
 
-import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from feed_assets.entities.feed import Feed, Lifecycle
 from feed_assets.entities.process import Process, ProcessSla
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.receivers import NAME, Channel, find_chat_fault, find_fault, split_addresses
 from feed_assets.validation.scope import Complaint, Scope
 
 _PROPERTIES: Mapping[str, str] = {
-    "userJMSNotificationEnabled": "no message is sent to a topic",
     "catalog.table": "no data are imported into a table of the catalog",
 }
-_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")  # ops@example.com
+
+_REMEDIES: Mapping[Channel, str] = {
+    Channel.EMAIL: "Write it like ops@example.com.",
+    Channel.WEBHOOK: "Write it like https://example.com/hook.",
+    Channel.CHAT: "Write a URL of apprise: https://github.com/caronc/apprise/wiki lists them.",
+}
 
 
 def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
@@ -27,15 +32,31 @@ def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
         )
 
 
-def check_recipients(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
-    """The recipients of a notification must be addresses of electronic mail."""
-    for position, text in enumerate(entity.notification.to if entity.notification else ()):
-        if "${" not in text and any(not _ADDRESS.fullmatch(part.strip()) for part in text.split(",")):
-            yield Complaint(
-                path=("notification", "to", position),
-                message=f"notification.to {text!r} is not an address of electronic mail",
-                remedy="Write it like ops@example.com.",
-            )
+def check_recipients(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """The recipients of a notification must be addresses, URLs, or receivers that the settings declare."""
+    found = entity.notification
+    if found is None:
+        return
+    for position, text in enumerate(found.to):
+        for part in split_addresses(text) if found.type is Channel.EMAIL else (text,):
+            refusal = None if "${" in part else _refuse_recipient(scope, found.type, part)
+            if refusal is not None:
+                reason, remedy = refusal
+                message = f"notification.to {text!r}: {reason}"
+                yield Complaint(path=("notification", "to", position), message=message, remedy=remedy)
+
+
+def _refuse_recipient(scope: Scope, channel: Channel, text: str) -> tuple[str, str] | None:
+    """Return what is wrong with a recipient, and a remedy; None if nothing is, or if the settings are not known."""
+    is_name = channel is not Channel.EMAIL and NAME.fullmatch(text) is not None
+    if is_name:
+        if scope.listeners is None or text in scope.listeners:
+            return None
+        similar = get_close_matches(text, scope.listeners)
+        remedy = f"Write {similar[0]!r}, or declare it." if similar else "Declare it there, or write a URL."
+        return "the settings declare no receiver of this name in notify", remedy
+    fault = find_fault(channel, text) or find_chat_fault(channel, text)
+    return None if fault is None else (fault, _REMEDIES[channel])
 
 
 def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
@@ -43,8 +64,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
     for name, effect in _PROPERTIES.items():
         if name in entity.properties:
             yield ("properties", name), effect
-    if entity.notification is not None:
-        yield ("notification",), "no message is sent"
     if not isinstance(entity, Feed):
         yield from _iter_of_process(entity)
         return

@@ -102,7 +102,8 @@ class Scope:
     """A bundle under validation.
 
     `left_out` are entities that could not be read as a whole; their locations count. `as_of` is the present. `root` is
-    the folder in which files of workflows are checked; None leaves files unchecked. The `find_…` functions return None
+    the folder in which files of workflows are checked; None leaves files unchecked. `listeners` are the receivers that
+    the settings declare; None if that is not known. The `find_…` functions return None
     for what another rule refuses, so that each mistake is reported once. `waiting_for_themselves` and
     `waking_themselves` are found for many processes at once: cluster → process → complaint.
     """
@@ -112,6 +113,7 @@ class Scope:
     as_of: datetime
     root: Path | None = None
     left_out: tuple[AnyEntity, ...] = ()
+    listeners: frozenset[str] | None = None
     places: Places = field(default_factory=Places, init=False, repr=False)
     waiting_for_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)
     waking_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)

@@ -182,6 +182,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "sla forecast": ("sla", "forecast", "--within", "days(2)"),
     "sla ack": ("sla", "ack", "--start", FIRST, "--kind", "process"),
     "sla history": ("sla", "history", "--start", FIRST, "--kind", "process"),
+    "notify list": ("notify", "list"),
+    "notify send": ("notify", "send", "--dry-run"),
+    "notify test": ("notify", "test", "ops", "--dry-run"),
+    "notify retry": ("notify", "retry"),
     "state rebuild": ("state", "rebuild", "--dry-run"),
 }
 """The commands in the order in which they are given to one project; each with what they find there."""
@@ -272,6 +276,7 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Clicks lie on `primary`, are counted there and copied to `backup`; a mirror of models; a change to come."""
     patch.chdir(folder)
     patch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    patch.setenv("FEED_ASSETS_NOTIFY__OPS__URL", "https://hooks.example.org/T0?token=abc")
     for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
         patch.delenv(name, raising=False)
     patch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(at("03T12:00")))

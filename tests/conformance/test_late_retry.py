@@ -17,7 +17,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed, LateArrival
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
+from feed_assets.lifecycle.instances.retries import apply_retries
+from feed_assets.lifecycle.instances.retry_decisions import decide_retry, retry_delay
 from feed_assets.lifecycle.late.checks import decide_feed_check, next_check, process_cut_off
 from feed_assets.lifecycle.late.lateness import (
     InputContents,

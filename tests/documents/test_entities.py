@@ -96,6 +96,8 @@ def default_of(info: FieldInfo) -> str:
         return render_datetime(NEVER)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return value.value if isinstance(value, StrEnum) else str(value)
 
 

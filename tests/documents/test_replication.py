@@ -14,7 +14,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.replication import LATE_DELAY, RETRY, Replication
 from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT
-from feed_assets.lifecycle.instances.retries import retry_delay
+from feed_assets.lifecycle.instances.retry_decisions import retry_delay
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.replication import flows
 from feed_assets.lifecycle.replication.flows import describe_copy

@@ -17,9 +17,9 @@ from feed_assets.lifecycle.retention.removal_records import Removal, _message
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.sensors.schedules import EVERY_MINUTE
+from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.messages import EvictionOperation, render_payload
 from feed_assets.state.records import FeedEventKind
-from feed_assets.state.retention_schema import outbox
 from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
 from feed_assets.storage.paths import CONTROL_FOLDER
 from feed_assets.topics import Topic

@@ -201,15 +201,13 @@ def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
 def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     (document,) = _files("clicks")
     topics = b'<property name="queueName"'
-    more = b'<property name="userJMSNotificationEnabled" value="true"/><property name="catalog.table" value="a"/>'
+    more = b'<property name="catalog.table" value="a"/>'
     changed = EntityFile(name="clicks.xml", content=document.content.replace(topics, more + topics))
     (file,) = import_documents([changed], open_folder(tmp_path), NOTHING).files
     named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
     assert named >= {
-        "properties.userJMSNotificationEnabled",
         "properties.catalog.table",
         "sla",
-        "notification",
         "clusters.primary.sla",
         "clusters.primary.import",
         "clusters.primary.export",

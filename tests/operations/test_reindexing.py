@@ -13,8 +13,8 @@ from sqlalchemy import delete, func, insert, select, update
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.operations.metadata.reindexing import Reindexed, reindex
 from feed_assets.state.database import Database
+from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
-from feed_assets.state.retention_schema import outbox
 from feed_assets.state.schema import audit
 from tests.definitions.workers import FORK
 from tests.drills import drill_seed, sized

@@ -9,6 +9,7 @@ from sqlalchemy import insert
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.state.database import Database
+from feed_assets.state.delivery_schema import outbox as outbox_table
 from feed_assets.state.errors import StateError
 from feed_assets.state.messages import (
     EntityAction,
@@ -23,8 +24,7 @@ from feed_assets.state.messages import (
     parse_payload,
     render_payload,
 )
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.retention_schema import outbox as outbox_table
+from feed_assets.state.outbox import MessageHead, Outbox
 from feed_assets.topics import MessageLevel, Topic
 from tests.state.samples import eviction, hour, message
 from tests.state.workers import Team, tell_all
@@ -151,16 +151,17 @@ def test_a_repeat_of_a_message_is_not_added_again(database: Database) -> None:
         ]
 
 
-def test_what_was_not_sent_is_found_by_topic_oldest_first(database: Database) -> None:
+def test_messages_of_a_topic_and_what_ways_choose_them_by(database: Database) -> None:
     with database.begin() as connection:
         outbox = Outbox(connection)
         outbox.append_many([message(n, payload=(eviction(), RETRY)[n % 2]) for n in range(5)])
-        assert [each.seq for each in outbox.unsent(2)] == [1, 2]
-        outbox.mark_sent([1, 4], hour(7))
-        outbox.mark_sent([1, 99], hour(8))
-        assert [each.seq for each in outbox.unsent(9)] == [2, 3, 5]
-        assert [each.seq for each in outbox.unsent(9, Topic.RETRY)] == [2]
         assert [each.seq for each in outbox.read(0, 9, Topic.RETRY)] == [2, 4]
+        assert outbox.count(0, Topic.RETRY) == 2
+        assert outbox.heads(0, 2) == [
+            MessageHead(1, Topic.EVICTION, MessageLevel.INFO, ("feed", "clicks"), hour(0)),
+            MessageHead(2, Topic.RETRY, MessageLevel.ERROR, ("process", "daily"), hour(1)),
+        ]
+        assert outbox.get_many([2, 99]) == {2: replace(message(1, payload=RETRY), seq=2)}
 
 
 def test_numbers_are_in_the_order_of_the_commits_whoever_writes(database: Database, database_url: str) -> None:

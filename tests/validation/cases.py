@@ -120,9 +120,9 @@ CASES = (
     Case(
         code="no-effect",
         name="process",
-        bad={f"{DAILY}/notification": {"to": ["ops@example.com"]}},
-        text="process 'daily': notification has no effect yet: no message is sent. Keep it for a later release, or "
-        "remove it.",
+        bad={f"{DAILY}/sla": {"should_start_in": "hours(1)", "should_end_in": "hours(2)"}},
+        text="process 'daily': sla has no effect yet: deadlines are shown, and nobody is told of a missed one. Keep it "
+        "for a later release, or remove it.",
     ),
     Case(
         code="no-effect",
@@ -151,8 +151,24 @@ CASES = (
     Case(
         code="notification-address",
         bad={f"{DAILY}/notification": {"to": ["ops@example.com", "not-an-address"]}},
-        text="process 'daily': notification.to 'not-an-address' is not an address of electronic mail. Write it like "
-        "ops@example.com.",
+        text="process 'daily': notification.to 'not-an-address': it is no address of electronic mail like "
+        "ops@example.com. Write it like ops@example.com.",
+    ),
+    Case(
+        code="notification-address",
+        name="url",
+        good={f"{DAILY}/notification": {"type": "webhook", "to": ["https://example.com/hook"]}},
+        bad={f"{DAILY}/notification": {"type": "webhook", "to": ["ftp://example.com"]}},
+        text="process 'daily': notification.to 'ftp://example.com': it is no URL like https://example.com/hook. Write "
+        "it like https://example.com/hook.",
+    ),
+    Case(
+        code="notification-address",
+        name="scheme",
+        good={f"{DAILY}/notification": {"type": "chat", "to": ["json://localhost/chat"]}},
+        bad={f"{DAILY}/notification": {"type": "chat", "to": ["slakc://T0/B0/XX"]}},
+        text="process 'daily': notification.to 'slakc://T0/B0/XX': apprise knows no such URL. Write a URL of apprise: "
+        "https://github.com/caronc/apprise/wiki lists them.",
     ),
     Case(
         code="hidden-property",

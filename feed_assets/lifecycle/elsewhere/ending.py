@@ -92,7 +92,8 @@ def publish_batch(
     with _LeasedBatch(context, batch, author) as leased:
         claims = _claim(context, leased, batch)
         published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
-        finish_attempt(context, leased, record, row.nominal_time, ProcessInstanceStatus.SUCCEEDED, None, said)
+        succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url for done in published}
+        finish_attempt(context, leased, record, row.nominal_time, succeeded, None, said, urls)
     discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
     return published
 

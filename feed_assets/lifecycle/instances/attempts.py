@@ -1,6 +1,6 @@
 """Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.lifecycle.instances.time_outs import check_gate
@@ -27,6 +28,7 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.locks import lock_log
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     MESSAGE,
@@ -40,6 +42,8 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.state.totals import Total, Totals, microseconds
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.storage.manifests import Publication
 
 _ANY = frozenset(ProcessInstanceStatus)
@@ -106,14 +110,22 @@ def finish_attempt(
     status: ProcessInstanceStatus,
     reason: str | None,
     said: Said | None = None,
+    published: Mapping[str, str] | None = None,
 ) -> None:
-    """Record how an attempt ended. After a success, also write what it has `said`, and plan the first late check."""
+    """Record how an attempt ended, and tell it. After a success, also write what it has `said`, and plan the first late
+    check; `published` are the URLs of its outputs.
+    """
     now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.begin() as connection:
+        lock_log(connection)
         if said:
             apply_said(connection, context.declared, key, said, now)
         leased.check_in(connection)
+        row = ProcessInstances(connection).get(*key)
         end_attempt(connection, key, status, reason, now)
+        if row is not None and row.status is ProcessInstanceStatus.RUNNING:
+            ended = Ended(row=row, status=status, error=reason, published=published)
+            tell_ends(connection, context.plan, process, [ended], now, context.declared)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
 
@@ -179,9 +191,10 @@ def record_published(
     kind: FeedEventKind,
     status: FeedInstanceStatus,
     payload: Mapping[str, Any],
+    totals: Iterable[Total] = (),
 ) -> None:
-    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, and the new
-    row of the feed instance.
+    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, the new row
+    of the feed instance, and its part in `totals`.
     """
     record, content, now = done.record, done.content, context.clock.now()
     with context.database.begin() as connection:
@@ -213,6 +226,7 @@ def record_published(
         )
         leased.check_in(connection)
         Attempts(connection).add_output(key, done.attempt, seq)
+        Totals(connection).add(totals)
         FeedInstances(connection).put(
             [
                 FeedInstance(
@@ -264,6 +278,7 @@ def begin_attempt(
         notice_digest=None,
         updated_at=now,
     )
+    Totals(connection).add(_delays(row, cause, now))
     cause, detail = (cause, None) if cause is not None else decide_trigger(row, run_id or "")
     Attempts(connection).begin(
         Attempt(
@@ -280,6 +295,15 @@ def begin_attempt(
         )
     )
     return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
+
+
+def _delays(before: ProcessInstance, cause: Cause | None, now: datetime) -> Iterator[Total]:
+    """Yield how late an attempt begins: the first one after its nominal time, each after its instance was READY."""
+    if before.attempt == 0 and cause is not Cause.REBUILT:
+        amount = microseconds(now - before.nominal_time)
+        yield Total(TotalKind.START_DELAY, before.process, before.cluster, amount=amount)
+    if before.status is ProcessInstanceStatus.READY and before.ready_at is not None:
+        yield Total(TotalKind.QUEUE, before.process, before.cluster, amount=microseconds(now - before.ready_at))
 
 
 def _find_or_create(

@@ -156,7 +156,8 @@ class InstanceRunner:
                     )
                 raise
             succeeded = ProcessInstanceStatus.SUCCEEDED
-            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, said)
+            urls = {done.output: done.url for done in published}
+            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, said, urls)
             if process.has_steps:
                 discard_frames(self.context, ProcessKey(*process.key, nominal_time))
             return published

@@ -18,6 +18,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.affected import find_affected
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.instances.updates import note_updates
@@ -25,11 +26,12 @@ from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_cha
 from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.state.causes import Cause
+from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.locks import lock_log
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     ARRIVING,
@@ -331,6 +333,7 @@ def _apply_deadlines(
         if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
             return 0, 0
     with database.begin() as connection:
+        lock_log(connection)
         instances = ProcessInstances(connection)
         known: dict[Key, list[datetime]] = defaultdict(list)
         unknown: list[ProcessKey] = []
@@ -356,8 +359,10 @@ def _apply_deadlines(
             cause=Cause.INCOMPLETE,
             cause_detail=None,
         )
+        late = [ProcessKey(*key, time) for key, times in checked.items() for time in times]
+        _tell_timed_out(connection, timeline, late, as_of)
         return ready, instances.transition_many(
-            [ProcessKey(*key, time) for key, times in checked.items() for time in times],
+            late,
             _WAITING,
             status=ProcessInstanceStatus.TIMEDOUT,
             ended_at=as_of,
@@ -366,3 +371,15 @@ def _apply_deadlines(
             cause=Cause.TIMED_OUT,
             cause_detail=None,
         )
+
+
+def _tell_timed_out(
+    connection: Connection, timeline: ReleaseTimeline, keys: Sequence[ProcessKey], as_of: datetime
+) -> None:
+    """Tell of those instances that still wait that they time out."""
+    reason = describe_cause(Cause.TIMED_OUT, None)
+    for key, row in ProcessInstances(connection).get_many(keys).items():
+        active = timeline.find(connection, (key.process, key.cluster), key.nominal_time)
+        if active is not None and row.status in _WAITING:
+            ended = Ended(row=row, status=ProcessInstanceStatus.TIMEDOUT, error=reason)
+            tell_ends(connection, active.plan, active.record, [ended], as_of, timeline.plan)

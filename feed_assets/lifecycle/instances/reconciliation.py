@@ -9,11 +9,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command, is_elsewhere
+from feed_assets.plan.records import Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases, find_held
+from feed_assets.state.locks import lock_log
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
@@ -122,8 +125,9 @@ def apply_reconciliation(
     by_run: Mapping[str, RunState],
     by_request: Mapping[str, RunState],
     as_of: datetime,
+    plan: Plan | None = None,
 ) -> Sequence[ProcessKey]:
-    """Correct the record; return the keys of the changed instances.
+    """Correct the record, and tell the ends of attempts by a `plan`; return the keys of the changed instances.
 
     Releases the leases of ended runs, so that nothing waits for their expiry. If such a worker is alive after all, it
     is fenced out. Leaves an instance alone that got another run or request since `launched` was read.
@@ -138,6 +142,7 @@ def apply_reconciliation(
     if not decided:
         return ()
     with database.begin() as connection:
+        lock_log(connection)
         ended = sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE)
         Leases(database).release_all(connection, *ended)
         instances, attempts = ProcessInstances(connection), Attempts(connection)
@@ -150,7 +155,12 @@ def apply_reconciliation(
         ]
         for instance, changes in changed:
             end = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
-            attempts.end(instance.key, end, as_of, describe_cause(changes["cause"], changes["cause_detail"]))
+            reason = describe_cause(changes["cause"], changes["cause_detail"])
+            attempts.end(instance.key, end, as_of, reason)
+            if plan is not None and instance.status is ProcessInstanceStatus.RUNNING:
+                is_final = False if changes["status"] is ProcessInstanceStatus.READY else None
+                told = Ended(row=instance, status=end, error=reason, is_final=is_final)
+                tell_ends(connection, plan, plan.processes.get((instance.process, instance.cluster)), [told], as_of)
         return tuple(instance.key for instance, _ in changed)
 
 

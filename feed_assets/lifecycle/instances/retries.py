@@ -1,80 +1,26 @@
-"""Decide when a failed instance is retried, record it, and start due retries with the tick.
-
-No worker waits. Source of the semantics: Falcon's retry policies; each difference is documented where it applies.
-"""
+"""Record when failed instances are retried, and start due retries with the tick. No worker waits."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import assert_never
+from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.instances.end_messages import tell_exhausted
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.instances.retry_decisions import RetryDecision, decide_retry
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.plan.records import RetryRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
+from feed_assets.state.locks import lock_log
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import NEVER
 
 RETRIES_A_TICK = 1_000
-LONGEST_DELAY = timedelta(days=366)
-"""The upper limit of exponential delays."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryDecision:
-    """The time of the next attempt, if any; `is_exhausted` if all attempts were used."""
-
-    retry_at: datetime | None = None
-    is_exhausted: bool = False
-
-
-def retry_delay(policy: RetryPolicy, delay: timedelta, retries: int) -> timedelta:
-    """Return the delay between a failure and the next attempt, after `retries` automatic ones.
-
-    PERIODIC gives d, d, d; EXP_BACKOFF gives d, 2d, 4d; FINAL retries at once.
-
-    >>> [str(retry_delay(RetryPolicy.EXP_BACKOFF, timedelta(minutes=2), made)) for made in range(3)]
-    ['0:02:00', '0:04:00', '0:08:00']
-    """
-    match policy:
-        case RetryPolicy.PERIODIC:
-            return min(delay, LONGEST_DELAY)
-        case RetryPolicy.EXP_BACKOFF:
-            return LONGEST_DELAY if retries > 60 else min(delay * 2**retries, LONGEST_DELAY)
-        case RetryPolicy.FINAL:
-            return timedelta(0)
-        case _:
-            assert_never(policy)
-
-
-def decide_retry(
-    retry: RetryRecord | None, status: ProcessInstanceStatus, retries: int, ended_at: datetime
-) -> RetryDecision:
-    """Decide whether and when an ended instance is retried.
-
-    FAILED instances are, and TIMEDOUT ones if the policy says so. An instance that a person KILLED never is.
-
-    Args:
-        retry: the policy; None means never.
-        status: how the attempt ended.
-        retries: automatic attempts since the first run, or since the last one that a person started.
-        ended_at: when it ended.
-    """
-    if retry is None or status not in (ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT):
-        return RetryDecision()
-    if status is ProcessInstanceStatus.TIMEDOUT and not retry.on_timeout:
-        return RetryDecision()
-    if retries >= retry.attempts:
-        return RetryDecision(is_exhausted=True)
-    return RetryDecision(retry_at=ended_at + retry_delay(retry.policy, retry.delay.as_duration(), retries))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +43,7 @@ def apply_retries(
         if not instances.undecided(cluster, 1) and not instances.due_retries(cluster, as_of, 1):
             return RetryResult(again=(), exhausted=())
     with database.begin() as connection:
+        lock_log(connection)  # before any row: whoever ends an instance takes it first, too
         instances = ProcessInstances(connection)
         exhausted = []
         for row in instances.undecided(cluster, RETRIES_A_TICK):
@@ -108,6 +55,7 @@ def apply_retries(
             changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": as_of}
             if decision.is_exhausted:
                 exhausted.append(row.key)
+                tell_exhausted(connection, timeline.plan.processes.get((row.process, row.cluster)), [row], as_of)
                 changes["cause"] = Cause.RETRIES_EXHAUSTED
                 changes["cause_detail"] = f"{row.reason or row.status.value}; all {row.retries} retries have been made"
             if decision.retry_at is None:

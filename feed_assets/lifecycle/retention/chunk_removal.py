@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.common import LocationKind
+from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces
@@ -28,6 +28,7 @@ from feed_assets.lifecycle.retention.protections import (
 from feed_assets.lifecycle.retention.removal_records import Removal, record_evicted
 from feed_assets.lifecycle.retention.restoring import Restoration
 from feed_assets.lifecycle.retention.sweep_context import SweepContext, require_sweep
+from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.state.feed_instances import FeedInstances
@@ -176,7 +177,14 @@ class ChunkWorker:
         return planned != digest_policy(record)
 
     def _removal(self, chunk: SweepChunk, store: InstanceStore, record: FeedRecord | None) -> Removal:
-        removal = Removal(chunk=chunk, cluster=self.sweep.cluster, store=store.root_url, origin=self.context.origin)
+        facts = self.context.plan.facts.get((Kind.FEED.value, chunk.feed)) or EntityFacts()
+        removal = Removal(
+            chunk=chunk,
+            cluster=self.sweep.cluster,
+            store=store.root_url,
+            origin=self.context.origin,
+            facts=facts,
+        )
         if record is None or not removal.is_data:
             return removal
         targets = {item.path: archive_path(record, item.nominal_time) for item in chunk.items}

@@ -32,6 +32,9 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.locks import lock_log
+from feed_assets.state.messages import OutboxMessage, SweepPayload
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps
@@ -297,14 +300,40 @@ def _store(
 ) -> tuple[Sweep, ...]:
     feeds = {count.feed for sweep, _ in drafts for count in sweep.counts}
     with database.begin() as connection:
+        lock_log(connection)
         sweeps = Sweeps(connection)
         _require_idle(sweeps, cluster, feeds)
         superseded = _supersede(connection, timeline, cluster, feeds, request)
         for sweep, chunks in drafts:
             sweeps.add(sweep, chunks)
+            _tell_asking(connection, sweep, request.now)
         if is_sane:
             note_clock(connection, cluster, request.now)
     return superseded
+
+
+def _tell_asking(connection: Connection, sweep: Sweep, now: datetime) -> None:
+    """Tell of each feed of a sweep that it asks for approval, if it does."""
+    if sweep.state is not SweepState.ASKING:
+        return
+    reason = "; ".join(obstacle.sentence for obstacle in sweep.obstacles)
+    Outbox(connection).append_many(
+        [
+            OutboxMessage(
+                recorded_at=now,
+                payload=SweepPayload(
+                    sweep=sweep.sweep_id,
+                    feed=count.feed,
+                    cluster=sweep.cluster,
+                    instances=count.instances,
+                    bytes=count.bytes,
+                    reason=reason,
+                ),
+                idempotency_key=f"sweep/{sweep.sweep_id}/asking/{count.feed}",
+            )
+            for count in sweep.counts
+        ]
+    )
 
 
 def _require_idle(sweeps: Sweeps, cluster: str, feeds: set[str]) -> None:

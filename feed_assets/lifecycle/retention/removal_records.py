@@ -1,19 +1,29 @@
 """Record instances that a sweep has removed, and instances that were restored."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.lifecycle.instances.end_messages import user_topic_of
+from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
-from feed_assets.state.messages import EvictionOperation, EvictionPayload, OutboxMessage
+from feed_assets.state.messages import (
+    NONE,
+    EvictionOperation,
+    EvictionPayload,
+    InstanceEnd,
+    InstanceOperation,
+    InstancePayload,
+    OutboxMessage,
+)
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import (
     FeedEvent,
@@ -32,13 +42,15 @@ _WAS = "was"
 class Removal:
     """The common facts of all paths of a chunk.
 
-    If the paths are archived, `archive` is the URL of the archive's store and `archived` has the path of each there.
+    `facts` are what the feed says of itself. If the paths are archived, `archive` is the URL of the archive's store and
+    `archived` has the path of each there.
     """
 
     chunk: SweepChunk
     cluster: str
     store: str
     origin: str
+    facts: EntityFacts = field(default_factory=EntityFacts)
     archive: str | None = None
     archived: Mapping[str, str] | None = None
 
@@ -62,8 +74,8 @@ def record_evicted(
 ) -> None:
     """Log that paths were removed; for data, mark the instances EVICTED and drop their manifests and late checks.
 
-    Adds one outbox message for each path. `tokens` are those of the leases held. Instances that were `replaced`
-    meanwhile keep their rows.
+    Adds two outbox messages for each path: what was evicted, and Falcon's DELETE. `tokens` are those of the leases
+    held. Instances that were `replaced` meanwhile keep their rows.
     """
     if not items:
         return
@@ -89,7 +101,8 @@ def record_evicted(
         Manifests(connection).remove(gone)
         LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
     kind = FeedEventKind.EVICTED
-    Outbox(connection).append_many([_message(removal, item, EvictionOperation.DELETE, kind, as_of) for item in items])
+    evicted = [_message(removal, item, EvictionOperation.DELETE, kind, as_of) for item in items]
+    Outbox(connection).append_many([*evicted, *(_delete_message(removal, item, as_of) for item in items)])
 
 
 def record_restored(
@@ -211,4 +224,27 @@ def _message(
             rule=item.rule,
         ),
         idempotency_key=removal.chunk.event_key(kind, item.path),
+    )
+
+
+def _delete_message(removal: Removal, item: SweepItem, as_of: datetime) -> OutboxMessage:
+    """Return Falcon's message about an evicted path; its workflow is the sweep."""
+    feed = removal.chunk.feed
+    return OutboxMessage(
+        recorded_at=as_of,
+        payload=InstancePayload(
+            cluster=removal.cluster,
+            entity_name=feed,
+            entity_type=Kind.FEED,
+            nominal_time=item.nominal_time,
+            operation=InstanceOperation.DELETE,
+            feed_names=feed,
+            feed_instance_paths=f"{removal.store.rstrip('/')}/{item.path}",
+            workflow_id=removal.chunk.sweep_id,
+            workflow_user=removal.facts.owner or NONE,
+            status=InstanceEnd.SUCCEEDED,
+            time_stamp=as_of,
+        ),
+        idempotency_key=f"instance/{removal.chunk.event_key(FeedEventKind.EVICTED, item.path)}",
+        user_topic=user_topic_of(feed, removal.facts),
     )

@@ -192,7 +192,15 @@ def find_new_issues(
     """Return the issues of the entities `keys` after a change, and of dependents that were valid before."""
     root = context.settings.root
     present = {key for key in keys if after.bundle.find(key) is not None}
-    issues = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=present)
+    issues = validate_bundle(
+        after.bundle,
+        after.sources,
+        context.now,
+        root,
+        left_out=after.salvaged,
+        only=present,
+        listeners=context.settings.notify,
+    )
     labels = {label_of(key) for key in keys}
     issues += [issue for issue in after.issues if issue.entity in labels]
     if present and not any(issue.severity is Severity.ERROR for issue in issues):

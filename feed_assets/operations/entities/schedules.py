@@ -1,6 +1,7 @@
 """Schedule, suspend and resume entities on their clusters."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from feed_assets.definitions.store import Loaded
 from feed_assets.entities.bundle import AnyEntity, Bundle
@@ -17,7 +18,11 @@ from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutc
 from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.locks import lock_definitions
+from feed_assets.state.locks import lock_definitions, lock_log
+from feed_assets.state.messages import EntityAction, EntityPayload, OutboxMessage
+from feed_assets.state.outbox import Outbox
+
+_ACTIONS = {Operation.SUSPEND: EntityAction.SUSPEND, Operation.RESUME: EntityAction.RESUME}
 
 
 def schedule(
@@ -127,11 +132,14 @@ def set_state(
     if changed and not context.dry_run:
         with context.database.begin() as connection:
             lock_definitions(connection)
+            lock_log(connection)
             known = load_schedules(connection, context.without_row)
             changed = differing(known)
             author, now = context.author, context.now
             rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)
             apply_schedules(connection, known, rows, now)
+            if changed:
+                Outbox(connection).append_many([_message_of(entity, operation, sorted(changed), author, now)])
             states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
             apply_schedule_description(
                 connection,
@@ -151,6 +159,19 @@ def set_state(
     }.get(operation, VerbOutcome.SCHEDULED)
     return EntityOutcome(
         kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
+    )
+
+
+def _message_of(
+    entity: Feed | Process, operation: Operation, clusters: Sequence[str], author: str, now: datetime
+) -> OutboxMessage:
+    action = _ACTIONS.get(operation, EntityAction.SCHEDULE)
+    return OutboxMessage(
+        recorded_at=now,
+        payload=EntityPayload(
+            action=action, kind=entity.kind, entity=entity.name, author=author, clusters=tuple(clusters)
+        ),
+        idempotency_key=f"entity/{entity.kind.value}/{entity.name}/{action.value}/{','.join(clusters)}/{now.isoformat()}",
     )
 
 

@@ -52,7 +52,7 @@ def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) 
     """Load the release timeline of the current definitions."""
     loaded = declared or context.load().bundle
     root = context.settings.root
-    plan = with_pinned_files(compile_location(loaded, context.now, root).plan, root)
+    plan = with_pinned_files(compile_location(loaded, context.now, root, context.settings.notify).plan, root)
     return ReleaseTimeline(plan, context.store.values)
 
 

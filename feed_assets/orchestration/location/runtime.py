@@ -25,6 +25,7 @@ from feed_assets.settings import STATE_FILE, Settings
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+    from feed_assets.operations.notifying.notifier import Notifier
     from feed_assets.orchestration.location.dead_runs import RunHeartbeats
     from feed_assets.orchestration.location.spark import LocationServers
     from feed_assets.patience import Patience
@@ -93,6 +94,13 @@ class Runtime:
         from feed_assets.patience import Patience
 
         return Patience(self.settings.tick_patience)
+
+    @cached_property
+    def notifier(self) -> "Notifier":
+        """What delivers messages."""
+        from feed_assets.operations.notifying.notifier import Notifier
+
+        return Notifier(self.settings)
 
     @cached_property
     def servers(self) -> "LocationServers":

@@ -108,6 +108,22 @@ def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Sen
     )
 
 
+def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefinition:
+    """Build the sensor that delivers messages on all ways out."""
+
+    def tick(context: SensorEvaluationContext) -> SkipReason:
+        from feed_assets.orchestration.sensors.notifications import run_notify_tick
+
+        return run_notify_tick(runtime, layout, context.instance)
+
+    return _build_sensor(
+        names.NOTIFY_SENSOR,
+        tick,
+        description="Delivers messages to the receivers of the settings and of entities.",
+        minimum_seconds=OTHER_SECONDS,
+    )
+
+
 def _build_sensor(
     name: str,
     tick: Callable[[SensorEvaluationContext], SensorResult | SkipReason],

@@ -147,7 +147,7 @@ class _Tick:
         run = bulkheads.run
         use = run(TickStep.SPARK, None, self.runtime.servers.use, record)
         step = TickStep.RECONCILIATION
-        run(step, None, reconcile, database, record, use, instance, heartbeats, as_of, real_now, bulkheads)
+        run(step, None, reconcile, database, plan, record, use, instance, heartbeats, as_of, real_now, bulkheads)
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         announced = self._follow_materializations(real_now)
         is_held = self.active.is_restored or self.active.is_safe_mode
@@ -310,6 +310,7 @@ def describe(done: _Done, reported: int, active: ActiveDefinitions) -> str:
 
 def reconcile(
     database: Database,
+    plan: Plan,
     cluster: ClusterRecord,
     use: ServerUse | None,
     instance: DagsterInstance,
@@ -332,7 +333,7 @@ def reconcile(
         runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
         by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
     commands = find_commands(database, launched, real_now)
-    apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
+    apply_reconciliation(database, launched, by_run | commands, by_request, as_of, plan)
     ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
     remote = use.find() if use is not None and ended else cluster.spark_remote
     if remote is not None:

@@ -2,15 +2,26 @@
 
 from alembic import context
 
-from feed_assets.state import inbox_schema, metadata_schema, retention_schema, sla_schema, step_schema, trigger_schema
+from feed_assets.state import (
+    delivery_schema,
+    inbox_schema,
+    metadata_schema,
+    retention_schema,
+    sla_schema,
+    step_schema,
+    totals_schema,
+    trigger_schema,
+)
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 _SCHEMAS = (
+    delivery_schema.deliveries,
     inbox_schema.taken_files,
     metadata_schema.entity_metadata,
     retention_schema.sweeps,
     step_schema.steps,
     sla_schema.sla_misses,
+    totals_schema.totals,
     trigger_schema.batches,
 )
 

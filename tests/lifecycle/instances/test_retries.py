@@ -9,13 +9,8 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
-from feed_assets.lifecycle.instances.retries import (
-    LONGEST_DELAY,
-    RetryDecision,
-    apply_retries,
-    decide_retry,
-    retry_delay,
-)
+from feed_assets.lifecycle.instances.retries import apply_retries
+from feed_assets.lifecycle.instances.retry_decisions import LONGEST_DELAY, RetryDecision, decide_retry, retry_delay
 from feed_assets.plan.records import RetryRecord
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import NEVER

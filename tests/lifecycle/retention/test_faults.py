@@ -16,12 +16,12 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.undoing import UndoneSweep
+from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.messages import EvictionOperation
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
-from feed_assets.state.retention_schema import outbox
 from feed_assets.state.schema import feed_events
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps

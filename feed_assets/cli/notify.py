@@ -1,0 +1,127 @@
+"""`notify`: who is told of what happens, and what has not reached them."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verbs
+from feed_assets.cli.instance_options import open_context_for
+from feed_assets.cli.options import author_of, author_option, dry_run_option, name_argument, output_option
+from feed_assets.cli.proposals import find_ways
+from feed_assets.cli.render import print_json, print_list_json, print_table, say
+from feed_assets.settings import load_settings
+from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.notifying.commands import ListedWay, WayDesk
+
+
+@click.group(cls=Verbs)
+def notify() -> None:
+    """Show, try and use the ways out: receivers of the settings, and those that entities name in notification."""
+
+
+@notify.command("list")
+@output_option
+def list_(output: str) -> None:
+    """Show the ways out: their receivers, what they get, and what has not reached them."""
+    found = _open_desk(None, dry_run=True).ways()
+    if output == "json":
+        print_list_json("ways", found, len(found))
+        return
+    columns = ("name", "channel", "receiver", "gets", "pending", "again", "dead", "state")
+    rows = [
+        (
+            each.name,
+            each.channel or "",
+            each.receiver or "",
+            ", ".join((*each.topics, *each.levels, *(each.entities or ()))) or "everything",
+            each.pending,
+            each.again,
+            each.dead,
+            _state_of(each),
+        )
+        for each in found
+    ]
+    print_table(columns, rows, output)
+
+
+@notify.command()
+@name_argument("name", find_ways)
+@dry_run_option
+@output_option
+def test(name: str, dry_run: bool, output: str) -> None:
+    """Send a letter that only tries a way out. The exit code is 1 if it was not taken."""
+    tried = _open_desk(None, dry_run=dry_run).test(name)
+    if output == "json":
+        print_json(tried)
+    else:
+        row = (tried.name, tried.receiver, tried.verdict, tried.error or "")
+        print_table(("name", "receiver", "verdict", "error"), [row], output)
+    if tried.verdict not in ("delivered", "not sent"):
+        click.get_current_context().exit(FAILED)
+
+
+@notify.command()
+@name_argument("names", find_ways, nargs=-1)
+@dry_run_option
+@output_option
+def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
+    """Deliver now, without waiting for the sensor, also what waits to be tried again.
+
+    The exit code is 1 if something was not taken.
+    """
+    done = _open_desk(None, dry_run=dry_run).send(names)
+    if output == "json":
+        print_list_json("rounds", done, len(done))
+    else:
+        columns = ("name", "delivered", "again", "dead", "away", "error")
+        rows = [
+            (each.way, each.delivered, each.failed, each.dead, "yes" if each.is_away else "no", each.error or "")
+            for each in done
+        ]
+        print_table(columns, rows, output)
+    for each in done:
+        if each.is_busy:
+            say(f"{each.way}: another worker delivers now", err=True)
+    if any(each.failed or each.dead or each.is_away or each.is_busy for each in done):
+        click.get_current_context().exit(FAILED)
+
+
+@notify.command()
+@name_argument("names", find_ways, nargs=-1)
+@author_option
+@dry_run_option
+@output_option
+def retry(names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
+    """Let dead letters be tried again: by the next tick of the sensor, or by send."""
+    found = _open_desk(author, dry_run=dry_run).retry(names)
+    if output == "json":
+        print_list_json("ways", found, len(found))
+        return
+    print_table(("name", "letters", "gone"), [(each.way, each.letters, each.gone) for each in found], output)
+
+
+def _open_desk(author: str | None, *, dry_run: bool) -> "WayDesk":
+    from feed_assets.clock import SystemClock
+    from feed_assets.operations.notifying.commands import WayDesk
+
+    context = open_context_for()
+    return WayDesk(
+        settings=load_settings(),
+        database=context.database,
+        plan=context.plan,
+        clock=SystemClock(),
+        author=author_of(author),
+        dry_run=dry_run,
+    )
+
+
+def _state_of(each: "ListedWay") -> str:
+    if each.fault is not None:
+        return each.fault
+    if each.away_since is not None:
+        again = f", tried again at {render_datetime(each.next_at)}" if each.next_at else ""
+        return f"away since {render_datetime(each.away_since)}{again}: {each.error}"
+    return "ready"

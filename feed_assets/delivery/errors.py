@@ -1,0 +1,37 @@
+"""Errors of ways out."""
+
+from collections.abc import Sequence
+
+from feed_assets.errors import FeedAssetsError
+
+
+class DeliveryError(FeedAssetsError):
+    """A way out cannot be used."""
+
+
+class WayError(DeliveryError):
+    """A receiver of the settings is wrong."""
+
+    def __init__(self, *, name: str, reason: str, next_step: str) -> None:
+        self.name = name
+        super().__init__(f"way out {name!r}: {reason}. {next_step}")
+
+
+class ChatMissingError(DeliveryError):
+    """Chats need a package that is not installed."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"way out {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
+        )
+
+
+class UnknownWayError(DeliveryError):
+    """No receiver of this name is declared."""
+
+    def __init__(self, *, name: str, similar: Sequence[str], known: Sequence[str]) -> None:
+        self.name = name
+        hint = f"Did you mean {similar[0]!r}? " if similar else ""
+        there = f"There are {', '.join(known)}" if known else "There is none: declare it in the setting notify"
+        super().__init__(f"way out {name!r}: no receiver of this name is declared. {hint}{there}.")

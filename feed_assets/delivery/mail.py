@@ -1,0 +1,98 @@
+"""Send letters to people by electronic mail, over one connection with the mail server."""
+
+import hashlib
+import smtplib
+import ssl
+from email.message import EmailMessage
+
+from feed_assets.delivery.port import DELIVERED, SECONDS, Letter, Outcome, Sender, Verdict
+from feed_assets.masking import get_logger, mask
+from feed_assets.receivers import MailSecurity, MailSettings, split_addresses
+
+KEY_HEADER = "X-Feed-Assets-Key"
+
+_FOR_EVER = 500
+_CLOSING = 421
+
+_logger = get_logger(__name__)
+
+
+class MailSender(Sender):
+    """Sends to addresses. What a repeat has in common with the first mail is its `Message-ID`."""
+
+    def __init__(self, address: str, mail: MailSettings) -> None:
+        self._to = split_addresses(address)
+        self._mail = mail
+        self._server: smtplib.SMTP | None = None
+
+    def send(self, letter: Letter) -> Outcome:
+        message = self._compose(letter)
+        was_open = self._server is not None
+        try:
+            if self._server is None:
+                self._server = self._open()
+            refused = self._server.send_message(message, from_addr=self._mail.sender, to_addrs=self._to)
+        except smtplib.SMTPRecipientsRefused as exc:
+            codes = {code for code, _ in exc.recipients.values()}
+            error = "; ".join(f"{to}: {code} {_text(said)}" for to, (code, said) in exc.recipients.items())
+            verdict = Verdict.REFUSED if min(codes) >= _FOR_EVER else Verdict.FAILED
+            return Outcome(verdict=verdict, error=mask(error))
+        except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
+            return self._judge(exc.smtp_code, exc.smtp_error)
+        except (OSError, smtplib.SMTPException) as exc:
+            self.close()
+            if was_open and isinstance(exc, smtplib.SMTPServerDisconnected):
+                return self.send(letter)
+            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+        for to, (code, said) in refused.items():
+            _logger.warning("the mail server refuses %s: %s %s; others got the mail", to, code, _text(said))
+        return DELIVERED
+
+    def _judge(self, code: int, said: bytes | str) -> Outcome:
+        error = mask(f"the mail server answers {code} {_text(said)}")
+        if code == _CLOSING:
+            self.close()
+            return Outcome(verdict=Verdict.AWAY, error=error)
+        return Outcome(verdict=Verdict.REFUSED if code >= _FOR_EVER else Verdict.FAILED, error=error)
+
+    def _open(self) -> smtplib.SMTP:
+        mail = self._mail
+        if mail.security is MailSecurity.TLS:
+            server: smtplib.SMTP = smtplib.SMTP_SSL(mail.host, mail.port, timeout=SECONDS, context=self._trust())
+        else:
+            server = smtplib.SMTP(mail.host, mail.port, timeout=SECONDS)
+        try:
+            if mail.security is MailSecurity.STARTTLS:
+                server.starttls(context=self._trust())
+            if mail.user is not None:
+                server.login(mail.user, mail.password or "")
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if self._mail.ca_file is not None:
+            context.load_verify_locations(self._mail.ca_file)
+        return context
+
+    def _compose(self, letter: Letter) -> EmailMessage:
+        message = EmailMessage()
+        message["From"], message["To"], message["Subject"] = self._mail.sender, ", ".join(self._to), letter.subject
+        message["Date"] = letter.message.recorded_at
+        digest = hashlib.sha256(letter.key.encode()).hexdigest()[:32]
+        message["Message-ID"] = f"<{digest}@feed-assets>"
+        message[KEY_HEADER] = letter.key
+        message.set_content(letter.text)
+        message.add_alternative(letter.html, subtype="html")
+        return message
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+def _text(said: bytes | str) -> str:
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else said

@@ -1,0 +1,157 @@
+"""Tell other programs how instances end, in the transaction in which they do: one message for each output path, with
+Falcon's keys. Source: Falcon's `WorkflowExecutionContext` and its messages.
+
+Differs from Falcon: a time-out, and a kill of a running instance, are FAILED with their reason in `error`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.issues import EntityKey
+from feed_assets.lifecycle.instances.retry_decisions import decide_retry
+from feed_assets.plan.entity_facts import EntityFacts
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.state.messages import (
+    NONE,
+    InstanceEnd,
+    InstanceOperation,
+    InstancePayload,
+    OutboxMessage,
+    RetryPayload,
+)
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+
+_NO_FACTS = EntityFacts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An instance as it was before its end, the status of the end, and why it did not succeed.
+
+    `published` are the URLs of the outputs that were published, by name, if that is known. Whether the attempt was the
+    last one `is_final`; None leaves that to the retry policy.
+    """
+
+    row: ProcessInstance
+    status: ProcessInstanceStatus
+    error: str | None = None
+    published: Mapping[str, str] | None = None
+    is_final: bool | None = None
+
+
+def tell_ends(
+    connection: Connection,
+    plan: Plan,
+    process: ProcessRecord | None,
+    ended: Iterable[Ended],
+    now: datetime,
+    declared: Plan | None = None,
+) -> None:
+    """Write the messages about ends of instances of a process; `plan` has its feeds, and `declared` says what users say
+    now. A process that is not declared any more has no outputs.
+
+    Takes the lock of the log.
+    """
+    Outbox(connection).append_many(
+        [message for each in ended for message in _messages(plan, declared or plan, process, each, now)]
+    )
+
+
+def tell_exhausted(
+    connection: Connection, process: ProcessRecord | None, rows: Iterable[ProcessInstance], now: datetime
+) -> None:
+    """Write the messages about instances that have failed in their last attempt. Takes the lock of the log."""
+    messages = []
+    for row in rows:
+        kind, name = _entity_of(process, row)
+        payload = RetryPayload(
+            kind=Kind(kind),
+            entity=name,
+            cluster=row.cluster,
+            nominal_time=row.nominal_time,
+            attempts=row.attempt,
+            run_id=row.run_id,
+            error=row.reason,
+        )
+        key = f"retry/{row.process}/{row.cluster}/{row.nominal_time.isoformat()}/{row.attempt}/{now.isoformat()}"
+        messages.append(OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key))
+    Outbox(connection).append_many(messages)
+
+
+def user_topic_of(name: str, facts: EntityFacts) -> str | None:
+    """Return Falcon's topic of an entity; None if a property switches it off."""
+    return f"FALCON.{name}" if facts.has_user_topic else None
+
+
+def _messages(
+    plan: Plan, declared: Plan, process: ProcessRecord | None, ended: Ended, now: datetime
+) -> Iterator[OutboxMessage]:
+    row = ended.row
+    key = _entity_of(process, row)
+    facts = declared.facts.get(key, _NO_FACTS)
+    copy = process.copy if process is not None else None
+    succeeded = ended.status is ProcessInstanceStatus.SUCCEEDED
+    for output, feed, url in _outputs(plan, process, ended):
+        yield OutboxMessage(
+            recorded_at=now,
+            payload=InstancePayload(
+                cluster=row.cluster if copy is None else f"{row.cluster},{copy.source}",
+                entity_name=key[1],
+                entity_type=Kind(key[0]),
+                nominal_time=row.nominal_time,
+                operation=InstanceOperation.GENERATE if copy is None else InstanceOperation.REPLICATE,
+                feed_names=feed,
+                feed_instance_paths=url,
+                workflow_id=row.run_id or NONE,
+                workflow_user=facts.owner or NONE,
+                run_id=str(row.attempt),
+                status=InstanceEnd.SUCCEEDED if succeeded else InstanceEnd.FAILED,
+                time_stamp=now,
+                final=succeeded or _is_final(process, ended, now),
+                error=ended.error,
+            ),
+            idempotency_key=_key_of(row, ended.status, output, now),
+            user_topic=user_topic_of(key[1], facts),
+        )
+
+
+def _outputs(plan: Plan, process: ProcessRecord | None, ended: Ended) -> Iterator[tuple[str, str, str]]:
+    """Yield name, feed and URL of each output; of a success only of what was published."""
+    found = False
+    for edge in process.outputs if process is not None else ():
+        time = plan.output_time(edge, ended.row.nominal_time)
+        if ended.published is not None:
+            url = ended.published.get(edge.name)
+        elif time is None or edge.quarantine_of is not None:
+            url = None
+        else:
+            record = plan.feeds[edge.feed_key]
+            url = f"{record.store.url.rstrip('/')}/{record.path(time)}"
+        if url is not None:
+            found = True
+            yield edge.name, edge.feed, url
+    if not found:
+        yield "", NONE, NONE
+
+
+def _is_final(process: ProcessRecord | None, ended: Ended, now: datetime) -> bool:
+    if ended.is_final is not None:
+        return ended.is_final
+    retry = process.retry if process is not None else None
+    return decide_retry(retry, ended.status, ended.row.retries, now).retry_at is None
+
+
+def _entity_of(process: ProcessRecord | None, row: ProcessInstance) -> EntityKey:
+    return process.entity if process is not None else (Kind.PROCESS.value, row.process)
+
+
+def _key_of(row: ProcessInstance, status: ProcessInstanceStatus, output: str, now: datetime) -> str:
+    """Return the key of a message. The same attempt number may time out again, after a rerun."""
+    again = f"/{now.isoformat()}" if status is ProcessInstanceStatus.TIMEDOUT else ""
+    instance = f"{row.process}/{row.cluster}/{row.nominal_time.isoformat()}"
+    return f"instance/{instance}/{row.attempt}{again}/{status.value}/{output}"

@@ -1,0 +1,208 @@
+"""What people ask of the ways out: which there are and how far they have come, to try one, to deliver, to try again."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from uuid import uuid4
+
+from feed_assets.clock import Clock, TimeBudget
+from feed_assets.delivery.errors import UnknownWayError
+from feed_assets.delivery.letters import write_letter
+from feed_assets.delivery.port import Outcome
+from feed_assets.delivery.rounds import MESSAGES_A_STEP, RoundResult, deliver
+from feed_assets.delivery.senders import open_sender
+from feed_assets.delivery.ways import Way, Ways, apply_ways, read_ways
+from feed_assets.entities.common import Kind
+from feed_assets.plan.records import Plan
+from feed_assets.settings import Settings
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.deliveries import Deliveries, DeliveryCounts, WaysOut, WayState
+from feed_assets.state.messages import InstanceEnd, InstanceOperation, InstancePayload, OutboxMessage
+from feed_assets.state.outbox import Outbox
+
+RETRY = "notify retry"
+"""The action in the audit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedWay:
+    """A way out: its receiver without secrets, what it chooses, and how far it has come.
+
+    `pending` counts messages after its cursor that it wants. A way that cannot be used has a `fault`.
+    """
+
+    name: str
+    channel: str | None = None
+    receiver: str | None = None
+    topics: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    entities: tuple[str, ...] | None = None
+    pending: int = 0
+    again: int = 0
+    next_at: datetime | None = None
+    dead: int = 0
+    away_since: datetime | None = None
+    error: str | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedWay:
+    """The answer of a receiver to a letter that only tries it."""
+
+    name: str
+    receiver: str
+    verdict: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """How many dead letters of a way are tried again, and how many are not, since their messages are cleaned up."""
+
+    way: str
+    letters: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayDesk:
+    """The ways out of a project, for commands. With `dry_run` nothing is sent or changed."""
+
+    settings: Settings
+    database: Database
+    plan: Plan
+    clock: Clock
+    author: str = ""
+    dry_run: bool = False
+
+    def ways(self) -> tuple[ListedWay, ...]:
+        """Return all ways, those with a fault last."""
+        ways = self._ways()
+        with self.database.read() as connection:
+            states, counts = WaysOut(connection).all(), Deliveries(connection).counts()
+        found = [
+            self._listed(way, states.get(name), counts.get(name, DeliveryCounts()))
+            for name, way in sorted(ways.usable.items())
+        ]
+        return (*found, *(ListedWay(name=name, fault=str(fault)) for name, fault in sorted(ways.faults.items())))
+
+    def test(self, name: str) -> TriedWay:
+        """Send a letter that only tries a way. It is in no outbox, and moves no cursor.
+
+        Raises:
+            DeliveryError: there is no such way, or it cannot be used.
+        """
+        way = self._choose([name])[0]
+        outcome = self._try(way) if not self.dry_run else None
+        return TriedWay(
+            name=way.name,
+            receiver=way.receiver,
+            verdict=outcome.verdict.value if outcome else "not sent",
+            error=outcome.error if outcome else None,
+        )
+
+    def send(self, names: Collection[str]) -> tuple[RoundResult, ...]:
+        """Deliver now what is pending on some ways (all without names), and what waits to be tried again.
+
+        Raises:
+            DeliveryError: there is no such way, or it cannot be used.
+        """
+        ways = self._choose(names)
+        if self.dry_run:
+            listed = {each.name: each for each in self.ways()}
+            return tuple(
+                RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].again) for way in ways
+            )
+        apply_ways(self.database, self._ways().usable, self.clock.now())
+        holder = f"command/{uuid4().hex[:12]}"
+        budget = TimeBudget.ample()
+        return tuple(deliver(self.database, way, self.clock, budget, holder, now_or_never=True) for way in ways)
+
+    def retry(self, names: Collection[str]) -> tuple[Retried, ...]:
+        """Let the dead letters of some ways (all without names) be tried again.
+
+        Raises:
+            UnknownWayError: there is no such way.
+        """
+        found = []
+        for way in self._choose(names):
+            with self.database.read() as connection:
+                seqs = [each.seq for each in Deliveries(connection).dead([way.name])]
+                there = Outbox(connection).get_many(seqs) if seqs else {}
+            gone = [seq for seq in seqs if seq not in there]
+            found.append(Retried(way=way.name, letters=len(there), gone=len(gone)))
+            if seqs and not self.dry_run:
+                self._revive(way.name, list(there), gone)
+        return tuple(found)
+
+    def _revive(self, way: str, seqs: Collection[int], gone: Collection[int]) -> None:
+        now = self.clock.now()
+        details = {"letters": len(seqs), "gone": len(gone)}
+        with self.database.begin() as connection:
+            Audit(connection).append(
+                AuditEntry(recorded_at=now, author=self.author, action=RETRY, target=way, details=details)
+            )
+            Deliveries(connection).revive(way, seqs, now)
+            Deliveries(connection).remove(way, gone)
+
+    def _ways(self) -> Ways:
+        return read_ways(self.settings, self.plan)
+
+    def _choose(self, names: Collection[str]) -> list[Way]:
+        ways = self._ways()
+        for name in names:
+            if name in ways.faults:
+                raise ways.faults[name]
+            if name not in ways.usable:
+                raise UnknownWayError(
+                    name=name, similar=get_close_matches(name, ways.usable), known=sorted(ways.usable)
+                )
+        return [ways.usable[name] for name in (names or sorted(ways.usable))]
+
+    def _try(self, way: Way) -> Outcome:
+        now = self.clock.now()
+        payload = InstancePayload(
+            cluster="test",
+            entity_name="test",
+            entity_type=Kind.PROCESS,
+            nominal_time=now.replace(second=0, microsecond=0),
+            operation=InstanceOperation.GENERATE,
+            status=InstanceEnd.SUCCEEDED,
+            time_stamp=now,
+        )
+        key = f"test/{way.name}/{now.isoformat()}"
+        sender = open_sender(way)
+        try:
+            return sender.send(write_letter(OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)))
+        finally:
+            sender.close()
+
+    def _listed(self, way: Way, state: WayState | None, counts: DeliveryCounts) -> ListedWay:
+        subjects = None if way.subjects is None and not way.is_chosen_only else {*(way.subjects or ()), *way.chosen}
+        return ListedWay(
+            name=way.name,
+            channel=way.channel.value,
+            receiver=way.receiver,
+            topics=tuple(sorted(way.topics)),
+            levels=tuple(sorted(way.levels)),
+            entities=None if subjects is None else tuple(sorted("/".join(key) for key in subjects)),
+            pending=self._count_pending(way, state.cursor) if state is not None else 0,
+            again=counts.open,
+            next_at=max(filter(None, (counts.next_at, state.next_at if state else None)), default=None),
+            dead=counts.dead,
+            away_since=state.down_since if state is not None else None,
+            error=state.error if state is not None else None,
+        )
+
+    def _count_pending(self, way: Way, cursor: int) -> int:
+        """Return how many messages after a cursor a way wants; this reads what is new, and nothing before."""
+        count = 0
+        with self.database.read() as connection:
+            while heads := Outbox(connection).heads(cursor, MESSAGES_A_STEP):
+                count += sum(map(way.wants, heads))
+                cursor = heads[-1].seq
+        return count

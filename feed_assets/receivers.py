@@ -1,0 +1,170 @@
+"""Receivers of messages: addresses of people, URLs of programs, and commands; and the settings that name them."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from feed_assets.topics import MessageLevel, Topic
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # ops, data-team
+"""The form of the names of receivers in the settings."""
+
+_ADDRESS = re.compile(r"[^@\s,:/]+@[^@\s,:/]+")  # ops@example.com
+_CHAT = re.compile(r"[a-z][a-z0-9+.-]*://\S+")  # slack://T0/B0/XX
+_REFERENCE = "${"
+_CHANNELS = "mailto:, http://, https://, command: or a URL of apprise, such as slack://"
+
+
+class Channel(StrEnum):
+    """How a message leaves. Only the settings can name a command."""
+
+    EMAIL = "email"
+    WEBHOOK = "webhook"
+    CHAT = "chat"
+    COMMAND = "command"
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address of electronic mail.
+
+    >>> is_address("ops@example.com"), is_address("not-an-address")
+    (True, False)
+    """
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def split_addresses(text: str) -> tuple[str, ...]:
+    """Return the addresses of `mailto:ann@example.org,bob@example.org`, with or without its scheme."""
+    rest = text.removeprefix("mailto:").removeprefix("//")
+    return tuple(part.strip() for part in rest.split(","))
+
+
+def channel_of(url: str) -> Channel:
+    """Return how messages leave to a receiver of the settings.
+
+    >>> channel_of("mailto:ops@example.com").value, channel_of("slack://T0/B0/XX").value
+    ('email', 'chat')
+    """
+    scheme = url.partition(":")[0]
+    return {
+        "mailto": Channel.EMAIL,
+        "http": Channel.WEBHOOK,
+        "https": Channel.WEBHOOK,
+        "command": Channel.COMMAND,
+    }.get(scheme, Channel.CHAT)
+
+
+def find_fault(channel: Channel, text: str) -> str | None:
+    """Return what is wrong with the address, URL or command of a receiver; None if nothing is.
+
+    References to the environment are not looked into. Whether apprise knows the scheme of a chat is asked later.
+
+    >>> find_fault(Channel.WEBHOOK, "ftp://example.com")
+    'it is no URL like https://example.com/hook'
+    """
+    if _REFERENCE in text:
+        return None
+    match channel:
+        case Channel.EMAIL:
+            is_good = all(map(is_address, split_addresses(text)))
+            return None if is_good else "it is no address of electronic mail like ops@example.com"
+        case Channel.WEBHOOK:
+            return None if _is_web(text) else "it is no URL like https://example.com/hook"
+        case Channel.CHAT:
+            return None if _CHAT.fullmatch(text) else "it is no URL of apprise like slack://T0/B0/XX"
+        case Channel.COMMAND:
+            return None if text.removeprefix("command:").strip() else "it is no command like command:/opt/tell --all"
+
+
+def find_chat_fault(channel: Channel, text: str) -> str | None:
+    """Return why apprise cannot post to a chat; None if it can, or if it is not installed. This imports apprise."""
+    if channel is not Channel.CHAT or find_spec("apprise") is None:
+        return None
+    import apprise  # measured: with its plugins it takes most of a second
+
+    return None if apprise.Apprise.instantiate(text) is not None else "apprise knows no such URL"
+
+
+def describe_receiver(channel: Channel, text: str) -> str:
+    """Return a receiver without what may be a secret: of a URL only scheme and host, of a chat only the scheme.
+
+    >>> describe_receiver(Channel.WEBHOOK, "https://hooks.example.com/T0/secret?key=1")
+    'https://hooks.example.com/…'
+    >>> describe_receiver(Channel.CHAT, "slack://T0/B0/XX")
+    'slack://…'
+    """
+    match channel:
+        case Channel.EMAIL:
+            return ", ".join(split_addresses(text))
+        case Channel.WEBHOOK:
+            parts = urlsplit(text)
+            host = parts.netloc.rpartition("@")[2]
+            return f"{parts.scheme}://{host}/…" if parts.path.strip("/") or parts.query else f"{parts.scheme}://{host}"
+        case Channel.CHAT:
+            return f"{text.partition('://')[0]}://…"
+        case Channel.COMMAND:
+            return "command:" + (text.removeprefix("command:").split() or [""])[0]
+
+
+def _is_web(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+class MailSecurity(StrEnum):
+    """How the connection with a mail server is encrypted."""
+
+    NONE = "none"
+    STARTTLS = "starttls"
+    TLS = "tls"
+
+
+class MailSettings(BaseModel):
+    """The mail server, and the sender of mails. `ca_file` has the certificates that are trusted beside the system's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "localhost"
+    port: Annotated[int, Field(gt=0, lt=65536)] = 25
+    security: MailSecurity = MailSecurity.NONE
+    user: str | None = None
+    password: str | None = Field(default=None, repr=False)
+    sender: str = "feed-assets@localhost"
+    ca_file: str | None = None
+
+
+class ReceiverSettings(BaseModel):
+    """A receiver: its `url`, and which messages it gets. An empty choice is no choice.
+
+    `entities` are tags with their values, of which an entity must have all; `*` is any value. A webhook signs with
+    `secret`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(repr=False)
+    topics: tuple[Topic, ...] = ()
+    levels: tuple[MessageLevel, ...] = ()
+    entities: Mapping[str, str] = Field(default_factory=dict)
+    secret: str | None = Field(default=None, repr=False)
+
+    @field_validator("url")
+    @classmethod
+    def _is_receiver(cls, url: str) -> str:
+        if ":" not in url or find_fault(channel_of(url), url) is not None:
+            raise PydanticCustomError("receiver", "no receiver", {"expected": f"the URL of a receiver: {_CHANNELS}"})
+        return url
+
+    @property
+    def channel(self) -> Channel:
+        """How messages leave."""
+        return channel_of(self.url)

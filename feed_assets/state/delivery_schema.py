@@ -1,0 +1,64 @@
+"""Tables of messages for other programs: the outbox, the ways out, and deliveries that are not done.
+
+They belong to the same schema as all other tables.
+"""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, Text, text
+
+from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.schema import metadata
+from feed_assets.topics import MessageLevel, Topic
+
+# Queries repeat these conditions literally, as for the other tables.
+IS_OPEN = text("next_at IS NOT NULL")
+IS_DEAD = text("dead_at IS NOT NULL")
+
+outbox = Table(
+    "fa_outbox",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("topic", Choice(Topic), nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("payload", Payload),
+    Column("idempotency_key", Text, nullable=False),
+    Column("user_topic", Text),
+    Column("level", Choice(MessageLevel)),
+    Column("kind", Text),
+    Column("entity", Text),
+    Index("fa_outbox_by_key", "idempotency_key", unique=True),
+    Index("fa_outbox_by_topic", "topic", "seq"),
+)
+
+ways_out = Table(
+    "fa_ways_out",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("cursor", BigInteger, nullable=False),
+    Column("seen_at", UtcDateTime, nullable=False),
+    Column("tries", BigInteger, nullable=False),
+    Column("down_since", UtcDateTime),
+    Column("next_at", UtcDateTime),
+    Column("error", Prose),
+    Column("holder", Text),
+    Column("held_until", UtcDateTime),
+    PrimaryKeyConstraint("name", name="fa_ways_out_pk"),
+    sqlite_with_rowid=False,
+)
+
+deliveries = Table(
+    "fa_deliveries",
+    metadata,
+    Column("way", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("entity", Text, nullable=False),
+    Column("since", UtcDateTime, nullable=False),
+    Column("tries", BigInteger, nullable=False),
+    Column("next_at", UtcDateTime),
+    Column("dead_at", UtcDateTime),
+    Column("error", Prose),
+    PrimaryKeyConstraint("way", "seq", name="fa_deliveries_pk"),
+    sqlite_with_rowid=False,
+)
+for _name, _condition in (("fa_deliveries_open", IS_OPEN), ("fa_deliveries_dead", IS_DEAD)):
+    Index(_name, deliveries.c.way, deliveries.c.seq, sqlite_where=_condition, postgresql_where=_condition)

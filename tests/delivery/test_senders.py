@@ -1,0 +1,196 @@
+"""Senders against real receivers: a web server, a mail server with STARTTLS, apprise, a command."""
+
+import hashlib
+import hmac
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from feed_assets.delivery import chat, mail, port, webhook
+from feed_assets.delivery.chat import ChatSender
+from feed_assets.delivery.commands import CommandSender
+from feed_assets.delivery.errors import WayError
+from feed_assets.delivery.letters import write_letter
+from feed_assets.delivery.mail import MailSender
+from feed_assets.delivery.port import Letter, Outcome, Verdict
+from feed_assets.delivery.webhook import WebhookSender
+from feed_assets.entities.common import Kind
+from feed_assets.masking import remember_unnamed
+from feed_assets.receivers import MailSecurity, MailSettings
+from feed_assets.state.messages import EntityAction, EntityPayload, InstanceEnd, OutboxMessage
+from tests.delivery.samples import NOW, message
+from tests.receivers import MAIL_PASSWORD, MAIL_USER, MailServer, Receiver
+from tests.servers import free_port
+
+LETTER = write_letter(message("daily", 5, status=InstanceEnd.FAILED, error="no space", final=False))
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port on which somebody accepts connections and never says a word."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            try:
+                while True:
+                    accepted.append(server.accept()[0])
+            except OSError:
+                return
+
+        Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        for each in accepted:
+            each.close()
+
+
+def test_a_post_is_signed_and_carries_the_key(receiver: Receiver) -> None:
+    sender = WebhookSender(receiver.url.replace("://", "://ann:pw@") + "?a=1", "s3cret")
+    assert sender.send(LETTER).verdict is Verdict.DELIVERED
+    (post,) = receiver.posts
+    assert post.path == "/hook?a=1"
+    assert post.headers["Idempotency-Key"] == LETTER.key == "instance/daily/5"
+    assert post.headers["X-Feed-Assets-Topic"] == "instance"
+    assert post.headers["Authorization"] == "Basic YW5uOnB3"
+    signature = hmac.new(b"s3cret", post.body, hashlib.sha256).hexdigest()
+    assert post.headers["X-Feed-Assets-Signature"] == f"sha256={signature}"
+    assert post.document["payload"]["nominalTime"] == "2026-01-01-05-00"
+    assert post.document["level"] == "warning"
+    sender.close()
+
+
+def test_a_connection_is_kept_and_opened_again_when_the_receiver_has_ended_it(receiver: Receiver) -> None:
+    sender = WebhookSender(receiver.url, None)
+    assert sender.send(LETTER).verdict is Verdict.DELIVERED
+    receiver.die()
+    receiver.live()
+    assert sender.send(LETTER).verdict is Verdict.DELIVERED
+    receiver.die()
+    assert sender.send(LETTER).verdict is Verdict.AWAY
+    sender.close()
+
+
+def test_who_does_not_answer_in_time_is_away(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (port, webhook, mail):
+        monkeypatch.setattr(module, "SECONDS", 0.2)
+    silent = WebhookSender(f"http://127.0.0.1:{silent_port}/x", None)
+    assert silent.send(LETTER).verdict is Verdict.AWAY
+    mails = MailSender("ann@example.org", MailSettings(host="127.0.0.1", port=silent_port))
+    assert mails.send(LETTER).verdict is Verdict.AWAY
+
+
+def mail_settings(server: MailServer, **fields: object) -> MailSettings:
+    given = {
+        "host": "localhost",
+        "port": server.port,
+        "security": MailSecurity.STARTTLS,
+        "user": MAIL_USER,
+        "password": MAIL_PASSWORD,
+        "sender": "falcon@localhost",
+        "ca_file": server.ca_file,
+    }
+    return MailSettings.model_validate(given | fields)
+
+
+@pytest.mark.parametrize(
+    ("end", "subject"),
+    [
+        (InstanceEnd.SUCCEEDED, "Falcon Instance Succeeded : Workflow id:r1 Name:daily Type:process"),
+        (InstanceEnd.FAILED, "Falcon Instance Failed : Workflow id:r1 Name:daily Type:process"),
+    ],
+)
+def test_row_148_mails_have_the_subject_and_the_lines_of_falcon(
+    mail_server: MailServer, end: InstanceEnd, subject: str
+) -> None:
+    letter = write_letter(message("daily", 5, status=end))
+    sender = MailSender("ann@example.org,bob@example.org", mail_settings(mail_server))
+    assert sender.send(letter).verdict is Verdict.DELIVERED
+    assert sender.send(letter).verdict is Verdict.DELIVERED
+    sender.close()
+    (recipients, one), (_, repeat) = mail_server.box.mails
+    assert recipients == ["ann@example.org", "bob@example.org"]
+    assert (one["Subject"], one["From"]) == (subject, "falcon@localhost")
+    assert one["Message-ID"] == repeat["Message-ID"]
+    assert one["X-Feed-Assets-Key"] == "instance/daily/5"
+    plain = one.get_body(("plain",))
+    html = one.get_body(("html",))
+    assert plain is not None
+    assert html is not None
+    lines = plain.get_content().splitlines()
+    assert lines[:2] == [subject, ""]
+    assert {"nominalTime: 2026-01-01-05-00", "operation: GENERATE", "feedNames: counts"} <= set(lines)
+    assert "<td>feedInstancePaths</td><td>file:///data/counts/5</td>" in html.get_content()
+
+
+def answer_to(to: str, settings: MailSettings) -> Outcome:
+    with closing(MailSender(to, settings)) as sender:
+        return sender.send(LETTER)
+
+
+def test_what_a_mail_server_says_decides(mail_server: MailServer) -> None:
+    settings = mail_settings(mail_server)
+    mail_server.box.refusals |= {"gone@x.org": "550 no such mailbox", "full@x.org": "452 mailbox full"}
+    refused = answer_to("gone@x.org", settings)
+    assert (refused.verdict, refused.error) == (Verdict.REFUSED, "gone@x.org: 550 no such mailbox")
+    assert answer_to("full@x.org", settings).verdict is Verdict.FAILED
+    assert answer_to("gone@x.org, ann@x.org", settings).verdict is Verdict.DELIVERED
+    assert answer_to("ann@x.org", mail_settings(mail_server, password="wrong")).verdict is Verdict.AWAY
+    untrusted = answer_to("ann@x.org", mail_settings(mail_server, ca_file=None))
+    assert untrusted.verdict is Verdict.AWAY
+    assert "CERTIFICATE_VERIFY_FAILED" in (untrusted.error or "")
+    assert answer_to("ann@x.org", MailSettings(port=free_port())).verdict is Verdict.AWAY
+
+
+def test_a_chat_is_posted_to_by_apprise(receiver: Receiver) -> None:
+    sender = ChatSender("team", f"json://127.0.0.1:{receiver.port}/chat")
+    assert sender.send(LETTER).verdict is Verdict.DELIVERED
+    (post,) = receiver.posts
+    assert post.document["title"] == "Falcon Instance Failed : Workflow id:r1 Name:daily Type:process"
+    assert "error: no space" in post.document["message"]
+    assert post.document["message"].rstrip().endswith("key: instance/daily/5")
+    assert post.document["type"] == "warning"
+    receiver.answer = lambda _: 500
+    failed = sender.send(LETTER)
+    assert failed.verdict is Verdict.FAILED
+    assert "error=500" in (failed.error or "")
+
+
+def test_a_chat_that_apprise_does_not_know_is_named() -> None:
+    with pytest.raises(WayError, match="way out 'team': apprise knows no such URL with the scheme 'slakc'"):
+        ChatSender("team", "slakc://T0/B0/XX")
+    assert chat.ChatSender.__doc__
+
+
+def test_a_command_gets_the_document_on_its_standard_input(tmp_path: Path) -> None:
+    script = tmp_path / "tell.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "said = json.load(sys.stdin)\n"
+        f"open({str(tmp_path / 'said')!r}, 'a').write(os.environ['FEED_ASSETS_KEY'] + ' ' + said['topic'] + '\\n')\n"
+        "sys.exit(sys.argv[1:] == ['fail'] and 'no way' or 0)\n"
+    )
+    assert CommandSender(f"command:{sys.executable} {script}").send(LETTER).verdict is Verdict.DELIVERED
+    assert (tmp_path / "said").read_text() == "instance/daily/5 instance\n"
+    failed = CommandSender(f"command:{sys.executable} {script} fail").send(LETTER)
+    assert (failed.verdict, failed.error) == (Verdict.FAILED, "it ended with 1: no way")
+    assert CommandSender("command:/there/is/none").send(LETTER).verdict is Verdict.AWAY
+
+
+def test_a_letter_has_no_secrets() -> None:
+    remember_unnamed("hunter2-hunter2")
+    letter: Letter = write_letter(message(status=InstanceEnd.FAILED, error="cannot open s3://a?key=hunter2-hunter2"))
+    assert "hunter2" not in json.dumps(letter.document) + letter.text + letter.html
+    assert "key=***" in letter.text
+
+
+def test_other_topics_have_a_subject_of_the_same_kind() -> None:
+    payload = EntityPayload(action=EntityAction.DELETE, kind=Kind.FEED, entity="clicks", author="ann")
+    letter = write_letter(OutboxMessage(recorded_at=NOW, payload=payload, idempotency_key="1"))
+    assert letter.subject == "Falcon Entity Changed : Name:clicks Type:feed"
+    assert "author: ann" in letter.text
