@@ -333,7 +333,6 @@ def keys_come_first(plan: list[str]) -> bool:
         ("pending inputs", "fa_trigger_inputs_pending (cluster=?)"),
         ("counts of open sweeps", "fa_sweeps_by_state (state=?)"),
         ("totals", "fa_totals USING PRIMARY KEY (kind=?)"),
-        ("counts of late instances", "fa_sla_open (cluster=?)"),
     ],
 )
 def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:
