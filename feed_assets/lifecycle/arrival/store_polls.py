@@ -4,12 +4,11 @@ A store that fails affects only its own instances: what keeps it from looking be
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TypeVar
 
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
@@ -21,9 +20,6 @@ from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed
-
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,43 +66,6 @@ def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads:
             looks.update(dict.fromkeys(chain.from_iterable(groups[endpoint].values()), obstacle))
         looks.update(found[endpoint].copy())  # a call that hangs may go on writing
     return [looks[position] for position in range(len(candidates))]
-
-
-def ask_stores(
-    items: Sequence[_Item],
-    address_of: Callable[[_Item], StoreAddress],
-    ask: Callable[[_Item], _Answer],
-    bulkheads: Bulkheads,
-) -> list[_Answer | Exception]:
-    """Ask the stores of some items, all endpoints at once; return the answer for each, or why there is none.
-
-    What fails concerns its own item alone, unless it fails slowly: then its endpoint is left alone, as in
-    `poll_confined`.
-    """
-    by_endpoint: dict[str, list[int]] = defaultdict(list)
-    for position, item in enumerate(items):
-        by_endpoint[endpoint_of(address_of(item))].append(position)
-
-    def ask_all(positions: Sequence[int]) -> dict[int, _Answer | Exception]:
-        return {position: _ask(ask, items[position]) for position in positions}
-
-    calls = {endpoint: partial(ask_all, positions) for endpoint, positions in by_endpoint.items()}
-    found: dict[int, _Answer | Exception] = {}
-    for endpoint, answer in bulkheads.ask(TickStep.STORAGE, calls).items():
-        positions = by_endpoint[endpoint]
-        found |= dict.fromkeys(positions, answer) if isinstance(answer, Exception) else answer
-    return [found[position] for position in range(len(items))]
-
-
-def _ask(ask: Callable[[_Item], _Answer], item: _Item) -> _Answer | Exception:
-    """Return the answer for an item, or why there is none. Raises what fails slowly."""
-    watch = Stopwatch()
-    try:
-        return ask(item)
-    except Exception as exc:
-        if watch.seconds > SLOW_SECONDS:
-            raise
-        return exc
 
 
 def require_unobstructed(candidates: Iterable[Candidate], looks: Iterable[Look]) -> None:
