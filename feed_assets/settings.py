@@ -148,6 +148,13 @@ class DefinitionChanges(StrEnum):
     ALWAYS = "always"
 
 
+class Actions(StrEnum):
+    """Where records of actions go, unless to a file."""
+
+    OFF = "off"
+    STDERR = "stderr"
+
+
 class Settings(BaseSettings):
     """The settings in force; make them with `load_settings`.
 
@@ -160,7 +167,8 @@ class Settings(BaseSettings):
     published instance, unless its feed says otherwise. The schedule acts on a retention that became stricter after
     `retention_grace_hours`. A tick waits `tick_patience` seconds for storages, metastores and Spark Connect servers;
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
-    reload changed definitions.
+    reload changed definitions. `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`;
+    None means a file beside the state.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -178,6 +186,7 @@ class Settings(BaseSettings):
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
     metadata: MetadataSettings = MetadataSettings()
     webserver: str | None = None
+    actions: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)
@@ -193,6 +202,11 @@ class Settings(BaseSettings):
         **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings,)
+
+    @field_validator("actions", mode="before")
+    @classmethod
+    def _is_switched_off(cls, value: object) -> object:
+        return Actions.OFF.value if value is False else value  # `off` of YAML
 
     @property
     def root(self) -> Path:
