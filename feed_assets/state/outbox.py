@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
@@ -65,6 +66,25 @@ class Outbox:
     def count(self, after: int, topic: str | None = None) -> int:
         """Return how many messages have a number above `after`; of one topic if given."""
         return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
+
+    def count_told(self, before: datetime, limit: int) -> int:
+        """Return how many messages at the beginning of the log `remove_told` would remove."""
+        return len(self._find_told(before, limit))
+
+    def remove_told(self, before: datetime, limit: int) -> int:
+        """Remove at most `limit` messages from the beginning of the log that were sent and are older than `before`;
+        return how many. The newest message stays, so that numbers are never used again.
+        """
+        found = self._find_told(before, limit)
+        if found:
+            self._connection.execute(delete(outbox).where(_T.seq <= found[-1]))
+        return len(found)
+
+    def _find_told(self, before: datetime, limit: int) -> list[int]:
+        last, statement = self.last_seq(), select(_T.seq, _T.recorded_at, _T.sent_at).order_by(_T.seq).limit(limit)
+        rows = self._connection.execute(statement)
+        told = takewhile(lambda row: row.sent_at is not None and row.recorded_at < before and row.seq < last, rows)
+        return [row.seq for row in told]
 
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""
