@@ -195,12 +195,13 @@ def apply_message_cleanup(
     """Remove the messages that everybody was told, and that are older than anything else is kept."""
     unit = times.longest()
     before, count, is_complete = times.cutoff(unit, as_of), 0, False
-    if dry_run:
-        with database.read() as connection:
-            count, is_complete = Outbox(connection).count_told(before, ALL_MESSAGES), True
+    with database.read() as connection:
+        up_to = Outbox(connection).told_up_to()
+        if dry_run:
+            count, is_complete = Outbox(connection).count_old(before, up_to, ALL_MESSAGES), True
     while not is_complete and not budget.is_spent:
         with database.begin() as connection:
-            removed = Outbox(connection).remove_told(before, MESSAGES_A_STEP)
+            removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
         count, is_complete = count + removed, removed < MESSAGES_A_STEP
     limit = times.by_unit[unit].render()
     return CleanedUp(

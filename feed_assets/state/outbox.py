@@ -67,24 +67,30 @@ class Outbox:
         """Return how many messages have a number above `after`; of one topic if given."""
         return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
 
-    def count_told(self, before: datetime, limit: int) -> int:
-        """Return how many messages at the beginning of the log `remove_told` would remove."""
-        return len(self._find_told(before, limit))
+    def told_up_to(self) -> int | None:
+        """Return the number up to which every message was sent; None if all were."""
+        first = self._connection.scalar(select(func.min(_T.seq)).where(IS_UNSENT))
+        return None if first is None else first - 1
 
-    def remove_told(self, before: datetime, limit: int) -> int:
-        """Remove at most `limit` messages from the beginning of the log that were sent and are older than `before`;
-        return how many. The newest message stays, so that numbers are never used again.
+    def count_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Return how many messages `remove_old` would remove."""
+        return len(self._find_old(before, up_to, limit))
+
+    def remove_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Remove at most `limit` messages from the beginning of the log that are older than `before`, up to the number
+        `up_to` if given; return how many. The newest message stays, so that numbers are never used again.
         """
-        found = self._find_told(before, limit)
+        found = self._find_old(before, up_to, limit)
         if found:
             self._connection.execute(delete(outbox).where(_T.seq <= found[-1]))
         return len(found)
 
-    def _find_told(self, before: datetime, limit: int) -> list[int]:
-        last, statement = self.last_seq(), select(_T.seq, _T.recorded_at, _T.sent_at).order_by(_T.seq).limit(limit)
+    def _find_old(self, before: datetime, up_to: int | None, limit: int) -> list[int]:
+        last = self.last_seq() - 1
+        last = last if up_to is None else min(last, up_to)
+        statement = select(_T.seq, _T.recorded_at).where(_T.seq <= last).order_by(_T.seq).limit(limit)
         rows = self._connection.execute(statement)
-        told = takewhile(lambda row: row.sent_at is not None and row.recorded_at < before and row.seq < last, rows)
-        return [row.seq for row in told]
+        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, rows)]
 
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""

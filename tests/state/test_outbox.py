@@ -59,14 +59,15 @@ def test_numbers_are_in_the_order_of_the_commits_whoever_writes(database: Databa
 def test_old_messages_that_were_told_are_removed_and_their_numbers_never_come_again(database: Database) -> None:
     with database.begin() as connection:
         outbox = Outbox(connection)
+        assert outbox.told_up_to() is None
         outbox.append_many([message(n) for n in range(6)])
         outbox.mark_sent([1, 2, 3, 5, 6], hour(9))
-        assert outbox.count_told(hour(2), 9) == 2
-        assert outbox.remove_told(hour(2), 1) == 1
-        assert outbox.remove_told(hour(9), 9) == 2  # the fourth was told nobody
+        assert outbox.told_up_to() == 3
+        assert outbox.count_old(hour(2), None, 9) == 2
+        assert outbox.remove_old(hour(2), None, 1) == 1
+        assert outbox.remove_old(hour(9), outbox.told_up_to(), 9) == 2
         assert [each.seq for each in outbox.read(0, 9)] == [4, 5, 6]
-        outbox.mark_sent([4], hour(9))
-        assert outbox.remove_told(hour(99), 9) == 2
-        assert outbox.remove_told(hour(99), 9) == 0
+        assert outbox.remove_old(hour(99), None, 9) == 2
+        assert outbox.remove_old(hour(99), None, 9) == 0
         outbox.append_many([message(7)])
         assert [each.seq for each in outbox.read(0, 9)] == [6, 7]
