@@ -59,6 +59,11 @@ class Bulkheads:
         self._stored = {(each.step, each.subject): each for each in known if each.cluster == cluster}
         self._now = dict(self._stored)
 
+    @property
+    def patience(self) -> Patience:
+        """What waits for services, and remembers which of them hang."""
+        return self._patience
+
     @classmethod
     def open(cls, database: Database, cluster: str, clock: Clock, patience: Patience | None = None) -> "Bulkheads":
         """Read the failures of earlier ticks and runs."""

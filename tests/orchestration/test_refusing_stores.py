@@ -24,6 +24,7 @@ from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
 from tests.orchestration.test_poisons import arrived, checks
 from tests.orchestration.test_retention import execute
+from tests.storage.hanging import hanging
 from tests.tables import Catalog
 
 VALID = "validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}"
@@ -169,6 +170,49 @@ def test_tables_and_buckets_that_are_not_there_stop_only_their_own_feeds(
     harness.at(NOON + timedelta(days=2, hours=12))
     (check,) = checks(harness.tick())
     assert "a-none" not in str(check.metadata["failures"].value).replace(f"{name}_x", "")
+
+
+@pytest.mark.server
+def test_a_table_whose_data_do_not_answer_fails_alone_as_soon_as_its_metastore_answers_without_it(
+    tmp_path: Path, instance: DagsterInstance, metastore_port: int
+) -> None:
+    home, catalog, name = Home(folder=tmp_path), Catalog(metastore_port), "half_silent"
+    catalog.make_database(name, tmp_path / "warehouse")
+    for table in ("far", "near"):
+        made = catalog.make_table(name, table, tmp_path / "warehouse" / table, [("ds", "string"), ("hour", "string")])
+        folder = tmp_path / table / "three"
+        folder.mkdir(parents=True)
+        (folder / "part").write_text("1")
+        catalog.add_partition(made, ["2026-01-01", "03"], f"file:{folder}")
+    places = {table: f'table: "catalog:{name}:{table}#{KEYS}"' for table in ("far", "near")}
+    metastore = f"thrift://127.0.0.1:{metastore_port}"
+    entities = ENTITIES.replace(
+        "storage: file://${DATA_ROOT}", f"storage: file://${{DATA_ROOT}}\n    catalog: {metastore}"
+    )
+    entities += "".join(HOURLY.format(name=feed, place=place, valid=VALID) for feed, place in places.items())
+    harness = LocationHarness(home, instance, entities)
+    harness.runtime.patience = Patience(2.0)
+    with hanging(tmp_path / "far"):
+        told = checks(harness.tick())
+        assert failing(harness) == {(TickStep.STORAGE, metastore)}
+        harness.at(NOON + timedelta(hours=1))
+        result = harness.tick()
+        told += checks(result)
+        assert arrived(result) == [("near", key(3))]
+        assert failing(harness) == {(TickStep.STORAGE, f"{metastore}/{name}/far")}
+        land(home.data, 3, 1)
+        harness.at(NOON + timedelta(hours=1, seconds=2))
+        result = harness.tick()
+        told += checks(result)
+        assert len(told) == 2
+        assert "near" not in str(told[1].metadata["failures"].value)
+    for hour in range(3, 9):  # the calls that have hung end by and by
+        harness.at(NOON + timedelta(hours=hour))
+        if ("far", key(3)) in arrived(harness.tick()):
+            break
+    else:
+        raise AssertionError(failing(harness))
+    assert failing(harness) == set()
 
 
 def test_an_inbox_to_a_storage_that_does_not_answer_is_left_alone_and_the_others_are_emptied(

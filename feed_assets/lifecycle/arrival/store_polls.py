@@ -13,10 +13,10 @@ from itertools import chain
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.lifecycle.store_answers import ask_by_store
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed
@@ -46,25 +46,25 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
 def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
     """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
 
-    All endpoints are asked at once. If a store fails, its feeds are polled one by one. An endpoint that fails slowly,
-    such as by a time-out, is left alone for the rest of the tick and for four times as long as it took.
+    All endpoints are asked at once. If a store fails, its feeds are polled one by one. What fails slowly, such as by a
+    time-out, is left alone for the rest of the tick and for four times as long as it took: see `ask_by_store`.
     """
-    groups: dict[str, dict[tuple[StoreAddress, str | None], list[int]]] = defaultdict(dict)
-    for group, positions in _by_store(candidates).items():
-        groups[endpoint_of(group[0])][group] = positions
-    found: dict[str, dict[int, Look]] = {endpoint: {} for endpoint in groups}
+    groups: dict[StoreAddress, dict[str | None, list[int]]] = defaultdict(dict)
+    for (address, flag), positions in _by_store(candidates).items():
+        groups[address][flag] = positions
 
-    def poll(endpoint: str) -> None:
-        for (address, flag), positions in groups[endpoint].items():
-            found[endpoint].update(_poll_store(stores, candidates, address, flag, positions))
+    def poll(address: StoreAddress) -> dict[int, Look]:
+        by_flag = groups[address].items()
+        looks = [_poll_store(stores, candidates, address, flag, positions) for flag, positions in by_flag]
+        return {position: look for some in looks for position, look in some.items()}
 
-    answers = bulkheads.ask(TickStep.STORAGE, {endpoint: partial(poll, endpoint) for endpoint in groups})
     looks: dict[int, Look] = {}
-    for endpoint, answer in answers.items():
+    for address, answer in ask_by_store({address: partial(poll, address) for address in groups}, bulkheads).items():
         if isinstance(answer, Exception):
             obstacle = obstructed("", describe_error(answer))
-            looks.update(dict.fromkeys(chain.from_iterable(groups[endpoint].values()), obstacle))
-        looks.update(found[endpoint].copy())  # a call that hangs may go on writing
+            looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
+        else:
+            looks.update(answer)
     return [looks[position] for position in range(len(candidates))]
 
 

@@ -232,8 +232,9 @@ def mutate(
     origin: Origin = Origin.PERSON,
     dry_run: bool,
 ) -> tuple[MetadataResult, ...]:
-    """Change entities, by path, in one transaction: all of them or, if one is refused, none. Several paths of one entity
-    make one change.
+    """Change entities, by path, in one transaction: all of them or, if one is refused, none.
+
+    Several paths of one entity make one change.
 
     Raises:
         MetadataRefusedError: a name or value cannot be written, a declaration says it, or this is no path of an entity.
