@@ -16,6 +16,7 @@ from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.recorded import recorded
 from feed_assets.cli.render import say
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
@@ -84,7 +85,7 @@ class Boundary(Verbs):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and translate exceptions."""
         try:
-            with status_line.running("at work"):
+            with recorded(ctx), status_line.running("at work"):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

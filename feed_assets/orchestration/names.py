@@ -102,6 +102,13 @@ def op_names(plan: Plan) -> dict[Key, str]:
     return {key: f"{name}_{_digest(key)}" if name in shared else name for key, name in plain.items()}
 
 
+def possible_steps(key: Key) -> set[str]:
+    """Return the steps in which instances of a process can run: its own, by either name, and those of listed ones."""
+    process, cluster = key
+    plain = word(f"{cluster}__{process}")
+    return {plain, f"{plain}_{_digest(key)}", instances_op(cluster), replication_op(cluster)}
+
+
 def _digest(key: Key) -> str:
     return hashlib.sha256("/".join(key).encode()).hexdigest()[:8]
 

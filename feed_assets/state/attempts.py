@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, literal, select, tuple_, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
@@ -18,6 +19,27 @@ OVERTAKEN = "another attempt took its place"
 
 _T = attempts.c
 _ROWS = RowMapper(attempts, Attempt)
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that has ended, in the order of ends; `run_id` is what made it, None if that is unknown."""
+
+    ended_at: datetime
+    process: str
+    nominal_time: datetime
+    attempt: int
+    run_id: str | None
+
+
+class RunAttempt(NamedTuple):
+    """An attempt in a run; `ended_at` is None while it runs."""
+
+    process: str
+    cluster: str
+    ended_at: datetime | None
+
+
+_END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
 
 
 class Attempts:
@@ -58,6 +80,27 @@ class Attempts:
     def has_run(self, run_id: str) -> bool:
         """Return whether a run has made an attempt."""
         return self._connection.scalar(select(_T.run_id).where(_T.run_id == run_id).limit(1)) is not None
+
+    def ended(self, cluster: str, after: EndedAttempt | None, until: datetime, limit: int) -> list[EndedAttempt]:
+        """Return at most `limit` attempts on a cluster that have ended at `until` or before, the longest ago first; of
+        those behind the attempt `after`, if given.
+        """
+        statement = select(*_END, _T.run_id).where(_T.cluster == cluster, _T.ended_at <= until)
+        if after is not None:
+            position = [literal(value, column.type) for value, column in zip(after[:4], _END, strict=True)]
+            statement = statement.where(_T.ended_at >= after.ended_at, tuple_(*_END) > tuple_(*position))
+        return [EndedAttempt(*row) for row in self._connection.execute(statement.order_by(*_END).limit(limit))]
+
+    def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
+        """Return the attempts in some runs, on all clusters; runs without one are left out."""
+        found: dict[str, list[RunAttempt]] = defaultdict(list)
+        if run_ids:
+            statement = select_keyed(
+                self._connection.dialect.name, attempts, ("run_id",), (_T.run_id, _T.process, _T.cluster, _T.ended_at)
+            )
+            for row in self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in run_ids)}):
+                found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
+        return dict(found)
 
     def of_many(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, list[Attempt]]:
         """Return the attempts at several instances in one statement, in order; instances without one are left out."""

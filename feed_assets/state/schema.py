@@ -257,6 +257,7 @@ attempts = Table(
     Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
     Index("fa_attempts_by_run", "run_id"),
+    Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
     sqlite_with_rowid=False,
 )
 

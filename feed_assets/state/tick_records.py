@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from feed_assets.entities.common import Kind
+
 
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is.
@@ -37,6 +39,19 @@ class TickStep(StrEnum):
     LATE_DATA = "late data"  # a feed
     RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
     REPLICATION = "replication"  # a flow
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of entity that a unit of the step is; None if it is something else, or not always one kind."""
+        match self:
+            case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS:
+                return Kind.FEED
+            case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
+                return Kind.PROCESS
+            case TickStep.GATES | TickStep.UPDATES | TickStep.REQUESTS:
+                return Kind.PROCESS
+            case _:
+                return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

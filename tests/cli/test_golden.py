@@ -174,6 +174,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "keys show": ("keys", "show", "steward"),
     "metadata reindex": ("metadata", "reindex", "--dry-run"),
     "metadata drop": ("metadata", "drop", "dashboard/hits"),
+    "admin cleanup": ("admin", "cleanup", "--clusters", "primary", "--dry-run"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2", "--topic", "eviction"),
@@ -224,7 +225,11 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
         if name == "batch step-end":
             for words in (("init", "fetch"), ("step-start", "fetch", "get")):
                 assert run("batch", *words).exit_code == 0
-        result = run(*(sweeps.get(text, text) for text in arguments), *form)
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "admin cleanup":
+                (folder / "dagster").mkdir(exist_ok=True)
+                patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+            result = run(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
             sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}

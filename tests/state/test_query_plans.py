@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from feed_assets.state.arrival_polls import ArrivalPolls
-from feed_assets.state.attempts import Attempts
+from feed_assets.state.attempts import Attempts, EndedAttempt
 from feed_assets.state.courses import Courses
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import ScheduleState
@@ -81,6 +81,8 @@ MISS = SlaMiss(
     due_at=hour(1),
     missed_at=hour(1),
 )
+ENDED = EndedAttempt(hour(1), "daily", hour(0), 1, None)
+
 NOWHERE = open_database("sqlite://")
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
@@ -129,6 +131,8 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "counts of a process": lambda c: ProcessInstances(c).counts("daily", "primary"),
     "begin an attempt": lambda c: Attempts(c).begin(ATTEMPT),
     "attempts": lambda c: Attempts(c).of_many([ATTEMPT.key]),
+    "ended attempts": lambda c: Attempts(c).ended("primary", ENDED, hour(9), 9),
+    "attempts of runs": lambda c: Attempts(c).of_runs(["r"]),
     "steps": lambda c: Steps(c).of(ATTEMPT.key),
     "begin a step": lambda c: Steps(c).begin(ATTEMPT.key, 1, "load", hour(0)),
     "begin steps anew": lambda c: Steps(c).begin_anew([ATTEMPT.key]),
@@ -317,6 +321,8 @@ def keys_come_first(plan: list[str]) -> bool:
         ("oldest waiting", "fa_process_instances_by_status (status=?"),
         ("mark notices", "(process=? AND cluster=? AND nominal_time=?)"),
         ("attempts", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("ended attempts", "fa_attempts_by_end (cluster=? AND ended_at>? AND ended_at<?)"),
+        ("attempts of runs", "fa_attempts_by_run (run_id=?)"),
         ("page", "(process=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
         ("for_instances", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("find_many polls", "(feed=? AND cluster=? AND nominal_time=?)"),
