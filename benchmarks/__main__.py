@@ -14,6 +14,7 @@ from rich.console import Console
 from benchmarks.daily_runs import measure_runs
 from benchmarks.deadlines import measure_deadlines
 from benchmarks.definitions import measure_definitions
+from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
@@ -94,6 +95,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_searching
         case Part.DEADLINES:
             measure = measure_deadlines
+        case Part.DELIVERIES:
+            measure = measure_deliveries
         case _:
             assert_never(part)
     folder.mkdir()

@@ -54,6 +54,7 @@ class Part(StrEnum):
     TRIGGERS = "i"
     SEARCHING = "j"
     DEADLINES = "k"
+    DELIVERIES = "l"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

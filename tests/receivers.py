@@ -104,7 +104,11 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             super().finish()
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            size = int(self.headers["Content-Length"])
+            body = self.rfile.read(size)
+            if len(body) < size:  # the sender was killed
+                self.close_connection = True
+                return
             post = Post(path=self.path, headers=dict(self.headers), body=body)
             status = receiver.answer(post)
             with receiver._lock:

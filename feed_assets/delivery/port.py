@@ -3,8 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from html import escape
 from typing import Any
 
+from feed_assets.delivery.words import write_lines, write_subject
+from feed_assets.json_form import render_document
 from feed_assets.state.messages import OutboxMessage
 
 SECONDS = 10.0
@@ -26,13 +29,34 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """A message as it leaves: the `document` for programs; `subject`, `text` and `html` for people. Without secrets."""
+    """A message as it leaves: the `document` for programs; `subject`, `text` and `html` for people. Without secrets.
+
+    Each is written when a sender asks for it.
+    """
 
     message: OutboxMessage
-    document: dict[str, Any]
-    subject: str
-    text: str
-    html: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON for programs."""
+        return render_document(self.message)
+
+    @property
+    def subject(self) -> str:
+        """The subject of a mail."""
+        return write_subject(self.message)
+
+    @property
+    def text(self) -> str:
+        """The plain text of a mail: the subject, and a line for each key."""
+        lines = (f"{name}: {value}" for name, value in write_lines(self.message))
+        return "\n".join([self.subject, "", *lines, ""])
+
+    @property
+    def html(self) -> str:
+        """The same as a table."""
+        rows = (f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in write_lines(self.message))
+        return f"<html><body><p>{escape(self.subject)}</p><table>{''.join(rows)}</table></body></html>"
 
     @property
     def key(self) -> str:

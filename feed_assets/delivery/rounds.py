@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from threading import Event, local
 
 from feed_assets.clock import Clock, TimeBudget
-from feed_assets.delivery.letters import write_letter
-from feed_assets.delivery.port import Outcome, Sender, Verdict
+from feed_assets.delivery.port import Letter, Outcome, Sender, Verdict
 from feed_assets.delivery.senders import open_sender, threads_of
 from feed_assets.delivery.ways import Way
 from feed_assets.issues import EntityKey
@@ -176,6 +175,7 @@ class Round:
     holder: str
     _senders: list[Sender] = field(default_factory=list)
     _own: local = field(default_factory=local)
+    _pool: ThreadPoolExecutor | None = None
     _stop: Event = field(default_factory=Event)
     _step_budget: TimeBudget = field(default_factory=TimeBudget.ample)
 
@@ -193,6 +193,8 @@ class Round:
         try:
             return self._deliver(state, now_or_never=now_or_never)
         finally:
+            if self._pool is not None:
+                self._pool.shutdown()
             for sender in self._senders:
                 sender.close()
             with self.database.begin() as connection:
@@ -263,9 +265,10 @@ class Round:
             for group in groups:
                 outcomes.update(self._send_group(group))
             return outcomes
-        with ThreadPoolExecutor(threads, thread_name_prefix=f"way {self.way.name}") as pool:
-            for sent in pool.map(self._send_group, groups):
-                outcomes |= sent
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(threads_of(self.way), thread_name_prefix=f"way {self.way.name}")
+        for sent in self._pool.map(self._send_group, groups):
+            outcomes |= sent
         return outcomes
 
     def _send_group(self, messages: Iterable[OutboxMessage]) -> dict[int, Outcome]:
@@ -273,7 +276,7 @@ class Round:
         for message in messages:
             if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
                 break
-            outcome = outcomes[message.seq] = self._sender().send(write_letter(message))
+            outcome = outcomes[message.seq] = self._sender().send(Letter(message=message))
             if outcome.verdict is Verdict.AWAY:
                 self._stop.set()
             if outcome.verdict in (Verdict.AWAY, Verdict.FAILED):

@@ -16,7 +16,6 @@ from feed_assets.delivery import chat, mail, port, webhook
 from feed_assets.delivery.chat import ChatSender
 from feed_assets.delivery.commands import CommandSender
 from feed_assets.delivery.errors import WayError
-from feed_assets.delivery.letters import write_letter
 from feed_assets.delivery.mail import MailSender
 from feed_assets.delivery.port import Letter, Outcome, Verdict
 from feed_assets.delivery.webhook import WebhookSender
@@ -28,7 +27,7 @@ from tests.delivery.samples import NOW, message
 from tests.receivers import MAIL_PASSWORD, MAIL_USER, MailServer, Receiver
 from tests.servers import free_port
 
-LETTER = write_letter(message("daily", 5, status=InstanceEnd.FAILED, error="no space", final=False))
+LETTER = Letter(message=message("daily", 5, status=InstanceEnd.FAILED, error="no space", final=False))
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def mail_settings(server: MailServer, **fields: object) -> MailSettings:
 def test_row_148_mails_have_the_subject_and_the_lines_of_falcon(
     mail_server: MailServer, end: InstanceEnd, subject: str
 ) -> None:
-    letter = write_letter(message("daily", 5, status=end))
+    letter = Letter(message=message("daily", 5, status=end))
     sender = MailSender("ann@example.org,bob@example.org", mail_settings(mail_server))
     assert sender.send(letter).verdict is Verdict.DELIVERED
     assert sender.send(letter).verdict is Verdict.DELIVERED
@@ -184,13 +183,13 @@ def test_a_command_gets_the_document_on_its_standard_input(tmp_path: Path) -> No
 
 def test_a_letter_has_no_secrets() -> None:
     remember_unnamed("hunter2-hunter2")
-    letter: Letter = write_letter(message(status=InstanceEnd.FAILED, error="cannot open s3://a?key=hunter2-hunter2"))
+    letter: Letter = Letter(message=message(status=InstanceEnd.FAILED, error="cannot open s3://a?key=hunter2-hunter2"))
     assert "hunter2" not in json.dumps(letter.document) + letter.text + letter.html
     assert "key=***" in letter.text
 
 
 def test_other_topics_have_a_subject_of_the_same_kind() -> None:
     payload = EntityPayload(action=EntityAction.DELETE, kind=Kind.FEED, entity="clicks", author="ann")
-    letter = write_letter(OutboxMessage(recorded_at=NOW, payload=payload, idempotency_key="1"))
+    letter = Letter(message=OutboxMessage(recorded_at=NOW, payload=payload, idempotency_key="1"))
     assert letter.subject == "Falcon Entity Changed : Name:clicks Type:feed"
     assert "author: ann" in letter.text

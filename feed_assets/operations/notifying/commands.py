@@ -8,8 +8,7 @@ from uuid import uuid4
 
 from feed_assets.clock import Clock, TimeBudget
 from feed_assets.delivery.errors import UnknownWayError
-from feed_assets.delivery.letters import write_letter
-from feed_assets.delivery.port import Outcome
+from feed_assets.delivery.port import Letter, Outcome
 from feed_assets.delivery.rounds import MESSAGES_A_STEP, RoundResult, deliver
 from feed_assets.delivery.senders import open_sender
 from feed_assets.delivery.ways import Way, Ways, apply_ways, read_ways
@@ -177,7 +176,7 @@ class WayDesk:
         key = f"test/{way.name}/{now.isoformat()}"
         sender = open_sender(way)
         try:
-            return sender.send(write_letter(OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)))
+            return sender.send(Letter(message=OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)))
         finally:
             sender.close()
 

@@ -18,7 +18,7 @@ from feed_assets.state.database import Database
 
 SECONDS_A_TICK = 20.0
 """How long a round may begin further messages."""
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 1.0
 """How long a tick waits for its rounds. They go on without it, and their ways are left alone meanwhile."""
 
 _logger = get_logger(__name__)

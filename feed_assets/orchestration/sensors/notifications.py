@@ -9,7 +9,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 
 
 def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: DagsterInstance) -> SkipReason:
-    """Deliver what is due, and say what was done. It waits a few seconds for receivers, however many there are."""
+    """Deliver what is due, and say what was done. It waits a second for receivers, however many there are."""
     database = runtime.database(instance)
     with runtime.alone(names.NOTIFY_SENSOR) as is_alone:
         if not is_alone:
