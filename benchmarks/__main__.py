@@ -12,6 +12,7 @@ from typing import assert_never
 from rich.console import Console
 
 from benchmarks.daily_runs import measure_runs
+from benchmarks.deadlines import measure_deadlines
 from benchmarks.definitions import measure_definitions
 from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
@@ -92,6 +93,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_triggers
         case Part.SEARCHING:
             measure = measure_searching
+        case Part.DEADLINES:
+            measure = measure_deadlines
         case Part.DELIVERIES:
             measure = measure_deliveries
         case _:

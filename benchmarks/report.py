@@ -53,6 +53,7 @@ class Part(StrEnum):
     REPLICATION = "h"
     TRIGGERS = "i"
     SEARCHING = "j"
+    DEADLINES = "k"
     DELIVERIES = "l"
 
 

@@ -39,6 +39,7 @@ FeedAssetsError
 │   ├── PlanOutdatedError         the definitions or the state changed after the plan was made
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
+├── ListenRefusedError        nothing can be served at an address
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
 ├── InstanceNotThereError     an instance that is to be read is missing, partial, empty or evicted; says why
 ├── ProducerError             the asset that produces a feed is unknown, or has other partitions

@@ -3,6 +3,7 @@
 Python cannot end a call that hangs. It is left alone in its thread, and its endpoint is not called again meanwhile.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class Patience:
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._hanging: dict[str, Thread] = {}
+        self._apart: dict[str, set[str]] = defaultdict(set)
         self._lock = Lock()
 
     def ask(self, calls: Mapping[str, Callable[[], Result]]) -> dict[str, Answer[Result]]:
@@ -68,6 +70,25 @@ class Patience:
                     self._hanging[endpoint] = thread
                 answers[endpoint] = self._no_answer(endpoint, self._seconds)
         return answers
+
+    def set_apart(self, endpoint: str, part: str) -> None:
+        """Call a part of an endpoint by itself from now on: it was at work when the endpoint took too long. A call that
+        hangs is the part's.
+        """
+        with self._lock:
+            self._apart[endpoint].add(part)
+            if (thread := self._hanging.pop(endpoint, None)) is not None:
+                self._hanging[part] = thread
+
+    def put_back(self, endpoint: str, part: str) -> None:
+        """Call a part together with its endpoint again."""
+        with self._lock:
+            self._apart[endpoint].discard(part)
+
+    def find_apart(self, endpoint: str) -> frozenset[str]:
+        """Return the parts of an endpoint that are called by themselves."""
+        with self._lock:
+            return frozenset(self._apart.get(endpoint, ()))
 
     def _is_hanging(self, endpoint: str) -> bool:
         with self._lock:

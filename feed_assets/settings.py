@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -58,11 +59,13 @@ _EXPECTED = {
     "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "dict": "a map",
     "tuple": "a list",
+    "duration": "a time such as hours(24), days(3) or months(3)",
     "value_error": "a list of KIND/NAME, such as feed/schema or */owner",
     "model": "a map",
 }
 """The expected form of a value, by pydantic's error code or the beginning of it."""
 
+_DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
 _PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
 
 DEFAULT = "the default"
@@ -135,6 +138,24 @@ class MetadataSettings(BaseModel):
     system: SystemMetadataSettings = EVERYTHING
 
 
+class CleanupSettings(BaseModel):
+    """How long what runs have printed is kept, by the unit of the frequency of their process, each like `hours(24)`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minutes: str = "hours(24)"
+    hours: str = "days(3)"
+    days: str = "days(12)"
+    months: str = "months(3)"
+
+    @field_validator("minutes", "hours", "days", "months")
+    @classmethod
+    def _is_duration(cls, text: str) -> str:
+        if _DURATION.fullmatch(text) is None:
+            raise PydanticCustomError("duration", "not a duration")
+        return text
+
+
 class ScheduleMode(StrEnum):
     """Whether declared feeds and processes are scheduled automatically or by a command."""
 
@@ -147,6 +168,13 @@ class DefinitionChanges(StrEnum):
 
     FROM_NOW = "from-now"
     ALWAYS = "always"
+
+
+class Actions(StrEnum):
+    """Where records of actions go, unless to a file."""
+
+    OFF = "off"
+    STDERR = "stderr"
 
 
 class Settings(BaseSettings):
@@ -162,6 +190,8 @@ class Settings(BaseSettings):
     `retention_grace_hours`. A tick waits `tick_patience` seconds for storages, metastores and Spark Connect servers;
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
     reload changed definitions. `notify` are the receivers of messages by name, and `mail` is the server for mails.
+    `actions` is where records of actions go: `off`, `stderr` or a file, relative to `root`; None means a file beside
+    the state. `cleanup` is how long captured logs are kept.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -180,7 +210,9 @@ class Settings(BaseSettings):
     metadata: MetadataSettings = MetadataSettings()
     notify: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], ReceiverSettings] = Field(default_factory=dict)
     mail: MailSettings = MailSettings()
+    cleanup: CleanupSettings = CleanupSettings()
     webserver: str | None = None
+    actions: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)
@@ -196,6 +228,11 @@ class Settings(BaseSettings):
         **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings,)
+
+    @field_validator("actions", mode="before")
+    @classmethod
+    def _is_switched_off(cls, value: object) -> object:
+        return Actions.OFF.value if value is False else value  # `off` of YAML
 
     @property
     def root(self) -> Path:

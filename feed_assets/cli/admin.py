@@ -1,4 +1,4 @@
-"""`admin`: safe mode, the audit, and the messages for other programs."""
+"""`admin`: safe mode, the audit, the messages for other programs, and the clean-up after runs."""
 
 import json
 from time import sleep
@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option, text_output_option
+from feed_assets.cli.options import (
+    author_of,
+    author_option,
+    clusters_option,
+    dry_run_option,
+    listed_change_options,
+    output_option,
+    text_output_option,
+)
+from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
@@ -24,7 +33,7 @@ FOLLOW_SECONDS = 1.0
 
 @click.group(cls=Verbs)
 def admin() -> None:
-    """Manage safe mode, and show the audit and the messages for other programs."""
+    """Manage safe mode, show the audit and the messages for other programs, and clean up after runs."""
 
 
 @admin.command()
@@ -149,6 +158,41 @@ def _follow(database: "Database", after: int, topic: Topic | None, output: str) 
             after = each.seq
         if not found:
             sleep(FOLLOW_SECONDS)
+
+
+@admin.command()
+@clusters_option
+@listed_change_options
+def cleanup(clusters: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
+    """Remove the captured logs of old runs, and old messages that everybody was told.
+
+    How long they are kept depends on the frequency of the process: the settings `cleanup`. The retention job does the
+    same once a day. Runs, instances, partitions and materializations stay. With --dry-run it shows what would go.
+    """
+    from feed_assets.cli.instance_options import open_context_for
+    from feed_assets.operations.retention.reading import require_clusters
+    from feed_assets.orchestration.runs.cleanup import clean_up
+
+    context = open_context_for()
+    require_clusters(context, clusters)
+    done = clean_up(
+        context,
+        load_settings().cleanup,
+        clusters or tuple(context.plan.clusters),
+        author=author_of(author),
+        dry_run=dry_run,
+        on_progress=status_line.show,
+    )
+    if output == "json":
+        print_json(cleaned=done, dry_run=dry_run)
+        return
+    rows = [
+        (each.leftover, each.cluster, each.unit, each.limit, f"{each.before:%Y-%m-%dT%H:%M:%SZ}", each.count)
+        for each in done
+    ]
+    print_table(
+        ("what", "cluster", "frequency", "kept for", "before", "would go" if dry_run else "removed"), rows, output
+    )
 
 
 def _sentence(mode: "SafeMode") -> str:

@@ -3,13 +3,14 @@
 import click
 from click.shell_completion import get_completion_class
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.render import say
 
 PROGRAM = "feed-assets"
 VARIABLE = "_FEED_ASSETS_COMPLETE"
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import project_settings, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
@@ -13,7 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("path", required=False)
 @text_output_option
 @click.option("--strict", is_flag=True, default=None, help="Also fail for warnings.")
@@ -45,7 +46,7 @@ def validate(ctx: click.Context, path: str | None, output: str, strict: bool | N
         ctx.exit(FAILED)
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.option("--kind", type=click.Choice([kind.value for kind in Kind]), help="Only this kind of entity.")
 def schema(kind: str | None) -> None:
     """Print the JSON Schema of entity files, for editors.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
     ListType,
     MomentType,
@@ -40,7 +41,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Known = TypeVar("_Known", bound=StrEnum)
 
 
-@click.command()
+@click.command(cls=Verb)
 @subject_arguments()
 @output_option
 def status(kind: Kind | None, name: str, output: str) -> None:
@@ -57,7 +58,7 @@ def status(kind: Kind | None, name: str, output: str) -> None:
     print_table(("cluster", "status"), found.clusters.items(), output)
 
 
-@click.command()
+@click.command(cls=Verb)
 @subject_arguments()
 @click.option("--version", type=int, help="This version; see history.")
 @click.option(
@@ -152,7 +153,9 @@ def _list_options(command: _Command) -> _Command:
 
 
 @click.command(
-    "list", epilog="Example: feed-assets entity list --kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS"
+    "list",
+    cls=Verb,
+    epilog="Example: feed-assets entity list --kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS",
 )
 @click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, separated by commas.")
 @click.option(
@@ -182,7 +185,7 @@ def _cell(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-@click.command()
+@click.command(cls=Verb)
 @subject_arguments()
 @output_option
 def dependency(kind: Kind | None, name: str, output: str) -> None:
@@ -199,7 +202,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
     print_table(("kind", "name", "tags"), [(each.kind, each.name, ",".join(each.tags)) for each in found], output)
 
 
-@click.command()
+@click.command(cls=Verb)
 @kind_argument()
 @cluster_option("The cluster; not needed if there is only one.")
 @click.option("--start", type=MomentType(), help="From this nominal time on; by default 2 days before --end.")
@@ -242,7 +245,7 @@ def summary(
     say_shown(len(found.entities), found.total, "entities", _MORE)
 
 
-@click.command(epilog="Example: feed-assets entity lookup /weather/2013/11/03/05")
+@click.command(cls=Verb, epilog="Example: feed-assets entity lookup /weather/2013/11/03/05")
 @click.argument("path")
 @output_option
 def lookup(path: str, output: str) -> None:
@@ -263,7 +266,7 @@ def lookup(path: str, output: str) -> None:
         say("No feed has this path.", err=True)
 
 
-@click.command()
+@click.command(cls=Verb)
 @subject_arguments()
 @output_option
 def history(kind: Kind | None, name: str, output: str) -> None:
@@ -291,7 +294,7 @@ def history(kind: Kind | None, name: str, output: str) -> None:
     print_table(("version", "action", "at", "author", "by", "changed"), rows, output)
 
 
-@click.command(epilog="Example: feed-assets entity blame feed flights clusters.primary")
+@click.command(cls=Verb, epilog="Example: feed-assets entity blame feed flights clusters.primary")
 @kind_argument()
 @name_argument("name", names_of(*Kind))
 @click.argument("field", required=False)
@@ -319,7 +322,7 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
     print_table(("field", "value", "version", "author", "at"), rows, output)
 
 
-@click.command()
+@click.command(cls=Verb)
 @name_argument("process", names_of(Kind.PROCESS))
 @click.argument("instance", type=MomentType())
 @cluster_option("The cluster of the instance; not needed if there is only one.")
@@ -346,7 +349,7 @@ def governing(process: str, instance: datetime, cluster: str | None, output: str
     print_table(("kind", "name", "version", "author", "at"), rows, output)
 
 
-@click.command("verify-store")
+@click.command("verify-store", cls=Verb)
 @text_output_option
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:

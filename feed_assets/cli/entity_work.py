@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
     MomentType,
     change_options,
@@ -32,7 +33,7 @@ def _work_options(command: _Command) -> _Command:
     return kind_argument()(names(clusters_option(change_options(command))))
 
 
-@click.command()
+@click.command(cls=Verb)
 @_work_options
 @skip_checks_option
 def schedule(**options: Any) -> None:
@@ -42,7 +43,7 @@ def schedule(**options: Any) -> None:
     _work(entity_schedules.schedule, **options)
 
 
-@click.command()
+@click.command(cls=Verb)
 @_work_options
 def suspend(**options: Any) -> None:
     """Suspend the feeds or processes NAMES: nothing new starts until they are resumed."""
@@ -51,7 +52,7 @@ def suspend(**options: Any) -> None:
     _work(entity_schedules.suspend, **options)
 
 
-@click.command()
+@click.command(cls=Verb)
 @_work_options
 def resume(**options: Any) -> None:
     """Resume the feeds or processes NAMES where `suspend` stopped them."""
@@ -75,7 +76,7 @@ def _work(
     print_result(verb(context, kind, names, clusters or None), output)
 
 
-@click.command()
+@click.command(cls=Verb)
 @kind_argument()
 @name_argument("name", names_of(*Kind))
 @clusters_option

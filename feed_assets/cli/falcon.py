@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import dry_run_option, read_files, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
@@ -36,7 +37,7 @@ def _parse_replacements(
     return replacements
 
 
-@click.command("import-falcon")
+@click.command("import-falcon", cls=Verb)
 @click.argument("files", nargs=-1, required=True)
 @click.option("--to", "target", required=True, metavar="DIR", help="The folder for <kind>/<name>.yaml.")
 @click.option(
@@ -103,7 +104,7 @@ def import_falcon(
         ctx.exit(FAILED)
 
 
-@click.command("export-falcon")
+@click.command("export-falcon", cls=Verb)
 @click.argument("kind", required=False, type=click.Choice([kind.value for kind in Kind]))
 @click.argument("name", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every entity.")

@@ -1,12 +1,32 @@
-"""Groups of commands: their help has the first sentence of each command, in full."""
+"""Groups of commands: their help has the first sentence of each command, in full, and each call can be recorded."""
+
+from typing import Any
 
 import click
 
 _SENTENCE = 1_000
+_GIVEN = "feed_assets.given"
+
+
+class Verb(click.Command):
+    """A command; the boundary above it finds out which one was given, and with what."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        ctx.meta[_GIVEN] = ctx
+        return super().invoke(ctx)
+
+
+def find_given(ctx: click.Context) -> click.Context | None:
+    """Return the context of the command that was run below `ctx`; None if it did not come to that, as for help."""
+    given: click.Context | None = ctx.meta.get(_GIVEN)
+    return given
 
 
 class Verbs(click.Group):
     """A group that lists its commands with their first sentences."""
+
+    command_class = Verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""

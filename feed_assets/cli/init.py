@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import dry_run_option, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import SystemClock
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="The name of the project; by default the name of the folder.")
 @click.option("--storage", help="The storage URL of the cluster; by default the folder data of the project.")

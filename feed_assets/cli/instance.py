@@ -276,7 +276,8 @@ def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
 def _details(row: "InstanceRow") -> str | None:
     missing = [render_some(row.details, _DETAILS)] if row.details else []
     reason = [row.reason] if row.reason else []
-    return "; ".join([*missing, *reason, *_iter_contents(row)]) or row.url
+    late = [f"late ({row.sla.value.upper()})"] if row.sla is not None else []
+    return "; ".join([*late, *missing, *reason, *_iter_contents(row)]) or row.url
 
 
 def _iter_contents(row: "InstanceRow") -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.instance_options import instance_of, lifecycle_option, lifecycles_of, open_context_for
 from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
@@ -39,7 +40,7 @@ def _range_options(command: _Command) -> _Command:
     return listed_change_options(command)
 
 
-@click.command()
+@click.command(cls=Verb)
 @_range_options
 def kill(**options: Any) -> None:
     """Kill waiting, running, suspended and failed instances of NAME.
@@ -51,7 +52,7 @@ def kill(**options: Any) -> None:
     _control(InstanceAction.KILL, **options)
 
 
-@click.command()
+@click.command(cls=Verb)
 @_range_options
 def suspend(**options: Any) -> None:
     """Suspend instances of NAME until they are resumed.
@@ -64,7 +65,7 @@ def suspend(**options: Any) -> None:
     _control(InstanceAction.SUSPEND, **options)
 
 
-@click.command()
+@click.command(cls=Verb)
 @_range_options
 def resume(**options: Any) -> None:
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
@@ -73,7 +74,7 @@ def resume(**options: Any) -> None:
     _control(InstanceAction.RESUME, **options)
 
 
-@click.command(epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
+@click.command(cls=Verb, epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
 @_range_options
 @click.option(
     "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of properties, name=value."

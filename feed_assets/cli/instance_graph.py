@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.instance_options import (
     MORE,
     SCHEDULABLE,
@@ -22,7 +23,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
 
-@click.command()
+@click.command(cls=Verb)
 @instance_options
 @output_option
 @click.pass_context
@@ -49,7 +50,7 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
     end_with(ctx, found.result, found.message)
 
 
-@click.command()
+@click.command(cls=Verb)
 @instance_options
 @click.option(
     "--output",
@@ -72,7 +73,7 @@ def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     end_with(ctx, found.result, found.message)
 
 
-@click.command(epilog="Example: feed-assets instance search --status FAILED,TIMEDOUT")
+@click.command(cls=Verb, epilog="Example: feed-assets instance search --status FAILED,TIMEDOUT")
 @click.option(
     "--kind",
     "kinds",

@@ -16,6 +16,7 @@ from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.recorded import recorded
 from feed_assets.cli.render import say
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
@@ -38,6 +39,7 @@ _LATER = {
     "instance": "feed_assets.cli.instance",
     "keys": "feed_assets.cli.search",
     "metadata": "feed_assets.cli.metadata",
+    "metrics": "feed_assets.cli.metrics",
     "mirror": "feed_assets.cli.mirror",
     "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
@@ -49,6 +51,7 @@ _LATER = {
     "search": "feed_assets.cli.search",
     "settings": "feed_assets.cli.settings",
     "simulate": "feed_assets.cli.simulate",
+    "sla": "feed_assets.cli.sla",
     "state": "feed_assets.cli.rebuilding",
     "validate": "feed_assets.cli.definitions",
     "why": "feed_assets.cli.why",
@@ -82,7 +85,7 @@ class Boundary(Verbs):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and translate exceptions."""
         try:
-            with status_line.running("at work"):
+            with recorded(ctx), status_line.running("at work"):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

@@ -7,6 +7,7 @@ import click
 
 from feed_assets.cli.entity import finish
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
     change_options,
     open_entity_context_for,
@@ -25,7 +26,7 @@ _FILES = click.argument("files", nargs=-1)
 _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not contain.")
 
 
-@click.command()
+@click.command(cls=Verb)
 @_FILES
 @_PRUNE
 @text_output_option
@@ -46,7 +47,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
         ctx.exit(DIFFERENT)
 
 
-@click.command(epilog="Example: feed-assets apply new/clicks.yaml --digest 4f0c91d2")
+@click.command(cls=Verb, epilog="Example: feed-assets apply new/clicks.yaml --digest 4f0c91d2")
 @_FILES
 @_PRUNE
 @click.option("--digest", help="Apply only the plan with this digest, or with one that begins so (8 characters).")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feed_assets.cli.groups import Verbs
+from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.metadata import parse_scope
 from feed_assets.cli.options import output_option
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
@@ -31,7 +31,7 @@ class _KeysGroup(Verbs):
         return super().parse_args(ctx, args if is_named else ["list", *args])
 
 
-@click.command(epilog="Example: feed-assets search 'owner:finance +delay*' --target feed")
+@click.command(cls=Verb, epilog="Example: feed-assets search 'owner:finance +delay*' --target feed")
 @click.argument("query", default="*")
 @click.option("--target", "kinds", multiple=True, metavar="KIND", help="Only this kind, such as feed or column.")
 @_scope_option

@@ -2,11 +2,12 @@
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import output_option, project_settings
 from feed_assets.cli.render import Output, print_json, print_table
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("path", required=False)
 @output_option
 def settings(path: str | None, output: str) -> None:

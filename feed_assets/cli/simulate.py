@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import FrequencyType, MomentType, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
@@ -14,7 +15,9 @@ from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
 
-@click.command(epilog="Example: feed-assets simulate --from 2013-11-01T00:00Z --to 2013-11-08T00:00Z --late 0.2")
+@click.command(
+    cls=Verb, epilog="Example: feed-assets simulate --from 2013-11-01T00:00Z --to 2013-11-08T00:00Z --late 0.2"
+)
 @click.option("--from", "start", type=MomentType(), required=True, help="When the simulation begins.")
 @click.option("--to", "end", type=MomentType(), required=True, help="When it ends.")
 @click.option(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
 from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
 from feed_assets.cli.proposals import find_times, names_of
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
 
-@click.command(epilog="Example: feed-assets why daily-delays 2013-11-03")
+@click.command(cls=Verb, epilog="Example: feed-assets why daily-delays 2013-11-03")
 @name_argument("name", names_of(*SCHEDULABLE))
 @name_argument("instance", find_times, required=False)
 @click.option(

@@ -17,6 +17,7 @@ from feed_assets.entities.fields import (
     Names,
     PropertyName,
     Share,
+    Since,
     SizeField,
     Text,
     Version,
@@ -206,7 +207,18 @@ class Retention(EntityModel):
         return self
 
 
-class Sla(EntityModel):
+class SlaTerms(EntityModel):
+    """What the SLAs of feeds and processes have in common.
+
+    Deadlines are watched from the moment at which the SLA is declared, or those of the instances `since` a time. With
+    `warn_at`, a probability, a miss that is as likely is told before it happens.
+    """
+
+    since: Since = None
+    warn_at: Share | None = None
+
+
+class Sla(SlaTerms):
     """The allowed delay of an instance from its nominal time: after `low` a warning, after `high` an error."""
 
     low: FrequencyField

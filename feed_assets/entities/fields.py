@@ -28,6 +28,7 @@ _GROUP = re.compile(r"[^\W_]+")  # observations
 _PIPELINE = re.compile(r"[\w+]+")  # click_stream
 _SECOND = 60
 LONGEST_NAME = 200
+DECLARED = "declared"
 
 
 def refuse(code: LiteralString, message: str, remedy: str = "") -> PydanticCustomError:
@@ -127,6 +128,10 @@ def _to_moment(value: object) -> datetime:
     if value.second or value.microsecond:
         raise refuse("date-time", f"{value.isoformat()} is not a whole minute", "Cut off its seconds.")
     return value.astimezone(UTC)
+
+
+def _to_since(value: object) -> datetime | None:
+    return None if value in (None, DECLARED) else _to_moment(value)
 
 
 def _check_zone(value: str) -> str:
@@ -273,6 +278,16 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z$"}),
 ]
 """An aware UTC datetime of whole minutes, written `2015-02-28T06:30Z`."""
+
+Since = Annotated[
+    datetime | None,
+    PlainValidator(_to_since),
+    PlainSerializer(lambda since: DECLARED if since is None else render_datetime(since), return_type=str),
+    WithJsonSchema(
+        {"type": "string", "pattern": rf"^({DECLARED}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}:[0-9]{{2}}Z)$"}
+    ),
+]
+"""A moment, or None, written `declared`: the time at which something is declared."""
 
 ZoneName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_zone)]
 """A time zone of the time zone database."""

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from feed_assets.entities.common import Entity, EntityModel, Kind, Notification, Validity
+from feed_assets.entities.common import Entity, EntityModel, Kind, Notification, SlaTerms, Validity
 from feed_assets.entities.fields import (
     Count,
     FilledText,
@@ -83,8 +83,8 @@ class RetryPolicy(StrEnum):
     FINAL = "final"
 
 
-class ProcessSla(EntityModel):
-    """The time after its nominal time at which an instance should start, and end."""
+class ProcessSla(SlaTerms):
+    """The time after its nominal time at which an instance should start, and end: a warning, and an error."""
 
     should_start_in: FrequencyField | None = None
     should_end_in: FrequencyField | None = None

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from feed_assets.actions import Action, ActionStatus, record_action
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.errors import NoAnswerError, describe_error
 from feed_assets.lifecycle.errors import NotAskedError
@@ -46,7 +47,7 @@ class Bulkheads:
     """The units of one tick of a cluster, and what is recorded about their failures.
 
     `save` records what has changed. `clock` is the real clock. `patience` is that of the process; without one, services
-    are called without a time limit.
+    are called without a time limit. Steps, and units that fail, are recorded as actions, too.
     """
 
     def __init__(
@@ -57,6 +58,11 @@ class Bulkheads:
         self._patience = patience or Patience(None)
         self._stored = {(each.step, each.subject): each for each in known if each.cluster == cluster}
         self._now = dict(self._stored)
+
+    @property
+    def patience(self) -> Patience:
+        """What waits for services, and remembers which of them hang."""
+        return self._patience
 
     @classmethod
     def open(cls, database: Database, cluster: str, clock: Clock, patience: Patience | None = None) -> "Bulkheads":
@@ -96,8 +102,12 @@ class Bulkheads:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Return the result of a step that is one unit: see `run_unit`."""
-        return self.run_unit(step, "", otherwise, work, *args, **kwargs)
+        """Return the result of a step that is one unit: see `run_unit`. Each call is recorded as an action."""
+        watch = Stopwatch()
+        result = self.run_unit(step, "", otherwise, work, *args, **kwargs)
+        if not self.has_failed(step):
+            self._record(step, "", watch.seconds)
+        return result
 
     def run_unit(
         self,
@@ -183,6 +193,7 @@ class Bulkheads:
         if known is None or known.reason != reason:
             name = f"{step} of {subject}" if subject else str(step)
             _logger.warning("cluster %s: %s failed: %s", self._cluster, name, reason, exc_info=error)
+        self._record(step, subject, seconds, reason)
         since = now if known is None else min(known.since, now)
         pause = max(pause_by_age(now - since, LONGEST_PAUSE), timedelta(seconds=WORK_PER_PAUSE * seconds))
         self._now[step, subject] = TickFailure(
@@ -194,6 +205,17 @@ class Bulkheads:
             next_try_at=next_try_at or now + min(pause, LONGEST_PAUSE),
             failures=1 if known is None else known.failures + 1,
         )
+
+    def _record(self, step: TickStep, subject: str, seconds: float, reason: str = "") -> None:
+        kind = step.kind
+        dimensions = {
+            "cluster": self._cluster,
+            "kind": kind and subject and kind,
+            "entity" if kind else "unit": subject,
+        }
+        status = ActionStatus.FAILED if reason else ActionStatus.SUCCEEDED
+        name = f"tick {step}"
+        record_action(Action(name=name, dimensions=dimensions, status=status, seconds=seconds, reason=reason))
 
     def succeed(self, step: TickStep, subject: str = "") -> None:
         """Forget an earlier failure of a unit."""

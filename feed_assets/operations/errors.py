@@ -33,6 +33,15 @@ class InstanceQueryError(FeedAssetsError):
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
+class ListenRefusedError(FeedAssetsError):
+    """Nothing can be served at an address."""
+
+    def __init__(self, *, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"{address}: nothing can be served here: {reason}. Choose another address.")
+
+
 class ArrivalRefusedError(FeedAssetsError):
     """A notice reports an instance that is not there, or that its sender may not report. Nothing was recorded."""
 

@@ -45,6 +45,7 @@ class Operation(StrEnum):
     RETENTION_UNDO = "undo of sweeps"
     RETENTION_PURGE = "purge of sweeps"
     RETENTION_RELEASE = "release of holds"
+    CLEANUP = "clean-up after runs"
 
 
 ALLOWED = frozenset(

@@ -41,11 +41,13 @@ from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.location.user_metadata import load_user_metadata
 from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
+from feed_assets.orchestration.runs.on_time_checks import build_on_time_checks
 from feed_assets.orchestration.sensors.building import (
     build_arrival_sensor,
     build_instances_sensor,
     build_late_sensor,
     build_notify_sensor,
+    build_sla_sensor,
 )
 from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
@@ -187,7 +189,10 @@ def assemble_definitions(
     check_user_assets(layout, built, assets)
     return Definitions(
         assets=[*built, *assets],
-        asset_checks=[_location_check(runtime)],
+        asset_checks=[
+            _location_check(runtime),
+            *(check for cluster in clusters for check in build_on_time_checks(runtime, layout, cluster)),
+        ],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
             *retention.values(),
@@ -201,6 +206,7 @@ def assemble_definitions(
             *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
+            *(build_sla_sensor(runtime, layout, cluster) for cluster in clusters),
             build_notify_sensor(runtime, layout),
         ],
         resources={**_sparks(runtime), names.FEED_IO_MANAGER: FeedIOManager(runtime, layout), **resources},

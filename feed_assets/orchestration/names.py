@@ -31,6 +31,7 @@ META_FLAG = PREFIX + "availability_flag"
 META_LATE = PREFIX + "late_arrival_cut_off"
 META_RETENTION = PREFIX + "retention"
 META_SLA = PREFIX + "sla"
+META_SLA_LATE = PREFIX + "late_instances"
 META_TEMPLATE = PREFIX + "path"
 META_FORMAT = PREFIX + "format"
 META_INPUT = PREFIX + "input/"
@@ -79,6 +80,7 @@ ROW_COUNT = "dagster/partition_row_count"
 NOTIFY_SENSOR = "notify"
 
 LOCATION_CHECK = "entities_are_valid"
+ON_TIME_CHECK = "on_time"
 
 _LATE_NAMED = 5
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
@@ -98,6 +100,13 @@ def op_names(plan: Plan) -> dict[Key, str]:
     plain = {key: word(f"{cluster}__{process}") for key in plan.processes for process, cluster in [key]}
     shared = {name for name, count in Counter(plain.values()).items() if count > 1}
     return {key: f"{name}_{_digest(key)}" if name in shared else name for key, name in plain.items()}
+
+
+def possible_steps(key: Key) -> set[str]:
+    """Return the steps in which instances of a process can run: its own, by either name, and those of listed ones."""
+    process, cluster = key
+    plain = word(f"{cluster}__{process}")
+    return {plain, f"{plain}_{_digest(key)}", instances_op(cluster), replication_op(cluster)}
 
 
 def _digest(key: Key) -> str:
@@ -152,6 +161,16 @@ def retention_op(step: str, cluster: str) -> str:
 def late_sensor(cluster: str) -> str:
     """Return the name of the sensor that checks for late data on a cluster."""
     return f"late_data_{word(cluster)}"
+
+
+def sla_sensor(cluster: str) -> str:
+    """Return the name of the sensor that looks for missed deadlines on a cluster."""
+    return f"sla_{word(cluster)}"
+
+
+def on_time_op(cluster: str) -> str:
+    """Return the op that checks whether the instances of a cluster's feeds are late."""
+    return f"check_on_time_{word(cluster)}"
 
 
 def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:

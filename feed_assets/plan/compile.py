@@ -35,6 +35,7 @@ from feed_assets.plan.records import (
 from feed_assets.plan.release_fingerprint import release_fingerprint
 from feed_assets.plan.replication import compile_flow, iter_flows
 from feed_assets.plan.retention import compile_retention
+from feed_assets.plan.sla_records import compile_sla
 from feed_assets.plan.trigger_records import compile_trigger
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
@@ -158,6 +159,7 @@ class _Compiler:
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
             trigger=compile_trigger(self._bundle, process, cluster),
             is_enumerated=not process.makes_batches,
+            sla=None if process.makes_batches else compile_sla(process.sla_on(cluster)),
         )
 
     def _input(
@@ -208,7 +210,6 @@ class _Compiler:
 
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
         entry = feed.clusters[cluster]
-        sla = feed.sla_on(cluster)
         on = self._bundle.get_cluster(cluster)
         store, template, table = _locate(feed, on)
         return FeedRecord(
@@ -228,7 +229,7 @@ class _Compiler:
             existing=feed.existing,
             preview=feed.preview,
             retention=compile_retention(feed, on, self._overlaps),
-            sla=(sla.low, sla.high) if sla else None,
+            sla=compile_sla(feed.sla_on(cluster)),
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
             facts=self._facts(feed),

@@ -24,6 +24,7 @@ from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.mirror_records import MirrorRecord
 from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.sla_records import SlaRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -109,7 +110,7 @@ class FeedRecord:
     existing: Existing
     preview: bool | None
     retention: RetentionRecord | None
-    sla: tuple[Frequency, Frequency] | None
+    sla: SlaRecord | None
     inputs_of: tuple[InputEdge, ...]
     outputs_of: tuple[OutputEdge, ...]
     facts: EntityFacts
@@ -207,6 +208,7 @@ class ProcessRecord:
     trigger: TriggerRecord | None = None
     on_timeout: OnTimeout = OnTimeout.GIVE_UP
     on_update: OnUpdate = OnUpdate.IGNORE
+    sla: SlaRecord | None = None
 
     @property
     def key(self) -> Key:

@@ -3,19 +3,43 @@
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, literal, select, tuple_, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import attempts
+from feed_assets.state.totals import Total, Totals, microseconds
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_upsert
 
 OVERTAKEN = "another attempt took its place"
 
 _T = attempts.c
 _ROWS = RowMapper(attempts, Attempt)
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that has ended, in the order of ends; `run_id` is what made it, None if that is unknown."""
+
+    ended_at: datetime
+    process: str
+    nominal_time: datetime
+    attempt: int
+    run_id: str | None
+
+
+class RunAttempt(NamedTuple):
+    """An attempt in a run; `ended_at` is None while it runs."""
+
+    process: str
+    cluster: str
+    ended_at: datetime | None
+
+
+_END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
 
 
 class Attempts:
@@ -28,11 +52,16 @@ class Attempts:
         """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
         self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
         self._connection.execute(build_upsert(self._connection.dialect.name, attempts), _ROWS.values(attempt))
+        Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
         """Record how the running attempt ended; do nothing if none is running."""
         statement = update(attempts).where(_is_running(key)).values(status=status, ended_at=ended_at, reason=reason)
-        self._connection.execute(statement)
+        begun = self._connection.scalars(statement.returning(_T.started_at)).all()
+        spent = sum(microseconds(ended_at - started_at) for started_at in begun)
+        if begun:
+            total = Total(TotalKind.ATTEMPTS, key.process, key.cluster, status, len(begun), amount=spent)
+            Totals(self._connection).add([total])
 
     def freeze(self, key: ProcessKey, inputs: tuple[FrozenInput, ...]) -> None:
         """Record what the running attempt reads."""
@@ -51,6 +80,27 @@ class Attempts:
     def has_run(self, run_id: str) -> bool:
         """Return whether a run has made an attempt."""
         return self._connection.scalar(select(_T.run_id).where(_T.run_id == run_id).limit(1)) is not None
+
+    def ended(self, cluster: str, after: EndedAttempt | None, until: datetime, limit: int) -> list[EndedAttempt]:
+        """Return at most `limit` attempts on a cluster that have ended at `until` or before, the longest ago first; of
+        those behind the attempt `after`, if given.
+        """
+        statement = select(*_END, _T.run_id).where(_T.cluster == cluster, _T.ended_at <= until)
+        if after is not None:
+            position = [literal(value, column.type) for value, column in zip(after[:4], _END, strict=True)]
+            statement = statement.where(_T.ended_at >= after.ended_at, tuple_(*_END) > tuple_(*position))
+        return [EndedAttempt(*row) for row in self._connection.execute(statement.order_by(*_END).limit(limit))]
+
+    def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
+        """Return the attempts in some runs, on all clusters; runs without one are left out."""
+        found: dict[str, list[RunAttempt]] = defaultdict(list)
+        if run_ids:
+            statement = select_keyed(
+                self._connection.dialect.name, attempts, ("run_id",), (_T.run_id, _T.process, _T.cluster, _T.ended_at)
+            )
+            for row in self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in run_ids)}):
+                found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
+        return dict(found)
 
     def of_many(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, list[Attempt]]:
         """Return the attempts at several instances in one statement, in order; instances without one are left out."""

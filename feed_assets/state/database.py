@@ -25,6 +25,7 @@ from feed_assets.state.errors import StateError, StateNewerError, StateUnreachab
 from feed_assets.state.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_migrations
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
+from feed_assets.state.totals import forget_totals, write_totals
 
 LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5
@@ -78,7 +79,9 @@ class Database:
             self._require_current()
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
+                forget_totals(connection)
                 yield connection
+                write_totals(connection)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

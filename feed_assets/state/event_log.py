@@ -10,6 +10,8 @@ from feed_assets.state.locks import lock_log
 from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_KEY, feed_events
+from feed_assets.state.totals import Total, Totals, microseconds
+from feed_assets.state.totals_schema import TotalKind
 
 _T = feed_events.c
 _ROWS = RowMapper(feed_events, FeedEvent)
@@ -36,6 +38,7 @@ class EventLog:
         last = self.last_seq()
         seqs: list[int] = []
         rows: list[dict[str, object]] = []
+        new: list[NewFeedEvent] = []
         for event in events:
             key = event.idempotency_key
             seq = None if key is None else known.get(key)
@@ -43,11 +46,13 @@ class EventLog:
                 last += 1
                 seq = last
                 rows.append(_NEW_ROWS.values(event) | {"seq": seq})
+                new.append(event)
                 if key is not None:
                     known[key] = seq
             seqs.append(seq)
         if rows:
             self._connection.execute(insert(feed_events), rows)
+            Totals(self._connection).add(total for event in new for total in _totals_of(event))
         return seqs
 
     def read(
@@ -127,3 +132,11 @@ class EventLog:
         statement = select_keyed(self._connection.dialect.name, feed_events, ("idempotency_key",), columns)
         found = self._connection.execute(statement, {KEY_ROWS: render_rows([key] for key in keys)})
         return {row.idempotency_key: row.seq for row in found}
+
+
+def _totals_of(event: NewFeedEvent) -> list[Total]:
+    counted = Total(TotalKind.EVENTS, event.feed, event.cluster, event.kind, amount=event.bytes or 0)
+    if event.kind is not FeedEventKind.ARRIVED:
+        return [counted]
+    delay = microseconds(event.recorded_at - event.nominal_time)
+    return [counted, Total(TotalKind.ARRIVAL_DELAY, event.feed, event.cluster, amount=delay)]

@@ -33,7 +33,9 @@ KEY_ROWS = "key_rows"
 POSITION = "position"
 
 _TIME_COLUMNS = frozenset({"nominal_time", "first", "last", "first_at", "last_at", "next_at", "by_at", "wake_at"})
-_NUMBER_COLUMNS = frozenset({"token", "pending", "first_seq", "marker_seq", "taken_seq", "event", "seq", "id"})
+_NUMBER_COLUMNS = frozenset(
+    {"token", "pending", "first_seq", "marker_seq", "taken_seq", "event", "seq", "id", "episode"}
+)
 
 
 def render_rows(rows: Iterable[Sequence[str | int | datetime | None]]) -> str:

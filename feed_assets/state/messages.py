@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeAlias, assert_never, get_origin, get_type_hints
 
 from pydantic import PlainSerializer
 
@@ -17,6 +17,7 @@ from feed_assets.entities.metadata import Origin
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import shown
 from feed_assets.state.errors import StateError
+from feed_assets.state.sla_records import SlaLevel
 from feed_assets.topics import MessageLevel, Topic
 
 NONE = "NONE"
@@ -45,6 +46,14 @@ class InstanceEnd(StrEnum):
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
+
+
+class SlaEvent(StrEnum):
+    """What has happened to a deadline."""
+
+    MISSED = "missed"
+    RECOVERED = "recovered"
+    AT_RISK = "at risk"
 
 
 class EntityAction(StrEnum):
@@ -180,6 +189,48 @@ class RetryPayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlaPayload:
+    """Instances of an entity that miss a deadline, or that do not miss it any more: one message for all of a tick.
+
+    `sla` is the level of the deadline; of a recovery, the highest that was missed. Those at risk will probably miss it.
+    `instances` has the `count` nominal times, oldest first. `reason` is the root cause of the oldest one, how they
+    recovered, or why a miss is probable.
+    """
+
+    topic: ClassVar[Topic] = Topic.SLA
+
+    event: SlaEvent
+    sla: SlaLevel
+    kind: Kind
+    entity: str
+    cluster: str
+    count: int
+    oldest: datetime
+    newest: datetime
+    instances: tuple[str, ...]
+    reason: str | None = None
+    others: Mapping[str, object] = EMPTY
+
+    @property
+    def level(self) -> MessageLevel:
+        """How urgent it is: a missed `low` is a warning, a missed `high` an error."""
+        match self.event:
+            case SlaEvent.RECOVERED:
+                return MessageLevel.INFO
+            case SlaEvent.AT_RISK:
+                return MessageLevel.WARNING
+            case SlaEvent.MISSED:
+                return MessageLevel.WARNING if self.sla is SlaLevel.LOW else MessageLevel.ERROR
+            case _:
+                assert_never(self.event)
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that the message is about."""
+        return (self.kind.value, self.entity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPayload:
     """A sweep that exceeds its limits and asks somebody to approve or cancel it; one message for each of its feeds."""
 
@@ -221,12 +272,13 @@ class EntityPayload:
 
 
 MessagePayload: TypeAlias = (
-    EvictionPayload | MetadataPayload | InstancePayload | RetryPayload | SweepPayload | EntityPayload
+    EvictionPayload | MetadataPayload | InstancePayload | SlaPayload | RetryPayload | SweepPayload | EntityPayload
 )
 _CLASSES: tuple[type[MessagePayload], ...] = (
     EvictionPayload,
     MetadataPayload,
     InstancePayload,
+    SlaPayload,
     RetryPayload,
     SweepPayload,
     EntityPayload,

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from feed_assets.issues import EntityKey
 from feed_assets.state.delivery_schema import outbox
@@ -78,6 +79,26 @@ class Outbox:
     def count(self, after: int, topic: Topic | None = None) -> int:
         """Return how many messages have a number above `after`; of one topic if given."""
         return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
+
+    def count_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Return how many messages `remove_old` would remove."""
+        return len(self._find_old(before, up_to, limit))
+
+    def remove_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Remove at most `limit` messages from the beginning of the log that are older than `before`, up to the number
+        `up_to` if given; return how many. The newest message stays, so that numbers are never used again.
+        """
+        found = self._find_old(before, up_to, limit)
+        if found:
+            self._connection.execute(delete(outbox).where(_T.seq <= found[-1]))
+        return len(found)
+
+    def _find_old(self, before: datetime, up_to: int | None, limit: int) -> list[int]:
+        last = self.last_seq() - 1
+        last = last if up_to is None else min(last, up_to)
+        statement = select(_T.seq, _T.recorded_at).where(_T.seq <= last).order_by(_T.seq).limit(limit)
+        rows = self._connection.execute(statement)
+        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, rows)]
 
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""

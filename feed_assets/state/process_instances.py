@@ -12,7 +12,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    Update,
     and_,
     func,
     or_,
@@ -34,6 +33,8 @@ from feed_assets.state.schema import (
     IS_WAITING_WITH_DEADLINE,
     process_instances,
 )
+from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_insert_if_absent
 
 _UNENDED = sorted(
@@ -44,6 +45,7 @@ _UNENDED = sorted(
         ProcessInstanceStatus.SUSPENDED,
     ]
 )
+ENDED = frozenset(ProcessInstanceStatus) - frozenset(_UNENDED)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
@@ -80,8 +82,12 @@ class ProcessInstances:
         statement = build_insert_if_absent(self._dialect, process_instances)
         if self._dialect == "sqlite":
             self._connection.execute(statement, new)
-            return len(new)
-        return len(self._connection.execute(statement.returning(_T.attempt), new).all())
+            added = [(row["process"], row["cluster"], row["status"]) for row in new]
+        else:
+            found = self._connection.execute(statement.returning(_T.process, _T.cluster, _T.status), new)
+            added = [(process, cluster, status) for process, cluster, status in found]
+        self._count_ends(added)
+        return len(added)
 
     def get(self, process: str, cluster: str, nominal_time: datetime) -> ProcessInstance | None:
         """Return one instance; None if it was not created yet."""
@@ -195,8 +201,14 @@ class ProcessInstances:
         """Make the same change to the instances whose status is one of `expected`; return how many were changed."""
         if not keys:
             return 0
-        statement = _update_expected(self._dialect, frozenset(expected))
-        return self._connection.execute(statement, {**changes, KEY_ROWS: render_rows(keys)}).rowcount
+        status, parameters = changes.get("status"), {**changes, KEY_ROWS: render_rows(keys)}
+        if status not in ENDED:
+            statement = _update_expected(self._dialect, frozenset(expected))
+            return self._connection.execute(statement, parameters).rowcount
+        returning = _update_expected(self._dialect, frozenset(expected), returns_entities=True)
+        changed = self._connection.execute(returning, parameters).all()
+        self._count_ends((process, cluster, status) for process, cluster in changed)
+        return len(changed)
 
     def deadlines_passed(
         self,
@@ -311,20 +323,29 @@ class ProcessInstances:
             .limit(limit)
         )
 
+    def _count_ends(self, rows: Iterable[tuple[str, str, ProcessInstanceStatus]]) -> None:
+        ended = (
+            Total(TotalKind.ENDS, process, cluster, status) for process, cluster, status in rows if status in ENDED
+        )
+        Totals(self._connection).add(ended)
+
     def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
         return ROWS.find(self._connection, statement)
 
 
 @cache  # measured: building it takes eight times as long as executing it
-def _update_expected(dialect: str, expected: frozenset[ProcessInstanceStatus]) -> Update:
+def _update_expected(
+    dialect: str, expected: frozenset[ProcessInstanceStatus], *, returns_entities: bool = False
+) -> Any:
     """Return the update of the instances in the parameter `KEY_ROWS` whose status is one of `expected`. The other
-    parameters name the columns that change.
+    parameters name the columns that change. It may return process and cluster of each changed instance.
     """
     wanted = key_rows(dialect, ProcessKey._fields)
     # Concatenated, so that SQLite looks up the keys instead of scanning all instances with the status.
     is_expected = _T.status.concat("").in_(sorted(expected))
     is_wanted = (_T[name] == wanted.c[name] for name in ProcessKey._fields)
-    return update(process_instances).where(*is_wanted, is_expected)
+    statement = update(process_instances).where(*is_wanted, is_expected)
+    return statement.returning(_T.process, _T.cluster) if returns_entities else statement
 
 
 def _is_on(cluster: str | None) -> tuple[ColumnElement[bool], ...]:

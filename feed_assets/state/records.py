@@ -65,10 +65,16 @@ class ProcessInstanceStatus(StrEnum):
 
 
 class WatermarkKind(StrEnum):
-    """The kind of instances that a watermark counts."""
+    """What a watermark counts: instances of feeds or processes, or those whose deadlines have been looked at."""
 
     FEED = "feed"
     PROCESS = "process"
+    FEED_LOW = "sla/feed/low"
+    FEED_HIGH = "sla/feed/high"
+    PROCESS_LOW = "sla/process/low"
+    PROCESS_HIGH = "sla/process/high"
+    FEED_RISK = "sla/feed/risk"
+    PROCESS_RISK = "sla/process/risk"
 
 
 class FeedKey(NamedTuple):

@@ -24,7 +24,7 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0018"
+SCHEMA_REVISION = "0021"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -257,6 +257,7 @@ attempts = Table(
     Column("outputs", Entries("events", int, int)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
     Index("fa_attempts_by_run", "run_id"),
+    Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
     sqlite_with_rowid=False,
 )
 

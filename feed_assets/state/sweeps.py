@@ -11,6 +11,8 @@ from feed_assets.state.retention_schema import IS_TO_PURGE, sweeps
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
+from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals_schema import TotalKind
 
 _T = sweeps.c
 _ROWS = RowMapper(sweeps, Sweep)
@@ -26,6 +28,8 @@ class Sweeps:
     def add(self, sweep: Sweep, chunks: Iterable[SweepChunk]) -> None:
         """Store a planned sweep with its chunks."""
         self._connection.execute(insert(sweeps), _ROWS.values(sweep))
+        if not sweep.is_open:
+            Totals(self._connection).add([Total(TotalKind.SWEEPS, "", sweep.cluster, sweep.state)])
         SweepChunks(self._connection, sweep.sweep_id).add(chunks)
 
     def find(self, sweep_id: str) -> Sweep | None:
@@ -73,7 +77,11 @@ class Sweeps:
         wins.
         """
         is_expected = (_T.sweep_id == sweep_id, _T.state.in_(sorted(expected)))
-        return self._connection.execute(update(sweeps).where(*is_expected).values(**changes)).rowcount == 1
+        statement = update(sweeps).where(*is_expected).values(**changes).returning(_T.cluster)
+        clusters = self._connection.scalars(statement).all()
+        if changes["state"] not in OPEN_STATES | expected:
+            Totals(self._connection).add(Total(TotalKind.SWEEPS, "", cluster, changes["state"]) for cluster in clusters)
+        return bool(clusters)
 
 
 def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:

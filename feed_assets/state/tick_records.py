@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from feed_assets.entities.common import Kind
+
 
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is.
 
-    The last three are steps of the sensor for late data and of the jobs of retention and replication, all others of the
-    arrival sensor.
+    The last five are steps of the sensors for deadlines and for late data and of the jobs of retention and replication,
+    all others of the arrival sensor.
     """
 
     DEFINITIONS = "definitions"  # what the location declares
@@ -32,9 +34,24 @@ class TickStep(StrEnum):
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
+    DEADLINES = "deadlines"  # a feed or process with an SLA
+    FORECASTS = "forecasts"  # the same, if it warns
     LATE_DATA = "late data"  # a feed
     RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
     REPLICATION = "replication"  # a flow
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of entity that a unit of the step is; None if it is something else, or not always one kind."""
+        match self:
+            case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS:
+                return Kind.FEED
+            case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
+                return Kind.PROCESS
+            case TickStep.GATES | TickStep.UPDATES | TickStep.REQUESTS:
+                return Kind.PROCESS
+            case _:
+                return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

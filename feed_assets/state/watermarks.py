@@ -17,6 +17,9 @@ from feed_assets.state.upserts import build_upsert
 _T = watermarks.c
 _ROWS = RowMapper(watermarks, Watermark)
 _KEY = ("kind", "entity", "cluster")
+_OF_PROCESSES = frozenset(
+    {WatermarkKind.PROCESS, WatermarkKind.PROCESS_LOW, WatermarkKind.PROCESS_HIGH, WatermarkKind.PROCESS_RISK}
+)
 _SELECT = select(*_ROWS.columns, _T.due_at)
 
 
@@ -82,7 +85,7 @@ class Watermarks:
 
 
 def _is_active(kind: WatermarkKind, without_row: ScheduleState) -> ColumnElement[bool]:
-    if kind is WatermarkKind.PROCESS:
+    if kind in _OF_PROCESSES:
         return is_process_scheduled(_T.entity, _T.cluster, without_row)
     return is_scheduled(kind.value, _T.entity, _T.cluster, without_row)
 

@@ -1,10 +1,10 @@
-"""Rules about notifications, and about what is declared without effect: deadlines, imports, exports, queues."""
+"""Rules about notifications, and about what is declared without effect: imports, exports, queues."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from feed_assets.entities.feed import Feed, Lifecycle
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, ProcessSla
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.receivers import NAME, Channel, find_chat_fault, find_fault, split_addresses
@@ -64,11 +64,6 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
     for name, effect in _PROPERTIES.items():
         if name in entity.properties:
             yield ("properties", name), effect
-    if entity.sla is not None:
-        yield ("sla",), "deadlines are shown, and nobody is told of a missed one"
-    for name, entry in entity.clusters.items():
-        if entry.sla is not None:
-            yield ("clusters", name, "sla"), "deadlines are shown, and nobody is told of a missed one"
     if not isinstance(entity, Feed):
         yield from _iter_of_process(entity)
         return
@@ -85,6 +80,12 @@ def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str
 
 
 def _iter_of_process(process: Process) -> Iterator[tuple[FieldPath, str]]:
+    if process.makes_batches:
+        places: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
+        places += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
+        for path, sla in places:
+            if sla is not None:
+                yield path, "batches are made of what has come, and none is expected at a time"
     on_update = OnUpdate.IGNORE if process.trigger is None else process.trigger.on_update
     if on_update is not OnUpdate.IGNORE and all(item.start.startswith("latest") for item in process.inputs.values()):
         yield ("trigger", "on_update"), "which instances have read what follows from no window"

@@ -53,14 +53,23 @@ def check_names(_: Scope, process: Process) -> Iterator[Complaint]:
 def check_sla(_: Scope, process: Process) -> Iterator[Complaint]:
     """P14: the expected start must not be later than the expected end or the timeout.
 
-    Differs from Falcon: the SLA of a cluster is checked, too.
+    Differs from Falcon: the SLA of a cluster is checked, too, and an SLA must have an end. Falcon's monitoring breaks
+    down over one that has none.
     """
     levels: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
     levels += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
     for path, sla in levels:
-        if sla is None or sla.should_start_in is None:
+        if sla is None:
             continue
         where = ".".join(map(str, path))
+        if sla.should_end_in is None:
+            yield Complaint(
+                path=path,
+                message=f"{where} has no should_end_in, so that nothing tells when an instance is late",
+                remedy=f"Add should_end_in, or remove {where}.",
+            )
+        if sla.should_start_in is None:
+            continue
         start = sla.should_start_in
         if sla.should_end_in is not None and start.as_duration() > sla.should_end_in.as_duration():
             yield Complaint(

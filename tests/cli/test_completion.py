@@ -15,7 +15,7 @@ from feed_assets.state.dagster_home import find_state_url
 from tests.cli.project import prepare, run
 from tests.operations.harness import ALL
 
-HEAVY = {"dagster", "sqlalchemy", "alembic", "pyspark", "pandas", "fsspec", "rich", "py4j"}
+HEAVY = {"dagster", "sqlalchemy", "alembic", "pyspark", "pandas", "fsspec", "rich", "py4j", "prometheus_client"}
 ENTITIES = {"feed_assets.entities.feed", "feed_assets.plan.records", "feed_assets.validation.rules"}
 """What commands need that read entities, and help does not."""
 ROOT = Path(__file__).parents[2]

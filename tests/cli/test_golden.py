@@ -26,6 +26,8 @@ from feed_assets.state.database import open_database
 from feed_assets.state.facts import Facts
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import Recovery, SlaLevel, SlaMiss
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import run
@@ -172,9 +174,15 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "keys show": ("keys", "show", "steward"),
     "metadata reindex": ("metadata", "reindex", "--dry-run"),
     "metadata drop": ("metadata", "drop", "dashboard/hits"),
+    "admin cleanup": ("admin", "cleanup", "--clusters", "primary", "--dry-run"),
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2", "--topic", "eviction"),
+    "sla alerts": ("sla", "alerts", "--start", FIRST, "--name", "views"),
+    "sla backlog": ("sla", "backlog"),
+    "sla forecast": ("sla", "forecast", "--within", "days(2)"),
+    "sla ack": ("sla", "ack", "--start", FIRST, "--kind", "process"),
+    "sla history": ("sla", "history", "--start", FIRST, "--kind", "process"),
     "notify list": ("notify", "list"),
     "notify send": ("notify", "send", "--dry-run"),
     "notify test": ("notify", "test", "ops", "--dry-run"),
@@ -210,12 +218,18 @@ def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
             sweeps |= {"<first>": _bring_orders(folder)}
         if name == "batch list":
             assert len(tick(folder, "primary", "approval")) == 1
+        if name == "sla alerts":
+            _record_late(folder)
         if name == "feed take":
             _write_letter(folder)
         if name == "batch step-end":
             for words in (("init", "fetch"), ("step-start", "fetch", "get")):
                 assert run("batch", *words).exit_code == 0
-        result = run(*(sweeps.get(text, text) for text in arguments), *form)
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "admin cleanup":
+                (folder / "dagster").mkdir(exist_ok=True)
+                patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+            result = run(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
             sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}
@@ -233,6 +247,25 @@ def _bring_orders(folder: Path) -> str:
     tick(folder, "primary", "orders", "orders")
     shown = json.loads(run("queue", "show", "load", "--output", "json").stdout)
     return str(shown["events"][0]["event"])
+
+
+def _record_late(folder: Path) -> None:
+    """A view and a mirror of models that are late, and a view that was."""
+    first = at("03T00:00")
+    late = SlaMiss(
+        kind="feed",
+        name="views",
+        cluster="primary",
+        nominal_time=at("03T02:00"),
+        level=SlaLevel.LOW,
+        due_at=at("03T03:00"),
+        missed_at=at("03T03:01"),
+        told_at=at("03T03:01"),
+    )
+    came = replace(late, nominal_time=first, told_at=None, recovered_at=at("03T02:30"), recovered_by=Recovery.ARRIVED)
+    mirror = replace(late, kind="process", name="models", nominal_time=first, level=SlaLevel.HIGH)
+    with open_database(f"sqlite:///{folder}/state.db").begin() as connection:
+        SlaMisses(connection).add([late, came, mirror])
 
 
 def _write_letter(folder: Path) -> None:
@@ -278,6 +311,7 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
         "kind": "process",
         "name": "models",
         "frequency": "days(1)",
+        "sla": {"should_end_in": "hours(2)"},
         **on_primary,
         "workflow": {
             "engine": "directory-mirror",

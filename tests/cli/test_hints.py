@@ -16,7 +16,7 @@ from feed_assets.operations.restores import record_restore
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox
+from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
 from tests.cli.pasting import (
     AT,
     CLAIMED,
@@ -42,7 +42,7 @@ from tests.operations.harness import CLICKS, CLUSTER, COUNTING
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
-OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox)
+OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla)
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
     "engines.sql_code.<module>: validate": "starts Spark: tests/operations/test_code_trials.py",

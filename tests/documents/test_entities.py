@@ -241,7 +241,7 @@ def written_codes(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-NOT_ACTED_ON = re.compile(r"\.(sla|notification|should_start_in|should_end_in|datasources)\b")
+NOT_ACTED_ON = re.compile(r"\.(notification|datasources)\b")
 
 
 def test_what_is_said_not_to_be_acted_on_is_used_by_nothing_that_acts() -> None:

@@ -8,12 +8,15 @@ import pytest
 import yaml
 
 from feed_assets.clock import SystemClock
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import SlaLevel, SlaMiss
 from tests.cli.metadata_project import prepare as prepare_metadata
 from tests.cli.project import prepare as prepare_clicks
 from tests.cli.retention_project import set_clock
-from tests.databases import lay_tables
+from tests.databases import lay_tables, open_migrated
 from tests.documents.markdown import ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
+from tests.lifecycle.harness import at
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 
 ELSEWHERE = {
@@ -21,6 +24,7 @@ ELSEWHERE = {
     "dg": "not installed here; the same components are made by tests/orchestration/test_component.py",
     "eval": "a line for a shell's start-up file: tests/cli/test_completion.py",
     "feed-assets completion fish | source": "a line for a shell's start-up file: tests/cli/test_completion.py",
+    "feed-assets metrics --listen 9464": "never ends: tests/cli/test_metrics.py",
     "feed-assets mirror new --file job.properties": "needs a file of Falcon's: tests/cli/test_mirror.py",
     "feed-assets mirror new": "named without its options",
     "feed-assets validate --live": "needs PostgreSQL and S3: tests/documents/test_newcomer.py",
@@ -33,9 +37,11 @@ ELSEWHERE = {
 PAGES = {
     "README.md": "test_the_commands_of_the_front_door_run",
     "docs/bundles.md": "test_the_commands_of_the_page_about_bundles_run",
+    "docs/deadlines.md": "test_the_commands_of_the_page_about_deadlines_run",
     "docs/falcon.md": "test_what_comes_from_falcon_is_imported_and_exported",
     "docs/first-project.md": "test_the_first_commands_of_a_newcomer_do_what_their_page_says",
     "docs/metadata.md": "test_the_commands_of_the_page_about_metadata_run",
+    "docs/metrics.md": "tests/documents/test_metrics.py",
     "docs/postgresql-and-s3.md": "test_a_project_on_postgresql_is_made",
     "docs/search.md": "tests/documents/test_search.py",
     "docs/tour.md": "test_the_commands_of_the_tour_run",
@@ -184,6 +190,27 @@ def test_the_commands_of_the_page_about_bundles_run(shell: Shell, tmp_path: Path
     shell.run("feed-assets entity submit all.yaml")
     shell.run_page("docs/bundles.md")
     assert "process 'tap-counting': unchanged" in "".join(shell.answers.values())
+
+
+def test_the_commands_of_the_page_about_deadlines_run(shell: Shell, tmp_path: Path) -> None:
+    prepare_clicks(tmp_path)
+    set_clock(tmp_path, "2013-11-07T12:00Z")
+    weather = {**CLICKS, "name": "weather", "locations": {"data": "/weather/${YEAR}-${MONTH}-${DAY}/${HOUR}"}}
+    sla = {"low": "hours(1)", "high": "hours(3)"}
+    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all([CLUSTER, {**weather, "sla": sla}]))
+    late = SlaMiss(
+        kind="feed",
+        name="weather",
+        cluster="primary",
+        nominal_time=at("07T05"),
+        level=SlaLevel.LOW,
+        due_at=at("07T06"),
+        missed_at=at("07T06:01"),
+    )
+    with open_migrated(f"sqlite:///{tmp_path}/state.db").begin() as connection:
+        SlaMisses(connection).add([late])
+    shell.run_page("docs/deadlines.md")
+    assert all("weather" in answer for line, answer in shell.answers.items() if "backlog" not in line)
 
 
 def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """A unit of work that fails is recorded and put off; the others run."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from feed_assets.actions import send_actions
 from feed_assets.clock import Clock
 from feed_assets.errors import MOST_CHARACTERS, describe_error
 from feed_assets.lifecycle.bulkheads import (
@@ -15,6 +18,7 @@ from feed_assets.lifecycle.bulkheads import (
     WORK_PER_PAUSE,
     Bulkheads,
 )
+from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.tick_failures import TickFailures
@@ -144,6 +148,34 @@ def test_a_unit_that_nothing_tries_any_more_is_forgotten(database: Database) -> 
     later.save(database)
     with database.read() as connection:
         assert TickFailures(connection).all() == []
+
+
+def test_row_151_each_step_and_each_unit_that_fails_is_an_action(tmp_path: Path) -> None:
+    send_actions(Settings(actions=str(tmp_path / "actions.jsonl"), namespace="shop"), {})
+    bulkheads = Bulkheads("here", SetClock())
+    bulkheads.run(TickStep.ARRIVALS, 0, lambda: 1)
+    bulkheads.run(TickStep.RECONCILIATION, 0, fail)
+    bulkheads.run(TickStep.RECONCILIATION, 0, fail)  # it is put off
+    bulkheads.run_unit(GATES, "good", 0, lambda: 1)
+    bulkheads.run_unit(GATES, "bad", 0, fail)
+    bulkheads.fail(TickStep.STORAGE, "s3://bucket", OSError("time-out"), seconds=30.0)
+    send_actions(Settings(actions="off"), {})
+    found = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
+    assert [(each["action"], each["status"]) for each in found] == [
+        ("tick arrivals", "SUCCEEDED"),
+        ("tick reconciliation", "FAILED"),
+        ("tick gates", "FAILED"),
+        ("tick storage", "FAILED"),
+    ]
+    everywhere = {"cluster": "here", "namespace": "shop"}
+    assert [each["dimensions"] for each in found] == [
+        everywhere,
+        everywhere,
+        {**everywhere, "kind": "process", "entity": "bad"},
+        {**everywhere, "unit": "s3://bucket"},
+    ]
+    assert found[2]["reason"] == "ValueError: it is broken"
+    assert found[3]["seconds"] == 30.0
 
 
 def test_a_reason_has_an_upper_limit() -> None:

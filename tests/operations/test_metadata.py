@@ -27,7 +27,7 @@ from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
 from feed_assets.topics import Topic
 from tests.databases import database_url as each_database_url
-from tests.lifecycle.harness import LifecycleHarness, at, feed
+from tests.lifecycle.harness import LifecycleHarness, at, counted_statements, feed
 from tests.operations.contexts import context_of
 
 __all__ = ["each_database_url"]
@@ -64,6 +64,16 @@ def bring(context: OperationContext, *mutations: dict[str, Any], dry_run: bool =
     document = json.dumps({"mutations": mutations})
     done = import_metadata(context, "words.json", document, author="bob", dry_run=dry_run)
     return [each.is_change for each in done]
+
+
+def test_the_statements_of_an_import_do_not_depend_on_how_many_entities_it_names(context: OperationContext) -> None:
+    counts = []
+    for number in (2, 20):
+        named = [{"entity": f"dashboard/{number}-{each}", "create": {"tags": ["seen"]}} for each in range(number)]
+        with counted_statements() as statements:
+            assert bring(context, *named) == [True] * number
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
 
 
 def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: OperationContext) -> None:

@@ -48,6 +48,7 @@ TABLE = {
     Operation.RETENTION_UNDO: False,
     Operation.RETENTION_PURGE: False,
     Operation.RETENTION_RELEASE: False,
+    Operation.CLEANUP: False,
 }
 
 

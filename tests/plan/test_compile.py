@@ -257,7 +257,7 @@ def test_a_cluster_of_a_feed_has_its_own_sla_and_locations() -> None:
     record = plan_of(entity).feeds["clicks", "primary"]
     assert record.path(START).startswith("b/")
     assert record.sla is not None
-    assert [limit.render() for limit in record.sla] == ["hours(3)", "hours(4)"]
+    assert record.sla.render() == "low hours(3), high hours(4)"
 
 
 def test_facts_say_where_an_entity_was_declared_and_who_owns_it() -> None:

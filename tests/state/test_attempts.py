@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from feed_assets.state.attempts import OVERTAKEN, Attempts
+from feed_assets.state.attempts import OVERTAKEN, Attempts, RunAttempt
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
@@ -76,3 +76,27 @@ def test_attempts_of_several_instances_are_read_at_once(database: Database) -> N
     }
     with database.read() as connection:
         assert Attempts(connection).of_many([]) == {}
+
+
+def test_ended_attempts_are_read_in_the_order_of_their_ends_each_once(database: Database) -> None:
+    with database.begin() as connection:
+        attempts = Attempts(connection)
+        for number in range(5):
+            attempts.begin(replace(FIRST, nominal_time=hour(number), run_id=f"r{number // 2}"))
+            if number < 4:
+                attempts.end(replace(FIRST, nominal_time=hour(number)).key, SUCCEEDED, hour(10 + number // 3), None)
+        attempts.begin(replace(FIRST, process="other", cluster="backup", run_id="r1"))
+        position, found = None, []
+        while read := attempts.ended("primary", position, hour(11), 2):
+            found += [(each.nominal_time, each.run_id) for each in read]
+            position = read[-1]
+        assert found == [(hour(0), "r0"), (hour(1), "r0"), (hour(2), "r1"), (hour(3), "r1")]
+        assert [each.nominal_time for each in attempts.ended("primary", None, hour(10), 9)] == [*map(hour, range(3))]
+        runs = attempts.of_runs(["r1", "r2", "nobody"])
+    assert sorted(runs) == ["r1", "r2"]
+    assert set(runs["r1"]) == {
+        RunAttempt("daily", "primary", hour(10)),
+        RunAttempt("daily", "primary", hour(11)),
+        RunAttempt("other", "backup", None),
+    }
+    assert runs["r2"] == [RunAttempt("daily", "primary", None)]

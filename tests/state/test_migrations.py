@@ -202,6 +202,7 @@ def test_what_there_was_survives_the_migration_to_sweeps(database_url: str) -> N
         EventLog(connection).append([event(0), event(1)])
         FeedInstances(connection).put([feed_instance(0)])
         LateChecks(connection).put([late_check(0)])
+    with database.begin() as connection:
         downgrade(alembic_config(connection), "0005")
         assert "fa_sweeps" not in inspect(connection).get_table_names()
     database.close()
@@ -267,6 +268,7 @@ def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_
             Attempts(connection).begin(attempt(n + 1, cause=causes["cause"], cause_detail=causes["cause_detail"] or ""))
         Cursors(connection).put("retention/schedule/primary", "p")
         Sweeps(connection).add(protected, draft.chunks)
+    with database.begin() as connection:
         downgrade(alembic_config(connection), "0007")
         for table in ("fa_looks", "fa_frontiers", "fa_sweep_turns"):
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 1

@@ -170,3 +170,17 @@ def test_numbers_are_in_the_order_of_the_commits_whoever_writes(database: Databa
         found = Outbox(connection).read(0, 999)
     assert [each.seq for each in found] == list(range(1, 61))
     assert sum(counts) == len({each.idempotency_key for each in found}) == 60
+
+
+def test_old_messages_that_were_told_are_removed_and_their_numbers_never_come_again(database: Database) -> None:
+    with database.begin() as connection:
+        outbox = Outbox(connection)
+        outbox.append_many([message(n) for n in range(6)])
+        assert outbox.count_old(hour(2), None, 9) == 2
+        assert outbox.remove_old(hour(2), None, 1) == 1
+        assert outbox.remove_old(hour(9), 3, 9) == 2
+        assert [each.seq for each in outbox.read(0, 9)] == [4, 5, 6]
+        assert outbox.remove_old(hour(99), None, 9) == 2
+        assert outbox.remove_old(hour(99), None, 9) == 0
+        outbox.append_many([message(7)])
+        assert [each.seq for each in outbox.read(0, 9)] == [6, 7]

@@ -20,12 +20,16 @@ from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals_schema import TotalKind
 from tests.processes import PROCESSES
 from tests.state.samples import HOUR, START, event, feed_instance, hour, message, process_instance
 
 PATIENCE_SECONDS = 60
 SWEEP_CHUNKS = 30
 LEASES = 200
+TOTALS = 300
+INCREASES = 10
 
 
 class Team:
@@ -240,3 +244,24 @@ def acquire_some(url: str, number: int) -> list[int]:
         got += [round((lease.nominal_time - START) / HOUR) for lease in found]
     database.close()
     return got
+
+
+def add_totals(url: str, number: int) -> str:
+    """Count something of every entity, again and again, in an order that differs from worker to worker."""
+    database = open_database(url)
+    ended = [Total(TotalKind.ENDS, f"p{n}", "primary", amount=2) for n in range(TOTALS)]
+    for _ in range(INCREASES):
+        with database.begin() as connection:
+            Totals(connection).add(ended if number % 2 else reversed(ended))
+    database.close()
+    return "added"
+
+
+def append_until_killed(url: str, begun: Semaphore) -> None:
+    """Append events one after the other for ever, each in a transaction; tells of the first ones."""
+    database = open_database(url)
+    while True:
+        with database.begin() as connection:
+            log = EventLog(connection)
+            log.append([event(log.last_seq(), bytes=7)])
+        begun.release()

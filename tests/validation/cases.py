@@ -107,9 +107,15 @@ CASES = (
     ),
     Case(
         code="no-effect",
-        bad={"feed clicks/sla": {"low": "hours(1)", "high": "hours(2)"}},
-        text="feed 'clicks': sla has no effect yet: deadlines are shown, and nobody is told of a missed one. Keep it "
-        "for a later release, or remove it.",
+        good={f"{DAILY}/sla": {"should_end_in": "hours(2)"}},
+        bad={
+            f"{DAILY}/sla": {"should_end_in": "hours(2)"},
+            f"{DAILY}/trigger": {"when": "clicks"},
+            f"{DAILY}/frequency": REMOVED,
+            f"{DAILY}/outputs": REMOVED,
+        },
+        text="process 'daily': sla has no effect yet: batches are made of what has come, and none is expected at a "
+        "time. Keep it for a later release, or remove it.",
     ),
     Case(
         code="no-effect",
@@ -619,9 +625,17 @@ CASES = (
     Case(
         code="process-sla",
         name="timeout",
-        bad={f"{DAILY}/clusters/primary/sla": {"should_start_in": "hours(13)"}},
+        bad={f"{DAILY}/clusters/primary/sla": {"should_start_in": "hours(13)", "should_end_in": "hours(14)"}},
         text="process 'daily': clusters.primary.sla.should_start_in hours(13) is longer than the timeout hours(12): an "
         "instance would be given up before it is late. Lower should_start_in, or raise timeout.",
+    ),
+    Case(
+        code="process-sla",
+        name="end",
+        good={f"{DAILY}/sla": {"should_end_in": "hours(2)", "since": "2015-01-01T00:00Z", "warn_at": 0.8}},
+        bad={f"{DAILY}/sla": {"should_start_in": "hours(2)"}},
+        text="process 'daily': sla has no should_end_in, so that nothing tells when an instance is late. Add "
+        "should_end_in, or remove sla.",
     ),
     Case(
         code="late-input",

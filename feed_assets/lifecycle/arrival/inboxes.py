@@ -15,10 +15,10 @@ from feed_assets.lifecycle.arrival.inbox_files import (
     judge_file,
 )
 from feed_assets.lifecycle.arrival.polling import ArrivalResult
-from feed_assets.lifecycle.arrival.store_polls import ask_stores
 from feed_assets.lifecycle.arrival.taking import take_files
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.lifecycle.store_answers import ask_stores, find_silent
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -41,16 +41,19 @@ def apply_inboxes(
 ) -> ArrivalResult:
     """Take what has settled in the inboxes of a cluster; a look into one is due after each `settle`.
 
-    `real_now` is the real time, that of storage.
+    An inbox is left alone while its own storage, or that of the instances, does not answer. `real_now` is the real
+    time, that of storage.
     """
     due = _find_due(database, plan, cluster, as_of, bulkheads)
     answers = ask_stores(
         due, lambda record: inbox_of(record).store, lambda record: find_files(stores, record), bulkheads
     )
+    there = [record for record, found in zip(due, answers, strict=True) if not isinstance(found, Exception)]
+    silent = find_silent(stores, [record.store for record in there], bulkheads)
     step, results = TickStep.INBOXES, list[ArrivalResult]()
     for record, found in zip(due, answers, strict=True):
-        if isinstance(found, NotAskedError):
-            continue
+        if isinstance(found, NotAskedError) or record.store in silent:
+            continue  # the failure of the storage tells it
         if isinstance(found, Exception):
             bulkheads.fail(step, record.feed, found)
             continue

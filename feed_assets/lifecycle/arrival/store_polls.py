@@ -4,26 +4,22 @@ A store that fails affects only its own instances: what keeps it from looking be
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TypeVar
 
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.lifecycle.store_answers import ask_by_store
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed
-
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,63 +46,26 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
 def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
     """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
 
-    All endpoints are asked at once. If a store fails, its feeds are polled one by one. An endpoint that fails slowly,
-    such as by a time-out, is left alone for the rest of the tick and for four times as long as it took.
+    All endpoints are asked at once. If a store fails, its feeds are polled one by one. What fails slowly, such as by a
+    time-out, is left alone for the rest of the tick and for four times as long as it took: see `ask_by_store`.
     """
-    groups: dict[str, dict[tuple[StoreAddress, str | None], list[int]]] = defaultdict(dict)
-    for group, positions in _by_store(candidates).items():
-        groups[endpoint_of(group[0])][group] = positions
-    found: dict[str, dict[int, Look]] = {endpoint: {} for endpoint in groups}
+    groups: dict[StoreAddress, dict[str | None, list[int]]] = defaultdict(dict)
+    for (address, flag), positions in _by_store(candidates).items():
+        groups[address][flag] = positions
 
-    def poll(endpoint: str) -> None:
-        for (address, flag), positions in groups[endpoint].items():
-            found[endpoint].update(_poll_store(stores, candidates, address, flag, positions))
+    def poll(address: StoreAddress) -> dict[int, Look]:
+        by_flag = groups[address].items()
+        looks = [_poll_store(stores, candidates, address, flag, positions) for flag, positions in by_flag]
+        return {position: look for some in looks for position, look in some.items()}
 
-    answers = bulkheads.ask(TickStep.STORAGE, {endpoint: partial(poll, endpoint) for endpoint in groups})
     looks: dict[int, Look] = {}
-    for endpoint, answer in answers.items():
+    for address, answer in ask_by_store({address: partial(poll, address) for address in groups}, bulkheads).items():
         if isinstance(answer, Exception):
             obstacle = obstructed("", describe_error(answer))
-            looks.update(dict.fromkeys(chain.from_iterable(groups[endpoint].values()), obstacle))
-        looks.update(found[endpoint].copy())  # a call that hangs may go on writing
+            looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
+        else:
+            looks.update(answer)
     return [looks[position] for position in range(len(candidates))]
-
-
-def ask_stores(
-    items: Sequence[_Item],
-    address_of: Callable[[_Item], StoreAddress],
-    ask: Callable[[_Item], _Answer],
-    bulkheads: Bulkheads,
-) -> list[_Answer | Exception]:
-    """Ask the stores of some items, all endpoints at once; return the answer for each, or why there is none.
-
-    What fails concerns its own item alone, unless it fails slowly: then its endpoint is left alone, as in
-    `poll_confined`.
-    """
-    by_endpoint: dict[str, list[int]] = defaultdict(list)
-    for position, item in enumerate(items):
-        by_endpoint[endpoint_of(address_of(item))].append(position)
-
-    def ask_all(positions: Sequence[int]) -> dict[int, _Answer | Exception]:
-        return {position: _ask(ask, items[position]) for position in positions}
-
-    calls = {endpoint: partial(ask_all, positions) for endpoint, positions in by_endpoint.items()}
-    found: dict[int, _Answer | Exception] = {}
-    for endpoint, answer in bulkheads.ask(TickStep.STORAGE, calls).items():
-        positions = by_endpoint[endpoint]
-        found |= dict.fromkeys(positions, answer) if isinstance(answer, Exception) else answer
-    return [found[position] for position in range(len(items))]
-
-
-def _ask(ask: Callable[[_Item], _Answer], item: _Item) -> _Answer | Exception:
-    """Return the answer for an item, or why there is none. Raises what fails slowly."""
-    watch = Stopwatch()
-    try:
-        return ask(item)
-    except Exception as exc:
-        if watch.seconds > SLOW_SECONDS:
-            raise
-        return exc
 
 
 def require_unobstructed(candidates: Iterable[Candidate], looks: Iterable[Look]) -> None:

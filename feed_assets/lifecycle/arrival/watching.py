@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
-from feed_assets.lifecycle.arrival.store_polls import Candidate, ask_stores, poll_confined
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_confined
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instance_paths import PathMatcher
+from feed_assets.lifecycle.store_answers import ask_stores
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database

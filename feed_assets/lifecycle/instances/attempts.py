@@ -1,6 +1,6 @@
 """Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -42,6 +42,8 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.state.totals import Total, Totals, microseconds
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.storage.manifests import Publication
 
 _ANY = frozenset(ProcessInstanceStatus)
@@ -189,9 +191,10 @@ def record_published(
     kind: FeedEventKind,
     status: FeedInstanceStatus,
     payload: Mapping[str, Any],
+    totals: Iterable[Total] = (),
 ) -> None:
-    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, and the new
-    row of the feed instance.
+    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, the new row
+    of the feed instance, and its part in `totals`.
     """
     record, content, now = done.record, done.content, context.clock.now()
     with context.database.begin() as connection:
@@ -223,6 +226,7 @@ def record_published(
         )
         leased.check_in(connection)
         Attempts(connection).add_output(key, done.attempt, seq)
+        Totals(connection).add(totals)
         FeedInstances(connection).put(
             [
                 FeedInstance(
@@ -274,6 +278,7 @@ def begin_attempt(
         notice_digest=None,
         updated_at=now,
     )
+    Totals(connection).add(_delays(row, cause, now))
     cause, detail = (cause, None) if cause is not None else decide_trigger(row, run_id or "")
     Attempts(connection).begin(
         Attempt(
@@ -290,6 +295,15 @@ def begin_attempt(
         )
     )
     return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
+
+
+def _delays(before: ProcessInstance, cause: Cause | None, now: datetime) -> Iterator[Total]:
+    """Yield how late an attempt begins: the first one after its nominal time, each after its instance was READY."""
+    if before.attempt == 0 and cause is not Cause.REBUILT:
+        amount = microseconds(now - before.nominal_time)
+        yield Total(TotalKind.START_DELAY, before.process, before.cluster, amount=amount)
+    if before.status is ProcessInstanceStatus.READY and before.ready_at is not None:
+        yield Total(TotalKind.QUEUE, before.process, before.cluster, amount=microseconds(now - before.ready_at))
 
 
 def _find_or_create(

@@ -5,7 +5,7 @@ A clock that is set forward has the effect of a stopped daemon and needs no hand
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -178,9 +178,15 @@ def _cursor(cluster: str) -> str:
     return f"clock/{cluster}"
 
 
+def find_last_times(connection: Connection, clusters: Iterable[str]) -> dict[str, datetime]:
+    """Return the data's time at the last tick of clusters, to `CHECK_INTERVAL`; left out are those without a tick."""
+    names = {_cursor(cluster): cluster for cluster in clusters}
+    found = Cursors(connection).get_many(names)
+    return {names[name]: datetime.fromisoformat(text) for name, text in found.items()}
+
+
 def _find_last_time(connection: Connection, cluster: str) -> datetime | None:
-    text = Cursors(connection).get(_cursor(cluster))
-    return None if text is None else datetime.fromisoformat(text)
+    return find_last_times(connection, [cluster]).get(cluster)
 
 
 def _find_changed_by_ticks(connection: Connection, cluster: str) -> list[ProcessInstance]:

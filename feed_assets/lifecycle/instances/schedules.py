@@ -9,6 +9,8 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import SEPARATOR
+from feed_assets.lifecycle.deadlines.frontiers import apply_pause
+from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.settings import ScheduleMode
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -18,6 +20,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.schedules import Schedules
+from feed_assets.state.sla_records import SlaPause
 from feed_assets.state.watermarks import Watermarks
 
 DELETED = "its process was deleted"
@@ -107,10 +110,14 @@ def apply_schedules(connection: Connection, view: ScheduleView, rows: Iterable[S
     """Write schedules.
 
     If a suspended process resumes, the deadlines of its waiting instances are put off by the time of the suspension.
+    Those of its SLA are put off by the time in which it was not scheduled.
     """
     rows = tuple(rows)
     for row in rows:
         before = view.rows.get(row.key)
+        if row.kind == Kind.PROCESS and row.state is ScheduleState.SCHEDULED and not view.is_scheduled(*row.key):
+            begun_at = BEGINNING if before is None else before.changed_at
+            apply_pause(connection, SlaPause(row.name, row.cluster, begun_at, now))
         was_suspended = before is not None and before.state is ScheduleState.SUSPENDED
         if before is not None and was_suspended:
             for name in _work_of(connection, row.kind, row.name, row.cluster):

@@ -1,13 +1,13 @@
 """Remove the abandoned stagings of a cluster once a day."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
 from feed_assets.clock import Stopwatch
 from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.lifecycle.store_answers import ask_by_store
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -37,10 +37,7 @@ def apply_staging_sweep(
     if is_time:
         with database.begin() as connection:
             Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
-    addresses: dict[str, set[StoreAddress]] = defaultdict(set)
-    for address in _written_stores(plan, cluster):
-        if is_time or address.url in again:
-            addresses[endpoint_of(address)].add(address)
+    addresses = {address for address in _written_stores(plan, cluster) if is_time or address.url in again}
     return _sweep(stores, addresses, real_now - ABANDONED_AFTER, bulkheads)
 
 
@@ -60,28 +57,24 @@ def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
             yield plan.clusters[cluster].store
 
 
-def _sweep(
-    stores: StorePool, addresses: Mapping[str, Collection[StoreAddress]], before: datetime, bulkheads: Bulkheads
-) -> int:
-    """Sweep stores, all endpoints at once; an endpoint that fails slowly is left alone."""
+def _sweep(stores: StorePool, addresses: Collection[StoreAddress], before: datetime, bulkheads: Bulkheads) -> int:
+    """Sweep stores, all endpoints at once; what fails slowly is left alone."""
     failed: dict[str, Exception] = {}
 
-    def sweep(endpoint: str) -> int:
-        removed = 0
-        for address in addresses[endpoint]:
-            watch = Stopwatch()
-            try:
-                removed += stores.get(address).sweep_staging(before)
-            except Exception as exc:
-                if watch.seconds > SLOW_SECONDS:
-                    raise
-                failed[address.url] = exc
-        return removed
+    def sweep(address: StoreAddress) -> int:
+        watch = Stopwatch()
+        try:
+            return stores.get(address).sweep_staging(before)
+        except Exception as exc:
+            if watch.seconds > SLOW_SECONDS:
+                raise
+            failed[address.url] = exc
+            return 0
 
-    answers = bulkheads.ask(TickStep.STORAGE, {endpoint: partial(sweep, endpoint) for endpoint in addresses})
-    for url in (address.url for found in addresses.values() for address in found):
-        if url in failed:
-            bulkheads.fail(TickStep.STAGING_SWEEP, url, failed[url])
+    answers = ask_by_store({address: partial(sweep, address) for address in addresses}, bulkheads)
+    for address in addresses:
+        if address.url in failed:
+            bulkheads.fail(TickStep.STAGING_SWEEP, address.url, failed[address.url])
         else:
-            bulkheads.succeed(TickStep.STAGING_SWEEP, url)
+            bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
     return sum(answer for answer in answers.values() if not isinstance(answer, Exception))

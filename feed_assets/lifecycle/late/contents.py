@@ -10,6 +10,7 @@ from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import TIME_OUT_SECONDS, Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.lifecycle.store_answers import find_silent
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord
@@ -60,10 +61,12 @@ def scan_contents(
 ) -> dict[FeedKey, Content]:
     """Scan instances, several at a time; read only files that the record does not cover.
 
-    `real_now` is the real time. With `bulkheads`, the storage of an instance that fails by a time-out is left alone.
+    `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone.
     """
     if not candidates:
         return {}
+    addresses = [record.store for record in candidates.values()]
+    silent = {} if bulkheads is None else find_silent(stores, addresses, bulkheads)
     with database.read() as connection:
         known = Manifests(connection).get_many(list(candidates))
 
@@ -75,6 +78,8 @@ def scan_contents(
         error: Exception | None = None
         endpoint, watch = endpoint_of(record.store), Stopwatch()
         try:
+            if record.store in silent:
+                raise silent[record.store]
             if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
                 raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)

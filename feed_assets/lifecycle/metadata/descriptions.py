@@ -219,12 +219,7 @@ def _feed(
         "schema": _schema(name, feed.columns) if feed.columns else None,
         "late-arrival": feed.late_cut_off.render() if feed.late_cut_off else None,
         "retention": by_cluster({each.cluster: _retention(each.retention) for each in on}),
-        "sla": by_cluster(
-            {
-                each.cluster: f"low {each.sla[0].render()}, high {each.sla[1].render()}" if each.sla else None
-                for each in on
-            }
-        ),
+        "sla": by_cluster({each.cluster: each.sla.render() if each.sla else None for each in on}),
         "replication": f"{sources} to {targets}" if sources and targets else None,
         "asset": "/".join(feed.produced_by) if feed.produced_by else None,
         SCHEDULE: circumstances.schedule_of(Kind.FEED, name, clusters),

@@ -327,6 +327,7 @@ def _with_current_settings(record: ProcessRecord, current: ProcessRecord) -> Pro
         catch_up=current.catch_up,
         retry=current.retry,
         on_update=current.on_update,
+        sla=current.sla,
     )
     if record.late is None:
         return record

@@ -48,6 +48,8 @@ from feed_assets.state.records import (
     ProcessKey,
 )
 from feed_assets.state.tick_records import TickStep
+from feed_assets.state.totals import Total, microseconds
+from feed_assets.state.totals_schema import TotalKind
 from feed_assets.storage.manifests import Publication
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.errors import FilesFailedError, ReplicaLostError
@@ -267,7 +269,8 @@ class FlowRunner:
         if copied.status is not CopyStatus.UNCHANGED or not self._is_known(done, status):
             key = ProcessKey(*flow.key, claimed.nominal_time)
             kind, payload = FeedEventKind.REPLICATED, {"copy": describe_copy(copied), **claimed.place.details}
-            record_published(self.context, claimed.held, claimed.lease, key, done, kind, status, payload)
+            totals = _totals_of(flow, copied)
+            record_published(self.context, claimed.held, claimed.lease, key, done, kind, status, payload, totals)
         on_published(done)
         succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url}
         finish_attempt(self.context, claimed.held, flow, claimed.nominal_time, succeeded, None, published=urls)
@@ -328,6 +331,13 @@ def is_last_slice(connection: Connection, plan: Plan, flow: ProcessRecord, nomin
     return len(found) == len(siblings) and all(
         each.status is ProcessInstanceStatus.SUCCEEDED for each in found.values()
     )
+
+
+def _totals_of(flow: ProcessRecord, copied: Copied) -> list[Total]:
+    assert flow.copy is not None
+    key = (flow.outputs[0].feed, flow.cluster, flow.copy.source)
+    spent = microseconds(timedelta(seconds=copied.seconds))
+    return [Total(TotalKind.COPIED, *key, amount=copied.bytes), Total(TotalKind.COPYING, *key, amount=spent)]
 
 
 def describe_copy(copied: Copied) -> dict[str, str | int | float]:

@@ -30,6 +30,7 @@ from feed_assets.lifecycle.instances.blockers import (
 )
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.deadlines import explain_deadlines
 from feed_assets.operations.explaining.facts import (
     FeedFacts,
     InstanceFacts,
@@ -51,10 +52,12 @@ from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.restores import HELD
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateKey
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
 UNSCHEDULED = "UNSCHEDULED"
+_ABSENT = frozenset({FeedInstanceStatus.MISSING.value, FeedInstanceStatus.PARTIAL.value})
+_UNDONE = frozenset({*ProcessInstanceStatus} - {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED})
 _SAFE_MODE = Reason(
     code=ReasonCode.SAFE_MODE,
     text="safe mode is on: late data starts no runs, and it cannot be rerun",
@@ -164,6 +167,8 @@ class _Explainer:
         record = None if facts.active is None else facts.active.record
         failures = explain_process_failures(self._all_facts.tick_failures, key, record)
         held = self._held() if is_root else ()
+        is_due = facts.row is None or facts.row.status in _UNDONE
+        deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
         told = tuple(explain_tellings(self._context, self._connection, record, facts.row)) if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
@@ -171,7 +176,7 @@ class _Explainer:
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*blockers, *state, *failures, *held, *told),
+            reasons=(*blockers, *state, *deadlines, *failures, *held, *told),
         )
 
     def feed(self, key: FeedKey) -> Explanation:
@@ -194,10 +199,14 @@ class _Explainer:
                 *explain_feed_state(
                     self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
                 ),
+                *(self._deadlines(Kind.FEED, key, is_due=status in _ABSENT) if is_root else ()),
                 *late,
                 *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
             ),
         )
+
+    def _deadlines(self, kind: Kind, key: FeedKey | ProcessKey, *, is_due: bool) -> tuple[Reason, ...]:
+        return tuple(explain_deadlines(self._context, self._connection, kind, key, is_due=is_due))
 
     def _omissions(self, key: FeedKey, facts: FeedFacts) -> dict[ProcessKey, Omission]:
         """Return why the process instances that write a feed instance will not: it is optional, and was left out."""

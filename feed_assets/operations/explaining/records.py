@@ -48,6 +48,7 @@ class ReasonCode(StrEnum):
     NEXT_BATCH = "next-batch"
     RUNNING = "running"
     TIMES_OUT = "times-out"
+    DEADLINE = "deadline"
     OPTIONAL_INPUT = "optional-input"
     INPUT_READ = "input-read"
     OUTPUT = "output"

@@ -28,6 +28,7 @@ from feed_assets.operations.instances.rows import (
     iter_feed_instances,
     missing_dependencies,
     process_row,
+    with_levels,
 )
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
@@ -185,7 +186,7 @@ def _page(
 ) -> InstancePage:
     ordered = sort_rows(parts.items, query.order or OrderField.NOMINAL_TIME, descending=query.is_descending)
     end = query.offset + query.results
-    rows = _with_details(context, connection, ordered[query.offset : end])
+    rows = with_levels(connection, _with_details(context, connection, ordered[query.offset : end]))
     return InstancePage(
         result=parts.result,
         message=parts.message,

@@ -28,6 +28,8 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import LateInstance, SlaLevel
 from feed_assets.timing.dates import NEVER
 
 CHUNK = 500
@@ -81,7 +83,8 @@ class InstanceRow:
 
     `lifecycle` is set for copies and evictions. `details` are the URLs of the missing mandatory inputs of a WAITING
     instance. `log` is the URL of the run in Dagster. For feeds, `ended_at` is the time of availability, and `url` the
-    location. `tags` and `actions` are None if they were not requested, `inputs` and `outputs` if it is no attempt.
+    location. `sla` is the highest deadline by which it is late now. `tags` and `actions` are None if they were not
+    requested, `inputs` and `outputs` if it is no attempt.
     """
 
     kind: Kind
@@ -105,6 +108,7 @@ class InstanceRow:
     bytes: int | None = None
     files: int | None = None
     url: str | None = None
+    sla: SlaLevel | None = None
     tags: tuple[str, ...] | None = None
     actions: tuple[Action, ...] | None = None
     inputs: tuple[AttemptInput, ...] | None = None
@@ -247,6 +251,21 @@ def _missing_texts(context: OperationContext, plan: Plan, edge: InputEdge, state
         yield UNRESOLVED.format(name=edge.name, feed=edge.feed)
     record = plan.feeds[edge.feed_key]
     yield from (context.feed_url(record, time) for time in state.missing)
+
+
+def with_levels(connection: Connection, rows: Sequence[InstanceRow]) -> tuple[InstanceRow, ...]:
+    """Return the rows, with the highest deadline by which each instance is late now."""
+    found = SlaMisses(connection).of({_late_instance(row) for row in rows})
+    levels = {
+        instance: max(late, key=lambda level: level is SlaLevel.HIGH)
+        for instance, misses in found.items()
+        if (late := [miss.level for miss in misses if miss.is_open])
+    }
+    return tuple(replace(row, sla=levels.get(_late_instance(row))) for row in rows) if levels else tuple(rows)
+
+
+def _late_instance(row: InstanceRow) -> LateInstance:
+    return LateInstance(row.kind.value, row.name, row.cluster, row.nominal_time)
 
 
 def feed_row(

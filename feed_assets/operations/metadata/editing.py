@@ -1,5 +1,6 @@
 """What people say of entities: properties and tags in the scope USER, read, written and removed."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from feed_assets.entities.metadata import (
 )
 from feed_assets.lifecycle.metadata.descriptions import NOBODY
 from feed_assets.lifecycle.metadata.targets import find_place, find_target
-from feed_assets.lifecycle.metadata.writing import Target, Written, write_metadata
+from feed_assets.lifecycle.metadata.writing import Target, Writing, Written, write_many
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.recorded import find_recorded
 from feed_assets.state.locks import lock_definitions
@@ -233,24 +234,27 @@ def mutate(
 ) -> tuple[MetadataResult, ...]:
     """Change entities, by path, in one transaction: all of them or, if one is refused, none.
 
+    Several paths of one entity make one change.
+
     Raises:
         MetadataRefusedError: a name or value cannot be written, a declaration says it, or this is no path of an entity.
         EntityNotFoundError: an entity does not exist.
     """
-    results = []
     with context.database.begin() as connection:
         lock_definitions(connection)
         context.timeline.refresh(connection, context.as_of)
+        wanted: dict[Target, list[Mutation]] = defaultdict(list)
         for path, of_entity in mutations.items():
             _require_valid(context, path, of_entity)
-            target = find_target(context.plan, connection, path)
-            written = write_metadata(connection, target, of_entity, author=author, origin=origin, now=context.as_of)
+            wanted[find_target(context.plan, connection, path)] += of_entity
+        writings = [Writing(target=target, mutations=found, author=author) for target, found in wanted.items()]
+        done = write_many(connection, writings, origin=origin, now=context.as_of)
+        for target, written in zip(wanted, done, strict=True):
             _require_own(context, target, written)
             _require_room(target, written)
-            results.append(_result(target, written, dry_run=dry_run))
         if dry_run:
             connection.rollback()
-    return tuple(results)
+    return tuple(_result(target, written, dry_run=dry_run) for target, written in zip(wanted, done, strict=True))
 
 
 def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResult:

@@ -53,7 +53,7 @@ def feed_metadata(
         names.META_FLAG: record.flag,
         names.META_LATE: record.late_cut_off and record.late_cut_off.render(),
         names.META_RETENTION: record.retention_limit and record.retention_limit.render(),
-        names.META_SLA: record.sla and f"low {record.sla[0].render()}, high {record.sla[1].render()}",
+        names.META_SLA: record.sla and record.sla.render(),
         names.META_MADE_BY: made_by and made_by.process,
     }
     metadata.update({name: value for name, value in optional.items() if value})

@@ -3,6 +3,7 @@
 Every Dagster run loads the location, so the modules that open resources are imported on first use.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,6 +150,7 @@ class Runtime:
             StateError: the database cannot be opened.
             ForeignDefinitionsError: it records the definitions of another project.
         """
+        from feed_assets.actions import send_actions
         from feed_assets.operations.recording import require_own_database
         from feed_assets.state.database import open_database
 
@@ -160,6 +162,7 @@ class Runtime:
                 database.migrate()
                 require_own_database(database, self.settings, self.location.declared)
                 self._databases[url] = database
+                send_actions(self.settings, os.environ)
                 return database
         database.migrate()
         return database

@@ -40,7 +40,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import ColumnChanges
 from feed_assets.orchestration.runs.interrupts import repeated_interrupts
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
-from feed_assets.orchestration.runs.published_metadata import published_metadata
+from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
 from feed_assets.orchestration.runs.quality_checks import build_evaluation
 from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
@@ -275,7 +275,10 @@ class InstanceRun:
             AssetMaterialization(
                 asset_key=asset_key,
                 partition=partition,
-                metadata=published_metadata(done, self._preview(done)),
+                metadata={
+                    **published_metadata(done, self._preview(done)),
+                    **late_metadata(done.record, done.nominal_time, self.runtime.clock.now()),
+                },
                 tags={names.DATA_VERSION: done.content.digest},
             )
         )

@@ -64,8 +64,9 @@ def _build_listed_job(
 
 
 def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
-    """Build the job that plans and runs the sweeps of a cluster and empties its trash."""
+    """Build the job that plans and runs the sweeps of a cluster, empties its trash, and cleans up after old runs."""
     plan, sweep, purge = _plan_op(runtime, cluster), _sweep_op(runtime, cluster), _purge_op(runtime, cluster)
+    clean = _clean_op(runtime, cluster)
 
     @job(
         name=names.retention_job(cluster),
@@ -75,6 +76,7 @@ def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
     )
     def retention() -> None:
         purge(after=sweep(plan()))
+        clean()
 
     return retention
 
@@ -126,3 +128,18 @@ def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
             purge_trash(runtime, cluster, context)
 
     return purge_op
+
+
+def _clean_op(runtime: Runtime, cluster: str) -> OpDefinition:
+    @op(
+        name=names.retention_op("clean", cluster),
+        out=Out(Nothing),
+        description="Removes the captured logs of old runs, once a day. Runs and materializations stay.",
+    )
+    def clean_op(context: OpExecutionContext) -> None:
+        from feed_assets.orchestration.runs.cleanup import run_cleanup
+
+        with masked_errors():
+            run_cleanup(runtime, cluster, context)
+
+    return clean_op

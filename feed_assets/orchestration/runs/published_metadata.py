@@ -3,16 +3,19 @@ them over time. What people look for comes first.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.said import FactValue
+from feed_assets.lifecycle.deadlines.due_times import describe_late
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.orchestration.runs.quality_checks import quality_metadata
+from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import render_datetime
 
 SHOWN_EVENTS = 100
@@ -68,6 +71,12 @@ def work_metadata(
     """Return the details and facts of a work."""
     found = {names.META_FACT + name: mask_values(value) for name, value in facts.items()}
     return found | {names.META_DETAIL + name: mask_values(value) for name, value in details.items()}
+
+
+def late_metadata(record: FeedRecord, nominal_time: datetime, at: datetime) -> dict[str, str]:
+    """Return by how much an instance that has come at a time is late, if it is."""
+    late = describe_late(record, nominal_time, at)
+    return {names.META_SLA: late} if late is not None else {}
 
 
 def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, MetadataValue]:

@@ -1,7 +1,8 @@
 """Retention in Dagster: one schedule, and one job of several ops, per cluster for all due feeds.
 
-The schedule queries every minute which feeds are due. The job plans sweeps, runs them together with interrupted ones,
-and removes expired trash. The arrival sensor reports the fate of instances from the event log.
+The schedule queries every minute which feeds are due, and whether the daily clean-up is. The job plans sweeps, runs
+them together with interrupted ones, and removes expired trash. The arrival sensor reports the fate of instances from
+the event log.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from sqlalchemy import Connection
 
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, Bulkheads
+from feed_assets.lifecycle.cleanup import KeepingTimes, is_cleanup_due
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
 from feed_assets.lifecycle.instances.worker_names import name_holder
@@ -106,12 +108,14 @@ def _find_work(
     with database.read() as connection:
         _forget_ended(connection, bulkheads)
         due = _find_due(runtime, connection, location.plan, cluster, as_of)
+        cleanup = is_cleanup_due(connection, cluster, KeepingTimes.of(runtime.settings.cleanup), as_of)
         real_now = runtime.real_clock.now()
         waiting = [
             each for each in _waiting(connection, cluster, bulkheads) if not _is_worked_on(connection, each, real_now)
         ]
     parts = [f"retention of {len(due)} feeds"] if due else []
     parts += [f"{len(waiting)} approved or interrupted sweeps"] if waiting else []
+    parts += ["the daily clean-up"] if cleanup else []
     return " and ".join(parts)
 
 

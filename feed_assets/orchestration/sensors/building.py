@@ -92,6 +92,22 @@ def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Se
     )
 
 
+def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that looks for missed deadlines on a cluster."""
+
+    def tick(context: SensorEvaluationContext) -> SkipReason:
+        from feed_assets.orchestration.sensors.deadlines import run_sla_tick
+
+        return run_sla_tick(runtime, layout, cluster, context.instance)
+
+    return _build_sensor(
+        names.sla_sensor(cluster),
+        tick,
+        description=f"Looks for missed deadlines on cluster {cluster}, and tells of them.",
+        minimum_seconds=OTHER_SECONDS,
+    )
+
+
 def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefinition:
     """Build the sensor that delivers messages on all ways out."""
 

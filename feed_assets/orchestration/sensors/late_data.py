@@ -41,7 +41,7 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
         if not LateChecks(connection).due(cluster, as_of, 1):
             return "no check for late data is due"
     active = follow_definitions(runtime, layout, database, as_of)
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
     checked = bulkheads.run(
         TickStep.LATE_DATA,
         NOTHING_CHECKED,

@@ -15,9 +15,9 @@ from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.runs.published_metadata import message_metadata
+from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind
+from feed_assets.state.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
@@ -85,6 +85,7 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             names.META_FILES: event.files or 0,
             names.META_EVENT: event.seq,
             **_change_metadata(event),
+            **(late_metadata(record, event.nominal_time, event.recorded_at) if event.kind in ARRIVING else {}),
             **_copy_metadata(event),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
             **message_metadata(event.message, event.marking),

@@ -31,6 +31,7 @@ from feed_assets.lifecycle.arrival.looking import look_for_arrivals
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.deadlines.arrivals import note_looked
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
@@ -185,6 +186,8 @@ class _Tick:
             TickStep.UPDATES, 0, apply_updates, database, timeline, cluster, as_of, budget, bulkheads, is_held=is_held
         )
         readiness = replace(readiness, ready=readiness.ready + updated)
+        if arrivals.is_complete and readiness.is_complete:
+            note_looked(database, cluster, as_of)
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
         arrivals = ArrivalResult.sum_of(arrivals, ArrivalResult(arrived=announced.arrived))

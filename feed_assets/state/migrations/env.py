@@ -7,7 +7,9 @@ from feed_assets.state import (
     inbox_schema,
     metadata_schema,
     retention_schema,
+    sla_schema,
     step_schema,
+    totals_schema,
     trigger_schema,
 )
 from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
@@ -18,6 +20,8 @@ _SCHEMAS = (
     metadata_schema.entity_metadata,
     retention_schema.sweeps,
     step_schema.steps,
+    sla_schema.sla_misses,
+    totals_schema.totals,
     trigger_schema.batches,
 )
 

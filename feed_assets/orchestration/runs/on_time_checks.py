@@ -1,0 +1,98 @@
+"""The check `on_time` on the asset of each feed with an SLA: red for an error, yellow for a warning, green if no
+instance is late.
+
+It has no partitions: Dagster accepts the result of a check of a partition without a run only once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetKey,
+    MetadataValue,
+    multi_asset_check,
+)
+
+from feed_assets.masking import masked_errors
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.orchestration.location.runtime import Runtime
+
+if TYPE_CHECKING:  # a location is loaded without the life cycle
+    from feed_assets.operations.deadlines.states import FeedLateness
+
+
+def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[AssetChecksDefinition]:
+    """Return the op that makes the checks of all feeds with an SLA on a cluster; none without such feeds."""
+    feeds = {layout.feed_asset(key)[0]: key[0] for key in feeds_on_time(layout, cluster)}
+    if not feeds:
+        return []
+    specs = [
+        AssetCheckSpec(
+            names.ON_TIME_CHECK,
+            asset=key,
+            description="Fails while instances are late: an error after sla.high, a warning after sla.low.",
+        )
+        for key in feeds
+    ]
+
+    @multi_asset_check(name=names.on_time_op(cluster), specs=specs, can_subset=True)
+    def on_time(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+        from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
+
+        with masked_errors():
+            wanted = [key.asset_key for key in context.selected_asset_check_keys]
+            with runtime.database(context.instance).read() as connection:
+                found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
+            for key in wanted:
+                grid = layout.grids[feeds[key], cluster]
+                evaluation = build_evaluation(key, grid, found.get(feeds[key], FeedLateness()))
+                yield AssetCheckResult(
+                    asset_key=key,
+                    check_name=names.ON_TIME_CHECK,
+                    passed=evaluation.passed,
+                    severity=evaluation.severity,
+                    description=evaluation.description,
+                    metadata=evaluation.metadata,
+                )
+
+    return [on_time]
+
+
+def feeds_on_time(layout: AssetLayout, cluster: str) -> list[tuple[str, str]]:
+    """Return the feeds of a cluster that have the check."""
+    return [key for key, record in layout.plan.feeds.items() if key[1] == cluster and record.sla is not None]
+
+
+def build_evaluation(asset: AssetKey, grid: Grid, lateness: "FeedLateness") -> AssetCheckEvaluation:
+    """Return what Dagster is told about a feed; the first late partitions are named."""
+    from feed_assets.operations.deadlines.states import NAMED
+    from feed_assets.state.sla_records import SlaLevel
+
+    late = lateness.late
+    metadata: Mapping[str, MetadataValue] = {}
+    if late:
+        lines = [
+            f"- {grid.key(time) if grid.sequence.contains(time) else time.isoformat()}: {level.value}"
+            for time, level in late[:NAMED]
+        ]
+        lines += [f"- and {len(late) - NAMED:,} more"] if len(late) > NAMED else []
+        metadata = {
+            names.META_SLA_LATE: MetadataValue.int(len(late)),
+            names.META_SLA: MetadataValue.md("\n".join(lines)),
+        }
+    return AssetCheckEvaluation(
+        asset_key=asset,
+        check_name=names.ON_TIME_CHECK,
+        passed=not late,
+        severity=AssetCheckSeverity.WARN if lateness.level is SlaLevel.LOW else AssetCheckSeverity.ERROR,
+        description=lateness.sentence,
+        metadata=metadata,
+    )

@@ -1,0 +1,159 @@
+"""Run one tick of the sensor for deadlines: record and tell what is late, warn of what will probably be, and show it on
+the assets.
+
+Dagster is told before that is recorded, so a crash may show a partition twice. Messages are written once in any case.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from dagster import AssetKey, AssetObservation, DagsterInstance, SkipReason
+
+from feed_assets.clock import TimeBudget
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.deadlines.arrivals import find_present
+from feed_assets.lifecycle.deadlines.forecast_watches import WatchResult, apply_forecasts
+from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
+from feed_assets.masking import get_logger
+from feed_assets.operations.deadlines.causes import find_causes
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.health import describe_failing
+from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.sensors.on_time import report_changed
+from feed_assets.plan.rendering import counted
+from feed_assets.state.database import Database
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import Recovery, SlaMiss
+from feed_assets.state.tick_records import TickStep
+from feed_assets.timing.dates import render_datetime
+
+SECONDS_A_TICK = 20.0
+FORECAST_SECONDS_A_TICK = 10.0
+OBSERVED_A_TICK = 100
+TOLD_BEHIND = timedelta(minutes=2)
+
+_logger = get_logger(__name__)
+
+
+def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
+    """Do the work of one tick. If no deadline has passed and nothing is late, this takes a handful of queries."""
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    with runtime.alone(names.sla_sensor(cluster)) as is_alone:
+        said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
+    return SkipReason(
+        said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.FORECASTS, TickStep.REPORTS)
+    )
+
+
+def _work(
+    runtime: Runtime,
+    loaded: AssetLayout,
+    cluster: str,
+    instance: DagsterInstance,
+    database: Database,
+    as_of: datetime,
+) -> str:
+    active = follow_definitions(runtime, loaded, database, as_of)
+    if cluster not in active.plan.clusters:
+        closed = close_all(database, cluster, as_of, Recovery.DELETED)
+        return f"cluster {cluster} is no longer declared; {counted(closed, 'deadline')} closed"
+    if active.is_restored:
+        return "the state was restored from a backup, so that nobody knows yet what is late"
+    real_now = runtime.real_clock.now()
+    present = find_present(database, cluster, as_of, real_now)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    context = build_context(runtime, runtime.timeline(active.location), database, as_of)
+    found = bulkheads.run(
+        TickStep.DEADLINES,
+        LookResult(is_complete=False),
+        apply_deadlines,
+        database,
+        context.timeline,
+        cluster,
+        present,
+        TimeBudget(SECONDS_A_TICK),
+        bulkheads,
+        partial(find_causes, context),
+        without_row=context.without_row,
+    )
+    watched = WatchResult()
+    if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
+        watched = bulkheads.run(
+            TickStep.FORECASTS,
+            watched,
+            apply_forecasts,
+            database,
+            context.timeline,
+            cluster,
+            present,
+            TimeBudget(FORECAST_SECONDS_A_TICK),
+            bulkheads,
+            without_row=context.without_row,
+        )
+    step, what, layout = TickStep.REPORTS, "late instances", active.layout
+    observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
+    shown = bulkheads.run_unit(step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance)
+    bulkheads.save(database)
+    behind = f"; arrivals have been looked for up to {render_datetime(present)}"
+    return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
+
+
+def _observe(database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime) -> int:
+    """Show missed deadlines at the partitions of the instances; return how many."""
+    with database.read() as connection:
+        misses = SlaMisses(connection).unshown(cluster, OBSERVED_A_TICK)
+    if not misses:
+        return 0
+    for miss in misses:
+        for observation in build_observations(layout, miss):
+            instance.report_runless_asset_event(observation)
+    with database.begin() as connection:
+        SlaMisses(connection).mark_shown(misses, as_of)
+    return len(misses)
+
+
+def build_observations(layout: AssetLayout, miss: SlaMiss) -> list[AssetObservation]:
+    """Return the observations of a missed deadline: at the partition of the feed's asset, or of each asset that a run
+    of the process materializes.
+    """
+    what = f"{miss.level.value} missed: due at {render_datetime(miss.due_at)}"
+    return [
+        AssetObservation(
+            asset_key=key,
+            partition=grid.key(miss.nominal_time),
+            description=f"{what}, and not there at {render_datetime(miss.missed_at)}",
+            metadata={names.META_SLA: what, names.META_NOMINAL: render_datetime(miss.nominal_time)},
+        )
+        for key, grid in _assets(layout, miss)
+        if grid.sequence.contains(miss.nominal_time)
+    ]
+
+
+def _assets(layout: AssetLayout, miss: SlaMiss) -> Sequence[tuple[AssetKey, Grid]]:
+    key = (miss.name, miss.cluster)
+    if miss.kind == Kind.FEED:
+        found = layout.find_asset(key)
+        return [] if found is None else [found]
+    process = layout.plan.processes.get(key)
+    return [] if process is None else layout.run_assets(process)
+
+
+def describe(found: LookResult, watched: WatchResult, observed: int, shown: int) -> str:
+    """Return a phrase that summarizes a tick."""
+    counts = [
+        (found.missed, "missed"),
+        (found.recorded, "late meanwhile"),
+        (found.recovered, "recovered"),
+        (watched.warned, "at risk"),
+        (observed, "shown at their partitions"),
+    ]
+    parts = [f"{count:,} {what}" for count, what in counts if count]
+    parts += [f"{counted(shown, 'check')} reported"] if shown else []
+    more = "" if found.is_complete and watched.is_complete else "; the next tick continues"
+    return (", ".join(parts) or "no deadline has passed") + more

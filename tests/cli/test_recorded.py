@@ -1,0 +1,83 @@
+"""Each command is recorded as an action."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from feed_assets.actions import FILE_NAME, send_actions
+from feed_assets.cli.groups import Verb, Verbs
+from feed_assets.cli.main import main
+from feed_assets.settings import Settings
+from tests.cli.project import prepare, run
+
+END = "2026-02-01T00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    yield tmp_path
+    send_actions(Settings(actions="off"), {})
+
+
+def recorded(project: Path) -> list[dict[str, Any]]:
+    file = project / FILE_NAME
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def leaves(command: click.Command) -> Iterator[click.Command]:
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    assert isinstance(command, Verbs), command.name
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from leaves(found)
+
+
+def test_every_command_can_be_recorded() -> None:
+    found = list(leaves(main))
+    assert len(found) > 100
+    assert [command.name for command in found if not isinstance(command, Verb)] == []
+
+
+def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: Path) -> None:
+    assert run("entity", "submit", "all.yaml", "--author", "ann").exit_code == 0
+    assert run("instance", "list", "feed", "clicks", "--clusters", "primary", "--end", END).exit_code == 0
+    assert run("entity", "suspend", "process", "nobody", "--dry-run").exit_code == 1
+    submitted, listed, suspended = recorded(project)
+    assert (submitted["action"], submitted["status"]) == ("entity submit", "SUCCEEDED")
+    assert submitted["dimensions"]["user"] == "ann"
+    assert listed["action"] == "instance list"
+    user = listed["dimensions"].pop("user")
+    assert user
+    assert listed["dimensions"] == {
+        "kind": "feed",
+        "entity": "clicks",
+        "cluster": "primary",
+        "instances": "/2026-02-01T00:00:00+00:00",
+    }
+    assert (suspended["action"], suspended["status"]) == ("entity suspend", "FAILED")
+    assert suspended["dimensions"]["dry_run"] == "true"
+    assert "nobody" in suspended["reason"]
+    assert all(each["seconds"] >= 0 for each in (submitted, listed, suspended))
+
+
+def test_help_and_wrong_usage_are_not_recorded(project: Path) -> None:
+    for arguments in (["--help"], ["entity", "list", "--help"], ["entity", "list", "--no-such"], ["nothing"]):
+        run(*arguments)
+    assert recorded(project) == []
+
+
+def test_a_command_does_not_depend_on_its_record(project: Path) -> None:
+    settings = project / "feed_assets.yaml"
+    settings.write_text(f"{settings.read_text()}actions: /dev/full\n")
+    result = run("validate", "all.yaml")
+    assert (result.exit_code, len(result.stderr.splitlines()), recorded(project)) == (0, 1, [])

@@ -1,0 +1,96 @@
+"""`feed-assets sla`: what is late, asked on a terminal."""
+
+from pathlib import Path
+
+import pytest
+
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import Recovery, SlaLevel, SlaMiss
+from tests.cli.pasting import TIME, Pasting, counted, declare, of, paste
+from tests.cli.project import rows, run
+from tests.cli.retention_project import ok, refused
+from tests.databases import open_migrated
+from tests.lifecycle.harness import at
+from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+
+__all__ = ["counted", "paste"]
+
+START = "2013-11-03T00:00Z"
+
+
+@pytest.fixture
+def late(counted: Path) -> Path:
+    """Two hours of clicks are late, and a third was; it is noon."""
+    sla = {"low": "hours(1)", "high": "hours(3)"}
+    ended = {**COUNTING, "sla": {"should_end_in": "hours(2)"}}
+    declare(counted, CLUSTER, {**CLICKS, "sla": sla}, COUNTS, ended)
+
+    def miss(hour: int, level: SlaLevel = SlaLevel.LOW, **more: object) -> SlaMiss:
+        values: dict[str, object] = {
+            "kind": "feed",
+            "name": "clicks",
+            "cluster": "primary",
+            "nominal_time": at(f"03T{hour:02}"),
+            "level": level,
+            "due_at": at(f"03T{hour + 1:02}"),
+            "missed_at": at(f"03T{hour + 1:02}:01"),
+            "told_at": at(f"03T{hour + 1:02}:01"),
+        }
+        return SlaMiss(**(values | more))  # type: ignore[arg-type]
+
+    came = miss(3, recovered_at=at("03T04:30"), recovered_by=Recovery.ARRIVED)
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        high = miss(5, SlaLevel.HIGH, due_at=at("03T08"))
+        ended_late = miss(6, SlaLevel.HIGH, kind="process", name="counting", due_at=at("03T08"))
+        SlaMisses(connection).add([miss(5), high, miss(10), came, ended_late])
+    return counted
+
+
+def test_alerts_are_listed_with_the_highest_deadline_that_each_has_missed(late: Path) -> None:
+    listed = run("sla", "alerts", "--start", START, "--kind", "feed")
+    assert [row[:7] for row in rows(ok(listed))] == [
+        ["feed", "clicks", "primary", TIME, "HIGH", "2013-11-03T08:00Z", "4:00"],
+        ["feed", "clicks", "primary", "2013-11-03T10:00Z", "LOW", "2013-11-03T11:00Z", "1:00"],
+    ]
+    assert len(rows(ok(run("sla", "alerts", "--start", START, "--end", TIME)))) == 1
+    assert len(rows(ok(run("sla", "alerts", "--start", START, "--level", "LOW")))) == 1
+
+
+def test_without_a_start_nothing_is_listed_and_an_empty_range_is_refused(late: Path) -> None:
+    missing = run("sla", "alerts")
+    assert (missing.exit_code, "Missing option '--start'" in missing.stderr) == (2, True)
+    assert "it ends before its start" in refused(run("sla", "history", "--start", TIME, "--end", START))
+
+
+def test_history_has_what_is_over_too(late: Path) -> None:
+    found = rows(ok(run("sla", "history", "--start", START, "--name", "clicks")))
+    first = found[0]
+    assert (first[3], first[4], first[8], first[9]) == ("2013-11-03T03:00Z", "LOW", "2013-11-03T04:30Z", "arrived")
+    assert len(found) == 4
+
+
+def test_the_backlog_is_in_minutes(late: Path) -> None:
+    assert rows(ok(run("sla", "backlog"))) == [["counting", "primary", "360", "1", "2013-11-03T06:00Z"]]
+
+
+def test_acknowledged_ones_are_left_out_and_counted(late: Path) -> None:
+    one = ("--start", "2013-11-03T10:00Z", "--name", "clicks")
+    assert "would acknowledge 1" in run("sla", "ack", *one, "--dry-run").stderr
+    assert "acknowledged 1" in run("sla", "ack", *one).stderr
+    listed = run("sla", "alerts", "--start", START, "--kind", "feed")
+    assert len(rows(listed.stdout)) == 1
+    assert "1 acknowledged ones are left out; --acknowledged shows them" in listed.stderr
+    assert len(rows(ok(run("sla", "alerts", "--start", START, "--kind", "feed", "--acknowledged")))) == 2
+
+
+def test_a_list_of_instances_and_why_say_how_late_they_are(late: Path) -> None:
+    listed = rows(ok(run("instance", "list", "feed", "clicks", "--start", TIME, "--end", "2013-11-03T06:00Z")))
+    assert listed[0][7].startswith("late (HIGH)")
+    said = ok(run("why", "clicks", TIME))
+    assert "it is late by 4:00:00: it was due at 2013-11-03T08:00Z (HIGH); a message of the topic sla tells" in said
+
+
+@of("operations.deadlines.alerts.acknowledge: sla history")
+def test_where_nothing_is_late_the_history_is_offered(late: Path, paste: Pasting) -> None:
+    said = refused(run("sla", "ack", "--start", "2013-11-03T11:00Z"))
+    paste(said, "sla history")
