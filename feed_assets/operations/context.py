@@ -24,7 +24,8 @@ from feed_assets.patience import Patience
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.settings import MetadataSettings, Settings
+from feed_assets.setting_sections import MetadataSettings
+from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.storage.pool import StorePool
