@@ -123,6 +123,15 @@ class SlaMisses:
             misses.sort(key=lambda miss: (miss.due_at, miss.episode))
         return found
 
+    def first_told_with(self, miss: SlaMiss, limit: int) -> SlaMiss:
+        """Return the oldest miss that one message tells of together with this one; it is among the `limit` misses of
+        the deadline up to this one.
+        """
+        is_before = (_T.kind == miss.kind, _T.name == miss.name, _T.cluster == miss.cluster, _T.level == miss.level)
+        statement = _ROWS.select.where(*is_before, _T.nominal_time <= miss.nominal_time)
+        found = self._find(statement.order_by(_T.nominal_time.desc()).limit(limit))
+        return min((each for each in found if each.told_at == miss.told_at), key=lambda each: each.nominal_time)
+
     def recovered(self, cluster: str, limit: int) -> list[Recovered]:
         """Return the open misses on a cluster whose instances are not late any more; each is looked up by its key.
 

@@ -27,6 +27,14 @@ from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 
 _NO_FACTS = EntityFacts()
+_ENDED = frozenset(
+    {
+        ProcessInstanceStatus.SUCCEEDED,
+        ProcessInstanceStatus.FAILED,
+        ProcessInstanceStatus.KILLED,
+        ProcessInstanceStatus.TIMEDOUT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +91,12 @@ def tell_exhausted(
     Outbox(connection).append_many(messages)
 
 
-def keys_of_end(process: ProcessRecord | None, row: ProcessInstance) -> list[str]:
-    """Return the keys that the messages about the end of an instance have: one for each output, and one without."""
+def keys_of_end(process: ProcessRecord | None, row: ProcessInstance | None) -> list[str]:
+    """Return the keys that the messages about the end of an instance have: one for each output, and one without; none
+    if it has not ended.
+    """
+    if row is None or row.status not in _ENDED:
+        return []
     outputs = [edge.name for edge in process.outputs] if process is not None else []
     return [_key_of(row, row.status, output, row.ended_at or row.updated_at) for output in ("", *outputs)]
 
