@@ -36,8 +36,8 @@ def explain_deadlines(
         yield _missed(miss, context.as_of)
         if miss.told_at is not None:
             first = SlaMisses(connection).first_told_with(miss, INSTANCES_A_STEP)
-            key = key_of_message(SlaEvent.MISSED, miss.level, first)
-            yield from explain_tellings(context, connection, [key], f"its lateness ({miss.level.value.upper()})")
+            message = key_of_message(SlaEvent.MISSED, miss.level, first)
+            yield from explain_tellings(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
     for level in SlaLevel if is_due else ():
         deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)
         watermark = Watermarks(connection).get(KINDS[kind, level], name, cluster)
