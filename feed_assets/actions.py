@@ -103,9 +103,7 @@ def send_actions(settings: Settings, environ: Mapping[str, str]) -> None:
     present = [handler for handler in _logger.handlers if isinstance(handler, _Sending)]
     if [(handler.destination, handler.namespace) for handler in present] == [(destination, namespace)]:
         return
-    for handler in present:
-        _logger.removeHandler(handler)
-        handler.close()
+    close_actions()
     match destination:
         case Actions.OFF:
             return
@@ -115,6 +113,13 @@ def send_actions(settings: Settings, environ: Mapping[str, str]) -> None:
             _logger.addHandler(_ToFile(file, namespace))
     _logger.setLevel(logging.INFO)
     _logger.propagate = False
+
+
+def close_actions() -> None:
+    """Send the records of this process nowhere from now on, and close what they went to."""
+    for handler in [each for each in _logger.handlers if isinstance(each, _Sending)]:
+        _logger.removeHandler(handler)
+        handler.close()
 
 
 class _AsLine(logging.Formatter):

@@ -13,17 +13,14 @@ The project is the folder of this file; without a file, the first folder in whic
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -35,6 +32,7 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 
 from feed_assets.errors import SettingsError
 from feed_assets.receivers import NAME, MailSettings, ReceiverSettings
+from feed_assets.setting_sections import CleanupSettings, DemoSettings, MetadataSettings, ReplaySettings
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
@@ -65,95 +63,12 @@ _EXPECTED = {
 }
 """The expected form of a value, by pydantic's error code or the beginning of it."""
 
-_DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
-_PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
-
 DEFAULT = "the default"
 NAMESPACE = "^[a-z][a-z0-9_]{0,39}$"
 """The pattern of namespaces."""
 DEFAULT_NAMESPACE = "default"
 """The namespace of projects without one, in questions about it."""
 """The source of a setting that nothing else has."""
-
-
-class ReplaySettings(BaseModel):
-    """Replay of past data: `origin` at the real time `real_start`, then `speed` times as fast, to `until`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    origin: AwareDatetime
-    real_start: AwareDatetime
-    speed: float = Field(default=1.0, gt=0)
-    until: AwareDatetime | None = None
-
-
-class DemoSettings(BaseModel):
-    """Settings of the demo; only the demo can use a clock other than the machine's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    replay: ReplaySettings | None = None
-
-
-class SystemMetadataSettings(BaseModel):
-    """The metadata that this program writes: those whose `KIND/NAME` fits a pattern of `include`, if there are any, and
-    none of `exclude`.
-
-    In a pattern, `*` stands for any letters and `?` for one.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            if _PATTERN.fullmatch(pattern) is None:
-                raise ValueError(pattern)
-        return patterns
-
-    def allows(self, kind: str, name: str) -> bool:
-        """Return whether a property or tag of an entity of a kind is written.
-
-        >>> SystemMetadataSettings(exclude=("*/owner", "column/*")).allows("feed", "owner")
-        False
-        """
-        subject = f"{kind}/{name}"
-        is_included = not self.include or any(fnmatchcase(subject, pattern) for pattern in self.include)
-        return is_included and not any(fnmatchcase(subject, pattern) for pattern in self.exclude)
-
-
-EVERYTHING = SystemMetadataSettings()
-
-
-class MetadataSettings(BaseModel):
-    """With `strict`, people may only write values that CDAP allows. `system` chooses what this program writes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    strict: bool = False
-    system: SystemMetadataSettings = EVERYTHING
-
-
-class CleanupSettings(BaseModel):
-    """How long what runs have printed is kept, by the unit of the frequency of their process, each like `hours(24)`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    minutes: str = "hours(24)"
-    hours: str = "days(3)"
-    days: str = "days(12)"
-    months: str = "months(3)"
-
-    @field_validator("minutes", "hours", "days", "months")
-    @classmethod
-    def _is_duration(cls, text: str) -> str:
-        if _DURATION.fullmatch(text) is None:
-            raise PydanticCustomError("duration", "not a duration")
-        return text
 
 
 class ScheduleMode(StrEnum):

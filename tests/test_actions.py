@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from feed_assets import actions
-from feed_assets.actions import FILE_NAME, Action, ActionStatus, find_destination, record_action, send_actions
+from feed_assets.actions import (
+    FILE_NAME,
+    Action,
+    ActionStatus,
+    close_actions,
+    find_destination,
+    record_action,
+    send_actions,
+)
 from feed_assets.masking import remember
 from feed_assets.settings import Actions, Settings, load_settings
 
@@ -17,7 +25,7 @@ from feed_assets.settings import Actions, Settings, load_settings
 @pytest.fixture(autouse=True)
 def nowhere() -> Iterator[None]:
     yield
-    send_actions(Settings(actions="off"), {})
+    close_actions()
 
 
 def done(name: str, reason: str = "", **dimensions: str | None) -> Action:

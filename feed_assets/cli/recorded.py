@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from feed_assets.actions import Action, ActionStatus, record_action, send_actions
+from feed_assets.actions import Action, ActionStatus, close_actions, record_action, send_actions
 from feed_assets.cli.exit_codes import DIFFERENT
 from feed_assets.cli.groups import find_given
 from feed_assets.cli.options import author_of
@@ -51,6 +51,7 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
         )
         send_actions(load_settings(), os.environ)
         record_action(action)
+        close_actions()
     except Exception:
         _logger.debug("the command was not recorded", exc_info=True)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 from feed_assets.delivery.words import write_lines, write_subject
 from feed_assets.json_form import render_document
@@ -60,8 +61,8 @@ class Letter:
 
     @property
     def key(self) -> str:
-        """The key by which a receiver recognises a repeat."""
-        return self.message.idempotency_key
+        """The key by which a receiver recognises a repeat, percent-encoded: paths may have any character."""
+        return quote(self.message.idempotency_key, safe="/:@+,=#")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

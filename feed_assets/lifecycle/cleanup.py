@@ -21,7 +21,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
-from feed_assets.settings import CleanupSettings
+from feed_assets.setting_sections import CleanupSettings
 from feed_assets.state.attempts import Attempts, EndedAttempt, RunAttempt
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database

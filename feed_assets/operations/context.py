@@ -24,7 +24,8 @@ from feed_assets.patience import Patience
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.settings import MetadataSettings, Settings
+from feed_assets.setting_sections import MetadataSettings
+from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.storage.pool import StorePool
@@ -36,7 +37,8 @@ from feed_assets.timing.sequence import InstanceSequence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationContext(LifecycleContext):
     """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
-    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs.
+    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs. Commands also have the
+    `settings`, for the receivers of messages.
     """
 
     timeline: ReleaseTimeline
@@ -45,6 +47,7 @@ class OperationContext(LifecycleContext):
     webserver: str | None = None
     retention_grace: timedelta = timedelta(0)
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
+    settings: Settings | None = None
 
     @property
     def plan(self) -> Plan:
@@ -218,4 +221,5 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
         webserver=settings.webserver,
         retention_grace=settings.retention_grace,
         metadata=settings.metadata,
+        settings=settings,
     )

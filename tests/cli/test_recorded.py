@@ -8,21 +8,19 @@ from typing import Any
 import click
 import pytest
 
-from feed_assets.actions import FILE_NAME, send_actions
+from feed_assets.actions import FILE_NAME
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.main import main
-from feed_assets.settings import Settings
 from tests.cli.project import prepare, run
 
 END = "2026-02-01T00:00Z"
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     prepare(tmp_path)
-    yield tmp_path
-    send_actions(Settings(actions="off"), {})
+    return tmp_path
 
 
 def recorded(project: Path) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.editing import get_metadata, remove_metadata
 from feed_assets.operations.metadata.moving import import_metadata
 from feed_assets.operations.searching.search import SearchQuery, search
-from feed_assets.settings import MetadataSettings
+from feed_assets.setting_sections import MetadataSettings
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process, validity
 from tests.operations.contexts import context_of

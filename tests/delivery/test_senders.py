@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -186,6 +187,15 @@ def test_a_letter_has_no_secrets() -> None:
     letter: Letter = Letter(message=message(status=InstanceEnd.FAILED, error="cannot open s3://a?key=hunter2-hunter2"))
     assert "hunter2" not in json.dumps(letter.document) + letter.text + letter.html
     assert "key=***" in letter.text
+
+
+def test_a_key_may_have_any_character(receiver: Receiver, mail_server: MailServer) -> None:
+    odd = Letter(message=replace(message(), idempotency_key="sweep/s1/clicks/\u65e5 a\nb\\udcff"))
+    with closing(WebhookSender(receiver.url, None)) as hook:
+        assert hook.send(odd).verdict is Verdict.DELIVERED
+    assert receiver.posts[0].headers["Idempotency-Key"] == "sweep/s1/clicks/%E6%97%A5%20a%0Ab%5Cudcff"
+    with closing(MailSender("ann@example.org", mail_settings(mail_server))) as mails:
+        assert mails.send(odd).verdict is Verdict.DELIVERED
 
 
 def test_other_topics_have_a_subject_of_the_same_kind() -> None:

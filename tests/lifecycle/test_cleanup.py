@@ -15,7 +15,8 @@ from feed_assets.lifecycle.cleanup import (
     find_unit,
 )
 from feed_assets.plan.records import Plan
-from feed_assets.settings import CleanupSettings, load_settings
+from feed_assets.setting_sections import CleanupSettings
+from feed_assets.settings import load_settings
 from feed_assets.state.attempts import RunAttempt
 from feed_assets.state.database import Database
 from feed_assets.state.deliveries import WaysOut, WayState

@@ -14,7 +14,7 @@ from feed_assets.operations.entities.states import EntityState
 from feed_assets.operations.entities.touch import touch
 from feed_assets.operations.entities.verb_results import VerbOutcome
 from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
-from feed_assets.settings import MetadataSettings, SystemMetadataSettings
+from feed_assets.setting_sections import MetadataSettings, SystemMetadataSettings
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus

@@ -21,7 +21,7 @@ from feed_assets.operations.metadata.editing import (
     update_metadata,
 )
 from feed_assets.operations.metadata.moving import export_metadata, import_metadata
-from feed_assets.settings import MetadataSettings
+from feed_assets.setting_sections import MetadataSettings
 from feed_assets.state.audit import Audit
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from feed_assets.entities.common import Kind
+from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.notifying.commands import WayDesk
 from feed_assets.operations.notifying.notifier import Notifier
 from feed_assets.plan.location import load_location
@@ -15,6 +18,8 @@ from feed_assets.state.database import Database
 from feed_assets.state.deliveries import WaysOut
 from tests.databases import database, database_url
 from tests.delivery.samples import NOW, SetClock, message, tell
+from tests.lifecycle.harness import START
+from tests.operations.contexts import context_of, counting_harness
 from tests.operations.harness import ALL, COUNTING
 from tests.receivers import Receiver, _one_receiver, receiver
 
@@ -133,3 +138,35 @@ def test_dead_letters_are_tried_again_by_a_command(tmp_path: Path, database: Dat
     assert [each.letters for each in desk.retry(["ops"])] == [3]
     assert [each.letters for each in desk.retry(["ops"])] == [0]
     assert [each.delivered for each in desk.send([])] == [3]
+
+
+def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receiver) -> None:
+    lifecycle = counting_harness(tmp_path)
+    notify = {
+        "ops": {"url": receiver.url, "topics": ["instance"]},
+        "dead": {"url": f"{receiver.url}/dead"},
+        "away": {"url": "http://127.0.0.1:9/none"},
+        "other": {"url": receiver.url, "topics": ["sla"]},
+    }
+    settings = load_settings({"notify": notify}, environ={}, start=tmp_path)
+    receiver.answer = lambda post: 404 if post.path.endswith("dead") else 200
+    desk = WayDesk(settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann")
+    desk.send([])
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.tick(START)
+    lifecycle.run("count", START, START)
+    context = replace(context_of(lifecycle, START), settings=settings)
+
+    def told() -> list[str]:
+        (found,) = explain(context, Kind.PROCESS, "count", START).items
+        return [each.text for each in found.reasons if each.code in (ReasonCode.TOLD, ReasonCode.NOT_TOLD)]
+
+    assert told() == [f"{name} is not told of its end yet" for name in ("away", "dead", "ops")]
+    desk.send([])
+    assert told() == [
+        "away is not told of its end yet, next at 2026-01-01T00:01Z: ConnectionRefusedError: [Errno 111] Connection "
+        "refused",
+        "dead was not told of its end, a dead letter: it answers 404 Not Found",
+        "told of its end: ops",
+    ]

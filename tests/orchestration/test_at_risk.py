@@ -6,6 +6,7 @@ from pathlib import Path
 from dagster import DagsterInstance
 
 from feed_assets.lifecycle.arrival.recording import record_arrival
+from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 from feed_assets.state.messages import SlaPayload
 from feed_assets.state.outbox import Outbox
@@ -54,3 +55,13 @@ def test_a_probable_miss_is_told_in_the_tick_that_finds_it(tmp_path: Path, insta
     assert isinstance(message.payload, SlaPayload)
     assert message.payload.instances == ("2026-01-02T06:00Z",)
     assert message.payload.level == "warning"
+
+
+def test_before_arrivals_have_been_looked_for_nothing_is_judged(tmp_path: Path, instance: DagsterInstance) -> None:
+    """Else the deadlines would be those of all of history."""
+    harness = LocationHarness(Home(folder=tmp_path), instance, WARNING)
+    harness.at(START + 30 * HOUR)
+    database = harness.runtime.database(instance)
+    apply_plan(database, harness.runtime.timeline(), START + 30 * HOUR)
+    assert look(harness, 30 * HOUR, arrivals=False).startswith("arrivals have not been looked for yet")
+    assert "missed" not in look(harness, 30 * HOUR + MINUTE)

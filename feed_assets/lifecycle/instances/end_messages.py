@@ -83,6 +83,12 @@ def tell_exhausted(
     Outbox(connection).append_many(messages)
 
 
+def keys_of_end(process: ProcessRecord | None, row: ProcessInstance) -> list[str]:
+    """Return the keys that the messages about the end of an instance have: one for each output, and one without."""
+    outputs = [edge.name for edge in process.outputs] if process is not None else []
+    return [_key_of(row, row.status, output, row.ended_at or row.updated_at) for output in ("", *outputs)]
+
+
 def user_topic_of(name: str, facts: EntityFacts) -> str | None:
     """Return Falcon's topic of an entity; None if a property switches it off."""
     return f"FALCON.{name}" if facts.has_user_topic else None

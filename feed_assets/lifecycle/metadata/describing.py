@@ -33,7 +33,7 @@ from feed_assets.lifecycle.metadata.descriptions import (
 )
 from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many, write_metadata
 from feed_assets.plan.records import Plan
-from feed_assets.settings import SystemMetadataSettings
+from feed_assets.setting_sections import SystemMetadataSettings
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.metadata_store import MetadataStore

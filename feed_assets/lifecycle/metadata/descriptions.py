@@ -31,7 +31,7 @@ from feed_assets.plan.records import ClusterRecord, DatasourceRecord, FeedRecord
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf
-from feed_assets.settings import EVERYTHING, SystemMetadataSettings
+from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.state.definition_records import Recorded, Schedule, ScheduleState
 from feed_assets.timing.dates import render_datetime
 

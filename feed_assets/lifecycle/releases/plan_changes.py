@@ -28,7 +28,8 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.settings import EVERYTHING, DefinitionChanges, SystemMetadataSettings
+from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
+from feed_assets.settings import DefinitionChanges
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Member, ScheduleState

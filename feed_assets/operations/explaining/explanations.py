@@ -45,6 +45,7 @@ from feed_assets.operations.explaining.sentences import (
     explain_process_state,
     late_check,
 )
+from feed_assets.operations.explaining.tellings import explain_tellings
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
@@ -168,13 +169,14 @@ class _Explainer:
         held = self._held() if is_root else ()
         is_due = facts.row is None or facts.row.status in _UNDONE
         deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
+        told = tuple(explain_tellings(self._context, self._connection, record, facts.row)) if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
             name=key.process,
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*blockers, *state, *deadlines, *failures, *held),
+            reasons=(*blockers, *state, *deadlines, *failures, *held, *told),
         )
 
     def feed(self, key: FeedKey) -> Explanation:

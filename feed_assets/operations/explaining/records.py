@@ -64,6 +64,8 @@ class ReasonCode(StrEnum):
     EVENT = "event"
     SEE_ABOVE = "see-above"
     NOT_FOLLOWED = "not-followed"
+    TOLD = "told"
+    NOT_TOLD = "not-told"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from feed_assets.operations.safe_mode import Operation, is_safe_mode, require_mo
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.captured_logs import DagsterLogs
 from feed_assets.plan.rendering import counted
-from feed_assets.settings import CleanupSettings
+from feed_assets.setting_sections import CleanupSettings
 from feed_assets.state.tick_records import TickStep
 
 SECONDS_A_RUN = 300.0

@@ -16,6 +16,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
 from feed_assets.lifecycle.deadlines.forecast_watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
+from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.masking import get_logger
 from feed_assets.operations.deadlines.causes import find_causes
 from feed_assets.orchestration import names
@@ -67,6 +68,8 @@ def _work(
         return "the state was restored from a backup, so that nobody knows yet what is late"
     real_now = runtime.real_clock.now()
     present = find_present(database, cluster, as_of, real_now)
+    if present == BEGINNING:
+        return "arrivals have not been looked for yet, so that nobody knows what is late"
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     context = build_context(runtime, runtime.timeline(active.location), database, as_of)
     found = bulkheads.run(

@@ -18,7 +18,7 @@ from feed_assets.lifecycle.metadata.descriptions import Circumstances, Descripti
 from feed_assets.lifecycle.metadata.writing import Target, write_metadata
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.plan.location import declare_location
-from feed_assets.settings import SystemMetadataSettings
+from feed_assets.setting_sections import SystemMetadataSettings
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process, validity

@@ -1,0 +1,90 @@
+"""The sections of the settings: the replay of the demo, what is written about entities, and how long logs are kept."""
+
+import re
+from fnmatch import fnmatchcase
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+_DURATION = re.compile(r"(minutes|hours|days|months)\([1-9][0-9]{0,5}\)")  # hours(24)
+_PATTERN = re.compile(r"[a-z*?-]+/[A-Za-z0-9_*?-]+")  # feed/schema, */owner
+
+
+class ReplaySettings(BaseModel):
+    """Replay of past data: `origin` at the real time `real_start`, then `speed` times as fast, to `until`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    origin: AwareDatetime
+    real_start: AwareDatetime
+    speed: float = Field(default=1.0, gt=0)
+    until: AwareDatetime | None = None
+
+
+class DemoSettings(BaseModel):
+    """Settings of the demo; only the demo can use a clock other than the machine's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replay: ReplaySettings | None = None
+
+
+class SystemMetadataSettings(BaseModel):
+    """The metadata that this program writes: those whose `KIND/NAME` fits a pattern of `include`, if there are any, and
+    none of `exclude`.
+
+    In a pattern, `*` stands for any letters and `?` for one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if _PATTERN.fullmatch(pattern) is None:
+                raise ValueError(pattern)
+        return patterns
+
+    def allows(self, kind: str, name: str) -> bool:
+        """Return whether a property or tag of an entity of a kind is written.
+
+        >>> SystemMetadataSettings(exclude=("*/owner", "column/*")).allows("feed", "owner")
+        False
+        """
+        subject = f"{kind}/{name}"
+        is_included = not self.include or any(fnmatchcase(subject, pattern) for pattern in self.include)
+        return is_included and not any(fnmatchcase(subject, pattern) for pattern in self.exclude)
+
+
+EVERYTHING = SystemMetadataSettings()
+
+
+class MetadataSettings(BaseModel):
+    """With `strict`, people may only write values that CDAP allows. `system` chooses what this program writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strict: bool = False
+    system: SystemMetadataSettings = EVERYTHING
+
+
+class CleanupSettings(BaseModel):
+    """How long what runs have printed is kept, by the unit of the frequency of their process, each like `hours(24)`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minutes: str = "hours(24)"
+    hours: str = "days(3)"
+    days: str = "days(12)"
+    months: str = "months(3)"
+
+    @field_validator("minutes", "hours", "days", "months")
+    @classmethod
+    def _is_duration(cls, text: str) -> str:
+        if _DURATION.fullmatch(text) is None:
+            raise PydanticCustomError("duration", "not a duration")
+        return text

@@ -1,0 +1,79 @@
+"""`notify`, and messages that are followed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.cli.project import prepare, rows, run
+from tests.receivers import Receiver, _one_receiver, receiver
+
+__all__ = ["_one_receiver", "receiver"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> Path:
+    """A project with a receiver that answers, one that is away, and one that is wrong."""
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    notify = {
+        "ops": {"url": f"{receiver.url}?token=abc123def", "topics": ["entity"]},
+        "away": {"url": "http://127.0.0.1:9/none"},
+        "wrong": {"url": "http://localhost/${env:NOT_THERE}"},
+    }
+    with (tmp_path / "feed_assets.yaml").open("a") as file:
+        file.write(json.dumps({"notify": notify})[1:-1] + "\n")
+    return tmp_path
+
+
+def test_a_way_is_tried(project: Path, receiver: Receiver) -> None:
+    tried = run("notify", "test", "ops")
+    assert (tried.exit_code, rows(tried.stdout)[0][2]) == (0, "delivered")
+    (post,) = receiver.posts
+    assert post.path == "/hook?token=abc123def"
+    assert "abc123def" not in tried.output + run("notify", "list").output + run("settings").output
+    away = run("notify", "test", "away")
+    assert (away.exit_code, rows(away.stdout)[0][2]) == (1, "away")
+    wrong = run("notify", "test", "wrong")
+    assert wrong.exit_code == 1
+    assert "the environment has no NOT_THERE" in wrong.stderr
+    unknown = run("notify", "test", "opps")
+    assert (unknown.exit_code, "Did you mean 'ops'?" in unknown.stderr) == (1, True)
+
+
+def test_what_is_pending_is_sent_now_and_shown(project: Path, receiver: Receiver) -> None:
+    assert run("notify", "send", "ops").exit_code == 0
+    assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
+    listed = {row[0]: row for row in rows(run("notify", "list").stdout)}
+    assert [listed["ops"][4], listed["ops"][7]] == ["4", "ready"]
+    assert "the environment has no NOT_THERE" in listed["wrong"][7]
+    assert rows(run("notify", "send", "ops", "--dry-run").stdout) == [["ops", "4", "0", "0", "no", ""]]
+    assert receiver.posts == []
+    sent = run("notify", "send")
+    assert sent.exit_code == 1
+    assert {row[0]: (row[1], row[4]) for row in rows(sent.stdout)} == {"away": ("0", "yes"), "ops": ("4", "no")}
+    assert [each["payload"]["action"] for each in receiver.taken] == ["submit"] * 4
+    state = {row[0]: row[7] for row in rows(run("notify", "list").stdout)}["away"]
+    assert state.startswith("away since ")
+    assert state.endswith(": ConnectionRefusedError: [Errno 111] Connection refused")
+    assert rows(run("notify", "retry").stdout) == [["away", "0", "0"], ["ops", "0", "0"]]
+
+
+def test_messages_are_followed_as_they_come(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
+    turns: list[Result] = []
+
+    def wait(_: float) -> None:
+        if turns:
+            raise KeyboardInterrupt
+        turns.append(run("entity", "schedule", "process", "counting", "--skip-checks"))
+        assert turns[0].exit_code == 0, turns[0].output
+
+    monkeypatch.setattr("feed_assets.cli.admin.sleep", wait)
+    said = run("admin", "messages", "--topic", "entity", "--follow", "--output", "json")
+    lines = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
+    assert [each["payload"]["action"] for each in lines] == ["submit"] * 4 + ["schedule"]
+    assert lines[-1]["payload"]["clusters"] == ["primary"]
+    text = run("admin", "messages", "--topic", "entity", "--follow", "--after", "4").stdout
+    assert "entity action=schedule, kind=process, entity=counting, author=" in text
