@@ -12,6 +12,7 @@ from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.notifying.commands import WayDesk
 from feed_assets.operations.notifying.notifier import Notifier
+from feed_assets.patience import Patience
 from feed_assets.plan.location import load_location
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
@@ -75,7 +76,7 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
     }
     settings = project(tmp_path, notify, type="webhook", to=[receiver.url], on=["success"])
     plan, clock = load_location(settings, NOW).plan, SetClock()
-    notifier = Notifier(settings)
+    notifier = Notifier(settings, Patience(30))  # the first chat of a process imports apprise
     assert "broken cannot be used" in notifier.run(database, plan, clock).render()
     tell(database, message("counting", 1), message("other", 2))
     said = notifier.run(database, plan, clock).render()

@@ -223,6 +223,7 @@ def test_each_cluster_has_its_sensors() -> None:
         *("instances_a", "instances_b_c"),
         *("late_data_a", "late_data_b_c"),
         "notify",
+        *("sla_a", "sla_b_c"),
     ]
 
 
