@@ -26,6 +26,15 @@ locations: {{data: "/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"}}
 sla: {{low: hours(1), high: hours(3)}}
 clusters: {{{cluster}: {{validity: {{start: {start}}}}}}}
 """
+_FILL = """
+WITH RECURSIVE
+    feeds (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM feeds WHERE n + 1 < :feeds),
+    hours (n) AS (SELECT :from UNION ALL SELECT n + 1 FROM hours WHERE n + 1 < :to)
+INSERT INTO fa_feed_instances (feed, cluster, nominal_time, status, updated_at, available_at, fence)
+SELECT 'feed' || feeds.n, :cluster, :begin + hours.n * :step, 'AVAILABLE', :begin + hours.n * :step,
+       :begin + hours.n * :step + 60, 0
+FROM feeds CROSS JOIN hours
+"""
 LATE_SHARE = 10
 NOTHING = "no deadline has passed"
 
@@ -79,15 +88,18 @@ def tick(location: TickedLocation, at: datetime) -> tuple[float, str]:
 def fill_instances(state: Path, feeds: int, first_hour: int, stop_hour: int, *, first: int = 0) -> None:
     """Let hours of the feeds from number `first` on be there, each in its hour."""
     open_database(f"sqlite:///{state}").migrate()
-    step, begin = to_micros(START + HOUR) - to_micros(START), to_micros(START)
-    rows = (
-        (f"feed{n}", CLUSTER, begin + hour * step, "AVAILABLE", begin + hour * step, begin + hour * step + 60, 0)
-        for n in range(first, feeds)
-        for hour in range(first_hour, stop_hour)
-    )
-    columns = "feed, cluster, nominal_time, status, updated_at, available_at, fence"
+    values = {
+        "cluster": CLUSTER,
+        "begin": to_micros(START),
+        "step": to_micros(START + HOUR) - to_micros(START),
+        "first": first,
+        "feeds": feeds,
+        "from": first_hour,
+        "to": stop_hour,
+    }
     with sqlite3.connect(state) as connection:
-        connection.executemany(f"INSERT INTO fa_feed_instances ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(_FILL, values)
     connection.close()
 
 

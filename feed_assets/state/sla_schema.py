@@ -37,7 +37,6 @@ sla_misses = Table(
 Index(
     "fa_sla_open",
     sla_misses.c.cluster,
-    sla_misses.c.kind,
     sla_misses.c.name,
     sla_misses.c.nominal_time,
     sqlite_where=IS_OPEN,

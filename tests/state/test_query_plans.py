@@ -32,7 +32,8 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 from feed_assets.state.retention_schedule import RetentionSchedule
-from feed_assets.state.sla_records import SlaLevel
+from feed_assets.state.sla_misses import SlaMisses
+from feed_assets.state.sla_records import Recovered, Recovery, SlaLevel, SlaMiss
 from feed_assets.state.sla_watches import SlaWatch, SlaWatches
 from feed_assets.state.steps import Steps
 from feed_assets.state.sweep_chunks import SweepChunks
@@ -68,6 +69,15 @@ ATTEMPT = Attempt(
     started_at=hour(0),
 )
 
+MISS = SlaMiss(
+    kind="feed",
+    name="clicks",
+    cluster="primary",
+    nominal_time=hour(0),
+    level=SlaLevel.LOW,
+    due_at=hour(1),
+    missed_at=hour(1),
+)
 NOWHERE = open_database("sqlite://")
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
@@ -175,6 +185,14 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "due watches": lambda c: SlaWatches(c).due("primary", hour(0), 9),
     "watch": lambda c: SlaWatches(c).put([WATCH]),
     "watch no longer": lambda c: SlaWatches(c).remove([WATCH.key]),
+    "due deadlines": lambda c: Watermarks(c).due(WatermarkKind.FEED_LOW, hour(0), 9, cluster="primary"),
+    "late instances": lambda c: SlaMisses(c).open("primary", "feed", "clicks"),
+    "late instances that have come": lambda c: SlaMisses(c).recovered("primary", 9),
+    "what was late of some instances": lambda c: SlaMisses(c).of([MISS.instance]),
+    "starts of instances": lambda c: SlaMisses(c).starts([KEY]),
+    "close misses": lambda c: SlaMisses(c).close([Recovered(MISS, Recovery.ARRIVED, hour(2))]),
+    "misses that are not shown": lambda c: SlaMisses(c).unshown("primary", 9),
+    "counts of late instances": lambda c: SlaMisses(c).open_counts(hour(2), ["primary"]),
     "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }
 
@@ -267,6 +285,10 @@ def keys_come_first(plan: list[str]) -> bool:
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
         ("times_in", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
         ("transition_many", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("late instances", "fa_sla_open (cluster=? AND name=?)"),
+        ("late instances that have come", "fa_sla_open (cluster=?)"),
+        ("misses that are not shown", "fa_sla_unshown (cluster=?)"),
+        ("counts of late instances", "fa_sla_open (cluster=?)"),
         ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
         ("undecided", "fa_process_instances_failed (cluster=? AND retry_at=?)"),
         ("due_retries", "fa_process_instances_failed (cluster=? AND retry_at<?)"),

@@ -36,7 +36,7 @@ def upgrade() -> None:
     op.create_index(
         "fa_sla_open",
         "fa_sla",
-        ["cluster", "kind", "name", "nominal_time"],
+        ["cluster", "name", "nominal_time"],
         sqlite_where=_IS_OPEN,
         postgresql_where=_IS_OPEN,
     )
