@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from feed_assets.entities.common import Kind
-from feed_assets.state.messages import OutboxMessage, SlaEvent, SlaPayload
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.payloads import SlaEvent, SlaPayload
 from feed_assets.state.sla_records import LateInstance, Recovered, Recovery, SlaLevel, SlaMiss
 from feed_assets.timing.dates import render_datetime
 

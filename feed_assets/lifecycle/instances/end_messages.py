@@ -15,15 +15,9 @@ from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.state.messages import (
-    NONE,
-    InstanceEnd,
-    InstanceOperation,
-    InstancePayload,
-    OutboxMessage,
-    RetryPayload,
-)
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import NONE, InstanceEnd, InstanceOperation, InstancePayload, RetryPayload
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 
 _NO_FACTS = EntityFacts()

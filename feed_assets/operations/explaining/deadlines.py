@@ -15,7 +15,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.explaining.tellings import explain_tellings
 from feed_assets.operations.instances.rows import rendered
-from feed_assets.state.messages import SlaEvent
+from feed_assets.state.payloads import SlaEvent
 from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, SlaLevel, SlaMiss
