@@ -24,8 +24,9 @@ from feed_assets.delivery.ways import Way, apply_ways
 from feed_assets.entities.common import Kind
 from feed_assets.receivers import Channel
 from feed_assets.state.database import Database, open_database
-from feed_assets.state.messages import InstanceEnd, InstanceOperation, InstancePayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import InstanceEnd, InstanceOperation, InstancePayload
 
 ENTITIES = 400
 _JSON = {"Content-Type": "application/json"}

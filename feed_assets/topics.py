@@ -13,6 +13,7 @@ class Topic(StrEnum):
     RETRY = "retry"
     SWEEP = "sweep"
     ENTITY = "entity"
+    HEALTH = "health"
 
 
 class MessageLevel(StrEnum):

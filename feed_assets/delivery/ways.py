@@ -25,8 +25,9 @@ from feed_assets.receivers import (
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.deliveries import FORGOTTEN_AFTER, WaysOut, WayState
-from feed_assets.state.messages import InstanceOperation, InstancePayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import MessageHead, Outbox
+from feed_assets.state.payloads import InstanceOperation, InstancePayload
 from feed_assets.topics import MessageLevel, Topic
 
 ANY_VALUE = "*"

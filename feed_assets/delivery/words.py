@@ -1,7 +1,8 @@
 """The words of letters for people. Mails about instances have Falcon's subject and lines."""
 
 from feed_assets.masking import mask, mask_values
-from feed_assets.state.messages import InstanceEnd, InstancePayload, OutboxMessage, render_payload
+from feed_assets.state.messages import OutboxMessage, render_payload
+from feed_assets.state.payloads import InstanceEnd, InstancePayload
 from feed_assets.topics import Topic
 
 _TITLES = {
@@ -11,6 +12,7 @@ _TITLES = {
     Topic.RETRY: "Retries Used Up",
     Topic.SWEEP: "Sweep Asks",
     Topic.ENTITY: "Entity Changed",
+    Topic.HEALTH: "Ticks",
 }
 _ENDS = {InstanceEnd.SUCCEEDED: "Succeeded", InstanceEnd.FAILED: "Failed"}
 

@@ -10,9 +10,10 @@ from feed_assets.state.cursors import Cursors
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition, Recorded
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_definitions
-from feed_assets.state.messages import EntityAction, EntityPayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import EntityAction, EntityPayload
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import definitions
 

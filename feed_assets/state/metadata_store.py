@@ -13,9 +13,10 @@ from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, M
 from feed_assets.state.json_rows import insert_rows
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.locks import lock_log
-from feed_assets.state.messages import MetadataPayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import MetadataPayload
 from feed_assets.state.rows import RowMapper, has_key, key_parameters
 
 REVISION = "metadata/revision"

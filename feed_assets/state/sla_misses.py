@@ -123,6 +123,15 @@ class SlaMisses:
             misses.sort(key=lambda miss: (miss.due_at, miss.episode))
         return found
 
+    def first_told_with(self, miss: SlaMiss, limit: int) -> SlaMiss:
+        """Return the oldest miss that one message tells of together with this one; it is among the `limit` misses of
+        the deadline up to this one.
+        """
+        is_before = (_T.kind == miss.kind, _T.name == miss.name, _T.cluster == miss.cluster, _T.level == miss.level)
+        statement = _ROWS.select.where(*is_before, _T.nominal_time <= miss.nominal_time)
+        found = self._find(statement.order_by(_T.nominal_time.desc()).limit(limit))
+        return min((each for each in found if each.told_at == miss.told_at), key=lambda each: each.nominal_time)
+
     def recovered(self, cluster: str, limit: int) -> list[Recovered]:
         """Return the open misses on a cluster whose instances are not late any more; each is looked up by its key.
 
@@ -172,13 +181,13 @@ class SlaMisses:
             statement = statement.where(_T.cluster.in_(sorted(clusters)))
         return [OpenCount._make([*values, int(age)]) for *values, age in self._connection.execute(statement)]
 
-    def last_episodes(self, instances: Collection[LateInstance], level: SlaLevel) -> dict[LateInstance, int]:
+    def last_episodes(self, instances: Collection[LateInstance]) -> dict[tuple[LateInstance, SlaLevel], int]:
         """Return the number of the last episode in which each instance missed a deadline; left out if it never did."""
-        return {
-            instance: max(miss.episode for miss in found)
-            for instance, misses in self.of(instances).items()
-            if (found := [miss for miss in misses if miss.level is level])
-        }
+        found: dict[tuple[LateInstance, SlaLevel], int] = {}
+        for instance, misses in self.of(instances).items():
+            for miss in misses:
+                found[instance, miss.level] = max(miss.episode, found.get((instance, miss.level), 0))
+        return found
 
     def starts(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Starts]:
         """Return when the attempts at instances of processes began and succeeded; left out without an attempt."""

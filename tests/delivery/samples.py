@@ -10,8 +10,9 @@ from feed_assets.delivery.ways import Way, apply_ways
 from feed_assets.entities.common import Kind
 from feed_assets.receivers import Channel
 from feed_assets.state.database import Database
-from feed_assets.state.messages import InstanceEnd, InstanceOperation, InstancePayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import InstanceEnd, InstanceOperation, InstancePayload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -23,7 +23,8 @@ from feed_assets.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind
 from feed_assets.masking import remember_unnamed
 from feed_assets.receivers import MailSecurity, MailSettings
-from feed_assets.state.messages import EntityAction, EntityPayload, InstanceEnd, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.payloads import EntityAction, EntityPayload, InstanceEnd
 from tests.delivery.samples import NOW, message
 from tests.receivers import MAIL_PASSWORD, MAIL_USER, MailServer, Receiver
 from tests.servers import free_port

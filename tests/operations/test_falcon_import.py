@@ -207,8 +207,6 @@ def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
     assert named >= {
         "properties.catalog.table",
-        "sla",
-        "clusters.primary.sla",
         "clusters.primary.import",
         "clusters.primary.export",
     }

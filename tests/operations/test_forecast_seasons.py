@@ -24,8 +24,8 @@ from feed_assets.plan.location import Location, declare_location
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.messages import SlaEvent, SlaPayload
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import SlaEvent, SlaPayload
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.state.sla_records import SlaLevel

@@ -1,5 +1,6 @@
 """What people see in Dagster of instances that are late: a check, observations, and the metadata of what came late."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from feed_assets.operations.deadlines.alerts import SlaQuery, acknowledge, find_
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
+from feed_assets.orchestration.sensors.on_time import report_changed
 from feed_assets.state.outbox import Outbox
 from feed_assets.topics import Topic
 from tests.orchestration.dagster_home import Home
@@ -122,6 +124,19 @@ def test_who_acknowledges_what_is_late_silences_it_until_it_misses_the_next_dead
     assert [each[:2] for each in checks(late.instance)][-1] == (False, "ERROR")
     rows = find_alerts(context, query).rows
     assert ("high", None) in [(row.level.value, row.acknowledged_by) for row in rows]
+
+
+def test_a_feed_that_loses_its_sla_while_it_is_late_turns_green_a_last_time(late: LocationHarness) -> None:
+    at(late, 2, 1)
+    database = late.runtime.database(late.instance)
+    feeds = {key: replace(record, sla=None) for key, record in late.layout.plan.feeds.items()}
+    without = replace(late.layout, plan=replace(late.layout.plan, feeds=feeds, digest="without"))
+    for _ in range(2):
+        report_changed(database, without, "here", late.instance, late.layout)
+    assert checks(late.instance)[1:] == [
+        (False, "WARN", "1 instance late: 2026-01-01T01:00Z"),
+        (True, "ERROR", "no instance is late"),
+    ]
 
 
 def test_a_crash_before_it_is_recorded_shows_again_and_tells_once(

@@ -16,8 +16,11 @@ from dagster import DagsterInstance
 from feed_assets.orchestration.sensors.late_data import run_late_tick
 from feed_assets.patience import Patience
 from feed_assets.state.late_checks import LateChecks
+from feed_assets.state.messages import render_payload
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.tick_records import TickStep
+from feed_assets.topics import Topic
 from tests.object_servers import BUCKET, run_s3, s3_client
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
@@ -157,6 +160,11 @@ def test_tables_and_buckets_that_are_not_there_stop_only_their_own_feeds(
     for unit in ("watches of e-watched", "inboxes of f-emptied", "inboxes of g-filled"):
         assert f"{unit} on here fails" in text
     assert "d-clicks" not in text
+    with harness.runtime.database(instance).read() as connection:
+        messages = Outbox(connection).read(0, 9, Topic.HEALTH)
+    texts = [str(render_payload(each.payload)["failing"]) for each in messages]
+    assert [(text.count("cannot be polled"), text.count("fails since")) for text in texts] == [(3, 0), (3, 6)]
+    assert "d-clicks" not in "".join(texts)
 
     harness.at(NOON + timedelta(days=2))
     assert execute(harness).success

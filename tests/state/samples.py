@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from feed_assets.state.late_checks import LateCheck
-from feed_assets.state.messages import EvictionOperation, EvictionPayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.payloads import EvictionOperation, EvictionPayload
 from feed_assets.state.records import (
     ArrivalPoll,
     FeedEventKind,

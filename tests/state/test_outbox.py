@@ -11,7 +11,9 @@ from feed_assets.entities.metadata import Origin
 from feed_assets.state.database import Database
 from feed_assets.state.delivery_schema import outbox as outbox_table
 from feed_assets.state.errors import StateError
-from feed_assets.state.messages import (
+from feed_assets.state.messages import parse_payload, render_payload
+from feed_assets.state.outbox import MessageHead, Outbox
+from feed_assets.state.payloads import (
     EntityAction,
     EntityPayload,
     InstanceEnd,
@@ -21,10 +23,7 @@ from feed_assets.state.messages import (
     MetadataPayload,
     RetryPayload,
     SweepPayload,
-    parse_payload,
-    render_payload,
 )
-from feed_assets.state.outbox import MessageHead, Outbox
 from feed_assets.topics import MessageLevel, Topic
 from tests.state.samples import eviction, hour, message
 from tests.state.workers import Team, tell_all

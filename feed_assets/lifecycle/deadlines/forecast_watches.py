@@ -26,8 +26,9 @@ from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.locks import lock_log
-from feed_assets.state.messages import OutboxMessage, SlaEvent, SlaPayload
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import SlaEvent, SlaPayload
 from feed_assets.state.records import Watermark, WatermarkKind
 from feed_assets.state.sla_records import SlaLevel
 from feed_assets.state.sla_watches import SlaWatch, SlaWatches, WatchKey

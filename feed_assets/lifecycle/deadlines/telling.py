@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from feed_assets.entities.common import Kind
-from feed_assets.state.messages import OutboxMessage, SlaEvent, SlaPayload
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.payloads import SlaEvent, SlaPayload
 from feed_assets.state.sla_records import LateInstance, Recovered, Recovery, SlaLevel, SlaMiss
 from feed_assets.timing.dates import render_datetime
 
@@ -84,7 +85,6 @@ def _message(
 ) -> OutboxMessage:
     misses = sorted(misses, key=lambda miss: miss.nominal_time)
     first, times = misses[0], [miss.nominal_time for miss in misses]
-    place = (first.kind, first.name, first.cluster, level.value, render_datetime(times[0]), str(first.episode))
     return OutboxMessage(
         recorded_at=as_of,
         payload=SlaPayload(
@@ -99,5 +99,11 @@ def _message(
             instances=tuple(map(render_datetime, times)),
             reason=reason,
         ),
-        idempotency_key="/".join(("sla", event.value, *place)),
+        idempotency_key=key_of_message(event, level, first),
     )
+
+
+def key_of_message(event: SlaEvent, level: SlaLevel, first: SlaMiss) -> str:
+    """Return the idempotency key of a message; `first` is the oldest miss that it tells of."""
+    place = (first.kind, first.name, first.cluster, level.value, render_datetime(first.nominal_time))
+    return "/".join(("sla", event.value, *place, str(first.episode)))

@@ -15,18 +15,20 @@ from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.state.messages import (
-    NONE,
-    InstanceEnd,
-    InstanceOperation,
-    InstancePayload,
-    OutboxMessage,
-    RetryPayload,
-)
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import NONE, InstanceEnd, InstanceOperation, InstancePayload, RetryPayload
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 
 _NO_FACTS = EntityFacts()
+_ENDED = frozenset(
+    {
+        ProcessInstanceStatus.SUCCEEDED,
+        ProcessInstanceStatus.FAILED,
+        ProcessInstanceStatus.KILLED,
+        ProcessInstanceStatus.TIMEDOUT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,12 @@ def tell_exhausted(
     Outbox(connection).append_many(messages)
 
 
-def keys_of_end(process: ProcessRecord | None, row: ProcessInstance) -> list[str]:
-    """Return the keys that the messages about the end of an instance have: one for each output, and one without."""
+def keys_of_end(process: ProcessRecord | None, row: ProcessInstance | None) -> list[str]:
+    """Return the keys that the messages about the end of an instance have: one for each output, and one without; none
+    if it has not ended.
+    """
+    if row is None or row.status not in _ENDED:
+        return []
     outputs = [edge.name for edge in process.outputs] if process is not None else []
     return [_key_of(row, row.status, output, row.ended_at or row.updated_at) for output in ("", *outputs)]
 

@@ -33,8 +33,9 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.locks import lock_log
-from feed_assets.state.messages import OutboxMessage, SweepPayload
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import SweepPayload
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps

@@ -15,16 +15,16 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
-from feed_assets.state.messages import (
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import (
     NONE,
     EvictionOperation,
     EvictionPayload,
     InstanceEnd,
     InstanceOperation,
     InstancePayload,
-    OutboxMessage,
 )
-from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import (
     FeedEvent,
     FeedEventKind,

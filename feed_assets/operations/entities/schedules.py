@@ -19,8 +19,9 @@ from feed_assets.operations.errors import NotSchedulableError, NotScheduledError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.locks import lock_definitions, lock_log
-from feed_assets.state.messages import EntityAction, EntityPayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import EntityAction, EntityPayload
 
 _ACTIONS = {Operation.SUSPEND: EntityAction.SUSPEND, Operation.RESUME: EntityAction.RESUME}
 

@@ -9,10 +9,13 @@ from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.deadlines.due_times import KINDS, Deadlines, open_deadlines
 from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
 from feed_assets.lifecycle.deadlines.forecast_deadlines import find_missing, forecast
-from feed_assets.lifecycle.deadlines.telling import SENTENCES
+from feed_assets.lifecycle.deadlines.looking import INSTANCES_A_STEP
+from feed_assets.lifecycle.deadlines.telling import SENTENCES, key_of_message
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
+from feed_assets.operations.explaining.tellings import explain_tellings
 from feed_assets.operations.instances.rows import rendered
+from feed_assets.state.payloads import SlaEvent
 from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, SlaLevel, SlaMiss
@@ -23,14 +26,18 @@ from feed_assets.timing.dates import render_datetime
 def explain_deadlines(
     context: OperationContext, connection: Connection, kind: Kind, key: FeedKey | ProcessKey, *, is_due: bool
 ) -> Iterator[Reason]:
-    """Yield a reason for each deadline that the instance has missed, and one for each that is still to come if it
-    `is_due`: if it has not come.
+    """Yield a reason for each deadline that the instance has missed, who was told of it, and a reason for each deadline
+    that is still to come if it `is_due`: if it has not come.
     """
     name, cluster, nominal_time = key
     instance = LateInstance(kind.value, name, cluster, nominal_time)
     misses = SlaMisses(connection).of([instance]).get(instance, [])
     for miss in misses:
         yield _missed(miss, context.as_of)
+        if miss.told_at is not None:
+            first = SlaMisses(connection).first_told_with(miss, INSTANCES_A_STEP)
+            message = key_of_message(SlaEvent.MISSED, miss.level, first)
+            yield from explain_tellings(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
     for level in SlaLevel if is_due else ():
         deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)
         watermark = Watermarks(connection).get(KINDS[kind, level], name, cluster)

@@ -28,6 +28,7 @@ from feed_assets.lifecycle.instances.blockers import (
     existence_blockers,
     launch_blockers,
 )
+from feed_assets.lifecycle.instances.end_messages import keys_of_end
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.deadlines import explain_deadlines
@@ -169,7 +170,8 @@ class _Explainer:
         held = self._held() if is_root else ()
         is_due = facts.row is None or facts.row.status in _UNDONE
         deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
-        told = tuple(explain_tellings(self._context, self._connection, record, facts.row)) if is_root else ()
+        ends = keys_of_end(record, facts.row) if is_root else []
+        told = tuple(explain_tellings(self._context, self._connection, ends, "its end"))
         return Explanation(
             kind=Kind.PROCESS,
             name=key.process,

@@ -19,8 +19,9 @@ from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.deliveries import Deliveries, DeliveryCounts, WaysOut, WayState
-from feed_assets.state.messages import InstanceEnd, InstanceOperation, InstancePayload, OutboxMessage
+from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import InstanceEnd, InstanceOperation, InstancePayload
 
 RETRY = "notify retry"
 """The action in the audit."""

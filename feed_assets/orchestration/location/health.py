@@ -1,11 +1,13 @@
 """Say what is wrong with a location: the issues of its files, and what fails in the ticks of its clusters.
 
-The check on the location's own asset shows it. It is reported when something begins or ceases to fail.
+The check on the location's own asset shows it, and a message tells other programs. Both come when something begins or
+ceases to fail.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
 
@@ -16,11 +18,23 @@ from feed_assets.orchestration import names
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted, render_first
 from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
+from feed_assets.state.locks import lock_log
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import HealthPayload
 from feed_assets.state.records import LackingFeed, ObstructedFeed
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.tick_records import TickFailure, TickStep
 from feed_assets.timing.dates import render_datetime
+
+TOLD_AFTER = timedelta(minutes=1)
+"""How long something must fail, in real time, before a message tells of it."""
+MOST_TOLD = 20
+"""How many sentences a message has."""
+
+_TOLD = "health/told"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +61,7 @@ class Health:
     def check(self, location: AssetKey) -> AssetCheckEvaluation:
         """Return the result of the check on a location's asset: passed if no file has an error and nothing fails."""
         errors = [issue for issue in self.issues if issue.severity is Severity.ERROR]
-        failing = self._sentences()
+        failing = self.sentences()
         numbers = (len(errors), "error"), (len(self.issues) - len(errors), "warning"), (len(failing), "failure")
         counts = ", ".join(counted(count, noun) for count, noun in numbers)
         texts = {"issues": [issue.render() for issue in self.issues], "failures": failing}
@@ -66,9 +80,10 @@ class Health:
 
     def describe(self, cluster: str) -> str:
         """Return a phrase about what fails on a cluster; empty if nothing does."""
-        return _phrase(self._sentences(cluster))
+        return _phrase(self.sentences(cluster))
 
-    def _sentences(self, cluster: str | None = None) -> list[str]:
+    def sentences(self, cluster: str | None = None) -> list[str]:
+        """Return what fails, a sentence each; on one cluster if given."""
         return [
             *([HELD] if self.is_restored else []),
             *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
@@ -92,6 +107,25 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Heal
         lacking=lacking,
         is_restored=is_held,
     )
+
+
+def tell_health(database: Database, health: Health, as_of: datetime, real_now: datetime) -> None:
+    """Write a message if it is something else that fails than at the last one. Without news this is one read.
+
+    A failure that has not lasted for `TOLD_AFTER` is not told: most end by the next try.
+    """
+    lasting = [each for each in health.failures if real_now - each.since >= TOLD_AFTER]
+    told = replace(health, failures=lasting)
+    with database.read() as connection:
+        if (Cursors(connection).get(_TOLD) or "") == told.digest:
+            return
+    sentences = told.sentences()
+    payload = HealthPayload(count=len(sentences), failing=tuple(sentences[:MOST_TOLD]))
+    key = f"health/{as_of.isoformat()}/{told.digest}"
+    with database.begin() as connection:
+        lock_log(connection)
+        Cursors(connection).put(_TOLD, told.digest)
+        Outbox(connection).append_many([OutboxMessage(recorded_at=as_of, payload=payload, idempotency_key=key)])
 
 
 def describe_failing(database: Database, cluster: str, *steps: TickStep) -> str:

@@ -101,7 +101,9 @@ def _work(
         )
     step, what, layout = TickStep.REPORTS, "late instances", active.layout
     observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
-    shown = bulkheads.run_unit(step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance)
+    shown = bulkheads.run_unit(
+        step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance, loaded
+    )
     bulkheads.save(database)
     behind = f"; arrivals have been looked for up to {render_datetime(present)}"
     return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")

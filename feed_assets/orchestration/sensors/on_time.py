@@ -20,8 +20,13 @@ CHECKS_A_TICK = 200
 _VERSION = 1
 
 
-def report_changed(database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
-    """Report the checks whose result has changed, at most `CHECKS_A_TICK`; return how many. One read if none has."""
+def report_changed(
+    database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, loaded: AssetLayout
+) -> int:
+    """Report the checks whose result has changed, at most `CHECKS_A_TICK`; return how many. One read if none has.
+
+    A feed that is deleted, or has lost its SLA, is reported a last time, at the asset that Dagster has `loaded`.
+    """
     with database.read() as connection:
         found = Cursors(connection).get_many((revision_of(cluster), _revision_told(cluster)))
         now = f"{found.get(revision_of(cluster), '')} {layout.plan.digest}"
@@ -31,12 +36,15 @@ def report_changed(database: Database, layout: AssetLayout, cluster: str, instan
         lateness = find_lateness(connection, cluster)
     none = FeedLateness()
     states = {feed: lateness.get(feed, none) for feed, _ in feeds_on_time(layout, cluster)}
-    changed = [feed for feed, state in states.items() if told.get(feed) != _digest(state)]
+    gone = {feed: none for feed, digest in told.items() if feed not in states and digest}
+    changed = [feed for feed, state in (states | gone).items() if told.get(feed) != _digest(state)]
     for feed in changed[:CHECKS_A_TICK]:
-        asset, grid = layout.feed_asset((feed, cluster))
-        instance.report_runless_asset_event(build_evaluation(asset, grid, states[feed]))
-    after = {feed: digest for feed, digest in told.items() if feed in states}
-    after |= {feed: _digest(states[feed]) for feed in changed[:CHECKS_A_TICK]}
+        place = layout.find_asset((feed, cluster)) or loaded.find_asset((feed, cluster))
+        if place is not None:
+            asset, grid = place
+            instance.report_runless_asset_event(build_evaluation(asset, grid, (states | gone)[feed]))
+    after = {feed: digest for feed, digest in told.items() if feed in states or digest}
+    after |= {feed: _digest((states | gone)[feed]) for feed in changed[:CHECKS_A_TICK]}
     with database.begin() as connection:
         Cursors(connection).put(_told(cluster), json.dumps({"version": _VERSION, "feeds": after}))
         if len(changed) <= CHECKS_A_TICK:

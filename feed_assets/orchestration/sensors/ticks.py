@@ -50,7 +50,7 @@ from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
-from feed_assets.orchestration.location.health import find_health
+from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
@@ -254,19 +254,20 @@ class _Tick:
         partitions += coming_keys(layout, unreported.events, done.requests)
         self.bulkheads.save(database)
         health = find_health(database, self.active.plan, location.issues)
+        tell_health(database, health, self.context.as_of, self.runtime.real_clock.now())
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
         following = unreported.following(location.digest, health.digest, rebuilds)
-        said = describe(done, len(asset_events), self.active)
+        said = describe(done, len(asset_events), self.active) + health.describe(cluster)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
-        oldest = describe_oldest(self.context, cluster) if is_quiet else ""
+        said += describe_oldest(self.context, cluster) if is_quiet else ""
         return SensorResult(
             run_requests=run_requests or None,
             asset_events=asset_events,
             dynamic_partitions_requests=partitions,
             cursor=following.render(),
-            skip_reason=None if run_requests else SkipReason(said + oldest + health.describe(cluster)),
+            skip_reason=None if run_requests else SkipReason(said),
         )
 
     @property

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.state.database import open_database
-from feed_assets.state.messages import SlaPayload
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import SlaPayload
 from feed_assets.timing.dates import render_datetime
 from feed_assets.topics import Topic
 from tests.drills import drill_seed

@@ -18,8 +18,8 @@ from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.retention.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
 from feed_assets.state.holds import Holds
-from feed_assets.state.messages import EvictionPayload
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import EvictionPayload
 from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState

@@ -19,8 +19,8 @@ from feed_assets.lifecycle.retention.undoing import UndoneSweep
 from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
-from feed_assets.state.messages import EvictionOperation
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import EvictionOperation
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.schema import feed_events
 from feed_assets.state.sweep_records import Sweep, SweepState

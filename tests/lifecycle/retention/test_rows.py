@@ -10,7 +10,7 @@ from feed_assets.lifecycle.instances.schedules import ScheduleView
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
 from feed_assets.operations.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.messages import EvictionOperation
+from feed_assets.state.payloads import EvictionOperation
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
 from tests.lifecycle.harness import START, at

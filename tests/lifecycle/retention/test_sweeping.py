@@ -18,7 +18,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.manifests import Manifests, RecordedManifest
-from feed_assets.state.messages import EvictionOperation
+from feed_assets.state.payloads import EvictionOperation
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.retention_schema import sweep_chunks as chunk_table
 from feed_assets.state.retention_schema import sweep_items

@@ -1,5 +1,6 @@
 """What is late, asked by a person: alerts, history, acknowledgements, backlog, and the words of `why`."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from feed_assets.operations.deadlines.causes import find_causes
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.deliveries import WaysOut, WayState
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.sla_records import LateInstance, Recovery, SlaLevel
 from feed_assets.timing.dates import render_datetime
 from tests.lifecycle.deadlines.looks import look, schedule, told
@@ -153,16 +157,28 @@ def test_a_list_of_instances_has_the_highest_deadline_by_which_each_is_late(harn
     assert [row.sla and row.sla.value for row in of_process.instances] == [None, "high", "low", "low", None]
 
 
-def test_why_says_how_late_an_instance_is_until_when_it_is_due_and_who_was_told(harness: LifecycleHarness) -> None:
+def test_why_says_how_late_an_instance_is_until_when_it_is_due_and_who_was_told(
+    harness: LifecycleHarness, tmp_path: Path
+) -> None:
+    settings = load_settings({"notify": {"ops": {"url": "mailto:ops@example.org"}}}, environ={}, start=tmp_path)
+    with harness.database.begin() as connection:
+        WaysOut(connection).add([WayState(name="ops", cursor=0, seen_at=START)])
+    told = (ReasonCode.DEADLINE, ReasonCode.TOLD, ReasonCode.NOT_TOLD)
+
     def said(kind: Kind, name: str, time: str) -> list[str]:
-        (found,) = explain(context(harness, "01T05:30"), kind, name, at(time)).items
-        return [reason.text for reason in found.reasons if reason.code is ReasonCode.DEADLINE]
+        asking = replace(context(harness, "01T05:30"), settings=settings)
+        (found,) = explain(asking, kind, name, at(time)).items
+        return [reason.text for reason in found.reasons if reason.code in told]
 
     assert said(Kind.FEED, "clicks", "01T03") == [
         "it is late by 1:30:00: it was due at 2013-11-01T04:00Z (LOW); a message of the topic sla tells of it, written "
         "at 2013-11-01T04:59:00Z",
+        "ops is not told of its lateness (LOW) yet",
         "it is late after 2013-11-01T06:00Z (HIGH)",
     ]
+    with harness.database.begin() as connection:
+        WaysOut(connection).advance(["ops"], Outbox(connection).last_seq())
+    assert "told of its lateness (LOW): ops" in said(Kind.FEED, "clicks", "01T03")
     assert said(Kind.FEED, "clicks", "01T00") == []
     assert said(Kind.PROCESS, "count", "01T04") == [
         "it is late after 2013-11-01T05:00Z (LOW)",
