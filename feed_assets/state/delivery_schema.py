@@ -57,7 +57,7 @@ deliveries = Table(
     Column("next_at", UtcDateTime),
     Column("dead_at", UtcDateTime),
     Column("error", Prose),
-    PrimaryKeyConstraint("way", "seq", name="fa_deliveries_pk"),
+    PrimaryKeyConstraint("seq", "way", name="fa_deliveries_pk"),
     sqlite_with_rowid=False,
 )
 for _name, _condition in (("fa_deliveries_open", IS_OPEN), ("fa_deliveries_dead", IS_DEAD)):

@@ -59,7 +59,7 @@ def upgrade() -> None:
         sa.Column("next_at", sa.BigInteger()),
         sa.Column("dead_at", sa.BigInteger()),
         sa.Column("error", sa.Text()),
-        sa.PrimaryKeyConstraint("way", "seq", name="fa_deliveries_pk"),
+        sa.PrimaryKeyConstraint("seq", "way", name="fa_deliveries_pk"),
         sqlite_with_rowid=False,
     )
     for name, condition in (("fa_deliveries_open", _IS_OPEN), ("fa_deliveries_dead", _IS_DEAD)):
