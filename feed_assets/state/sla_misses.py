@@ -158,13 +158,13 @@ class SlaMisses:
             statement = statement.where(_T.cluster.in_(sorted(clusters)))
         return [OpenCount._make([*values, int(age)]) for *values, age in self._connection.execute(statement)]
 
-    def last_episodes(self, instances: Collection[LateInstance], level: SlaLevel) -> dict[LateInstance, int]:
+    def last_episodes(self, instances: Collection[LateInstance]) -> dict[tuple[LateInstance, SlaLevel], int]:
         """Return the number of the last episode in which each instance missed a deadline; left out if it never did."""
-        return {
-            instance: max(miss.episode for miss in found)
-            for instance, misses in self.of(instances).items()
-            if (found := [miss for miss in misses if miss.level is level])
-        }
+        found: dict[tuple[LateInstance, SlaLevel], int] = {}
+        for instance, misses in self.of(instances).items():
+            for miss in misses:
+                found[instance, miss.level] = max(miss.episode, found.get((instance, miss.level), 0))
+        return found
 
     def starts(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Starts]:
         """Return when the attempts at instances of processes began and succeeded; left out without an attempt."""

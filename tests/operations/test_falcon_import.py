@@ -208,9 +208,7 @@ def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
     assert named >= {
         "properties.userJMSNotificationEnabled",
         "properties.catalog.table",
-        "sla",
         "notification",
-        "clusters.primary.sla",
         "clusters.primary.import",
         "clusters.primary.export",
     }

@@ -222,6 +222,7 @@ def test_each_cluster_has_its_sensors() -> None:
         *("arrival_a", "arrival_b_c"),
         *("instances_a", "instances_b_c"),
         *("late_data_a", "late_data_b_c"),
+        *("sla_a", "sla_b_c"),
     ]
 
 

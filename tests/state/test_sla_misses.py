@@ -171,8 +171,7 @@ def test_another_episode_of_a_miss_has_a_row_of_its_own(database: Database) -> N
         misses = SlaMisses(connection)
         misses.add([miss(0)])
         misses.close([Recovered(miss(0), Recovery.MOVED, hour(3))])
-        assert misses.last_episodes([miss(0).instance, miss(1).instance], SlaLevel.LOW) == {miss(0).instance: 1}
-        assert misses.last_episodes([miss(0).instance], SlaLevel.HIGH) == {}
+        assert misses.last_episodes([miss(0).instance, miss(1).instance]) == {(miss(0).instance, SlaLevel.LOW): 1}
         misses.add([miss(0, episode=2)])
         assert [each.episode for each in misses.open("primary")] == [2]
 

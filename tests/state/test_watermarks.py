@@ -3,7 +3,7 @@ from feed_assets.state.records import Watermark, WatermarkKind
 from feed_assets.state.watermarks import Watermarks
 from tests.state.samples import hour
 
-FEED, PROCESS = WatermarkKind
+FEED, PROCESS = WatermarkKind.FEED, WatermarkKind.PROCESS
 
 
 def watermark(entity: str, n: int | None, kind: WatermarkKind = FEED, cluster: str = "primary") -> Watermark:

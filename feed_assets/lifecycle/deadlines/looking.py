@@ -5,10 +5,11 @@ cost does not grow with the instances of a feed. Watermarks, misses and messages
 crash, all of a look has happened or nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -35,17 +36,19 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedKey, ProcessKey, Watermark, WatermarkKind
+from feed_assets.state.records import FeedInstance, FeedKey, ProcessInstance, ProcessKey, Watermark, WatermarkKind
 from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import LateInstance, Recovered, Recovery, SlaLevel, SlaMiss
+from feed_assets.state.sla_records import LateInstance, Recovered, Recovery, SlaLevel, SlaMiss, Starts
 from feed_assets.state.tick_records import TickStep
 from feed_assets.state.watermarks import Watermarks
 
 ENTITIES_A_STEP = 500
 INSTANCES_A_STEP = 500
 RECOVERED_A_STEP = 5_000
+KEYS_A_QUERY = 10_000
 
 _MOMENT = timedelta(microseconds=1)
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,20 @@ class LookResult:
             recovered=self.recovered + other.recovered,
             is_complete=self.is_complete and other.is_complete,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walk:
+    """The instances of an entity whose deadlines have passed, and where the walk stands behind them."""
+
+    deadlines: Deadlines
+    times: tuple[datetime, ...]
+    following: Watermark
+
+    @property
+    def keys(self) -> Iterator[tuple[str, str, datetime]]:
+        """The instances."""
+        return ((self.deadlines.name, self.deadlines.cluster, time) for time in self.times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,19 +161,20 @@ class _Look:
         """
         if not is_followed(connection, self.timeline.plan, self.cluster):
             return _Findings(following=find_following(connection, self.timeline, self.cluster, self.as_of))
-        moved: list[Watermark] = []
-        misses: list[SlaMiss] = []
+        walks: list[_Walk] = []
         for (kind, level), mark in KINDS.items():
             for watermark in self._due(connection, kind, mark):
                 if (mark, watermark.entity) not in done:
-                    walked = self.bulkheads.run_unit(
+                    walk = self.bulkheads.run_unit(
                         TickStep.DEADLINES, watermark.entity, None, self._walk, connection, kind, level, watermark
                     )
-                    if walked is not None:
-                        moved.append(walked[0])
-                        misses += walked[1]
+                    walks += [walk] if walk is not None else []
         recovered = SlaMisses(connection).recovered(self.cluster, RECOVERED_A_STEP)
-        return _Findings(moved=tuple(moved), misses=tuple(misses), recovered=tuple(recovered))
+        return _Findings(
+            moved=tuple(walk.following for walk in walks),
+            misses=tuple(find_misses(connection, walks, self.as_of)),
+            recovered=tuple(recovered),
+        )
 
     def _due(self, connection: Connection, kind: Kind, mark: WatermarkKind) -> list[Watermark]:
         without_row = self.without_row if kind is Kind.PROCESS else None
@@ -164,28 +182,35 @@ class _Look:
             mark, self.as_of - _MOMENT, ENTITIES_A_STEP, cluster=self.cluster, without_row=without_row
         )
 
-    def _walk(
-        self, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark
-    ) -> tuple[Watermark, list[SlaMiss]] | None:
-        """Return where the walk stands afterwards, and the misses on the way; None if the entity is not in the plan."""
+    def _walk(self, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark) -> _Walk | None:
+        """Walk along the deadlines that have passed; None if the entity is not in the plan."""
         deadlines = open_deadlines(connection, self.timeline, kind, watermark.entity, self.cluster, level)
         if deadlines is None or watermark.next_time is None:
             return None
-        times = list(islice(deadlines.passed(watermark.next_time, self.as_of), INSTANCES_A_STEP))
+        times = tuple(islice(deadlines.passed(watermark.next_time, self.as_of), INSTANCES_A_STEP))
         following = deadlines.ceil(times[-1] + _MOMENT if times else watermark.next_time)
-        return watermark_at(deadlines, following), self._misses(connection, deadlines, times)
+        return _Walk(deadlines=deadlines, times=times, following=watermark_at(deadlines, following))
 
-    def _misses(self, connection: Connection, deadlines: Deadlines, times: list[datetime]) -> list[SlaMiss]:
-        if deadlines.kind is Kind.FEED:
-            feed_keys = [FeedKey(deadlines.name, self.cluster, time) for time in times]
-            rows = FeedInstances(connection).get_many(feed_keys)
-            misses = decide_feed_misses(deadlines, times, rows, self.as_of)
-        else:
-            keys = [ProcessKey(deadlines.name, self.cluster, time) for time in times]
-            found, starts = ProcessInstances(connection).get_many(keys), SlaMisses(connection).starts(keys)
-            misses = decide_process_misses(deadlines, times, found, starts, self.as_of)
-        last = SlaMisses(connection).last_episodes([miss.instance for miss in misses], deadlines.level)
-        return [replace(miss, episode=last.get(miss.instance, 0) + 1) for miss in misses]
+
+def find_misses(connection: Connection, walks: Sequence[_Walk], as_of: datetime) -> list[SlaMiss]:
+    """Return the misses among the instances of several walks, whose records are read together."""
+    feeds = [walk for walk in walks if walk.deadlines.kind is Kind.FEED]
+    processes = [walk for walk in walks if walk.deadlines.kind is Kind.PROCESS]
+    misses: list[SlaMiss] = []
+    rows: dict[FeedKey, FeedInstance] = {}
+    for keys in batched((FeedKey(*key) for walk in feeds for key in walk.keys), KEYS_A_QUERY):
+        rows |= FeedInstances(connection).get_many(keys)
+    for walk in feeds:
+        misses += decide_feed_misses(walk.deadlines, walk.times, rows, as_of)
+    found: dict[ProcessKey, ProcessInstance] = {}
+    starts: dict[ProcessKey, Starts] = {}
+    for wanted in batched((ProcessKey(*key) for walk in processes for key in walk.keys), KEYS_A_QUERY):
+        found |= ProcessInstances(connection).get_many(wanted)
+        starts |= SlaMisses(connection).starts(wanted)
+    for walk in processes:
+        misses += decide_process_misses(walk.deadlines, walk.times, found, starts, as_of)
+    last = SlaMisses(connection).last_episodes({miss.instance for miss in misses})
+    return [replace(miss, episode=last.get((miss.instance, miss.level), 0) + 1) for miss in misses]
 
 
 def _write(
@@ -208,6 +233,13 @@ def _write(
     Outbox(connection).append_many(messages)
     if found.misses or found.over:
         note_changed_misses(connection, cluster)
+
+
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield the items in lists of at most so many; nothing without items."""
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def find_still_late(misses: SlaMisses, over: Iterable[Recovered]) -> frozenset[LateInstance]:
