@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.cli.state import open_state
@@ -34,7 +35,7 @@ class AddressType(click.ParamType[tuple[str, int]]):
         return host.strip("[]") or LOOPBACK, int(port)
 
 
-@click.command(epilog="Example: feed-assets metrics --listen 9464")
+@click.command(cls=Verb, epilog="Example: feed-assets metrics --listen 9464")
 @click.option(
     "--format",
     "form",

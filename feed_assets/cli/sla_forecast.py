@@ -2,6 +2,7 @@
 
 import click
 
+from feed_assets.cli.groups import Verb
 from feed_assets.cli.instance_options import SCHEDULABLE, open_context_for
 from feed_assets.cli.options import FrequencyType, KindType, clusters_option, output_option
 from feed_assets.cli.render import print_json, print_table, say
@@ -10,7 +11,7 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Frequency
 
 
-@click.command(epilog="Example: feed-assets sla forecast --name flights --within hours(12)")
+@click.command(cls=Verb, epilog="Example: feed-assets sla forecast --name flights --within hours(12)")
 @click.option("--kind", type=KindType(*SCHEDULABLE), help="Only feeds, or only processes.")
 @click.option("--name", help="Only this feed or process.")
 @clusters_option

@@ -81,7 +81,8 @@ class Database:
                 self._begin(connection, BEGIN_WRITING)
                 forget_totals(connection)
                 yield connection
-                write_totals(connection)
+                if connection.in_transaction():  # else it was rolled back
+                    write_totals(connection)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

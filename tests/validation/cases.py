@@ -119,13 +119,6 @@ CASES = (
     ),
     Case(
         code="no-effect",
-        name="process",
-        bad={f"{DAILY}/sla": {"should_start_in": "hours(1)", "should_end_in": "hours(2)"}},
-        text="process 'daily': sla has no effect yet: deadlines are shown, and nobody is told of a missed one. Keep it "
-        "for a later release, or remove it.",
-    ),
-    Case(
-        code="no-effect",
         name="update",
         good={"process daily/trigger": {"on_update": "rerun"}},
         bad={
