@@ -14,7 +14,7 @@ FindCauses: TypeAlias = Callable[[Sequence[LateInstance]], Mapping[LateInstance,
 """Finds the root cause of each of some late instances; those that it cannot explain are left out."""
 
 CAUSES_A_TICK = 20
-"""Root causes are found for the oldest instance of so many entities; the others are told without one."""
+"""Root causes are found for the oldest instance of so many messages; the others are told without one."""
 
 SENTENCES: Mapping[Recovery, str] = {
     Recovery.ARRIVED: "it has arrived",
@@ -29,25 +29,27 @@ SENTENCES: Mapping[Recovery, str] = {
 
 
 def first_of_each(misses: Iterable[SlaMiss]) -> list[LateInstance]:
-    """Return the oldest instance of each entity that has missed a deadline and is told; at most `CAUSES_A_TICK`."""
-    first: dict[tuple[str, str, str], LateInstance] = {}
-    for miss in sorted(misses, key=lambda miss: miss.nominal_time):
-        if miss.told_at is not None:
-            first.setdefault(miss.instance[:3], miss.instance)
-    return list(first.values())[:CAUSES_A_TICK]
+    """Return the oldest instance of each message about missed deadlines; at most `CAUSES_A_TICK`."""
+    first = (min(found, key=lambda miss: miss.nominal_time).instance for found in _by_message(misses).values())
+    return list(dict.fromkeys(first))[:CAUSES_A_TICK]
 
 
 def build_missed(misses: Iterable[SlaMiss], causes: Mapping[LateInstance, str], as_of: datetime) -> list[OutboxMessage]:
-    """Return a message for each entity and level with misses that are told."""
+    """Return a message for each entity and level with misses that are told; `causes` are those of `first_of_each`."""
+    return [
+        _message(
+            SlaEvent.MISSED, level, found, causes.get(min(found, key=lambda miss: miss.nominal_time).instance), as_of
+        )
+        for (*_, level), found in _by_message(misses).items()
+    ]
+
+
+def _by_message(misses: Iterable[SlaMiss]) -> dict[tuple[str, str, str, SlaLevel], list[SlaMiss]]:
     groups: dict[tuple[str, str, str, SlaLevel], list[SlaMiss]] = {}
     for miss in misses:
         if miss.told_at is not None:
             groups.setdefault((miss.kind, miss.name, miss.cluster, miss.level), []).append(miss)
-    by_entity = {instance[:3]: cause for instance, cause in causes.items()}
-    return [
-        _message(SlaEvent.MISSED, level, found, by_entity.get((kind, name, cluster)), as_of)
-        for (kind, name, cluster, level), found in groups.items()
-    ]
+    return groups
 
 
 def build_recovered(
