@@ -19,7 +19,8 @@ from feed_assets.state.database import Database
 from feed_assets.state.deliveries import WaysOut
 from tests.databases import database, database_url
 from tests.delivery.samples import NOW, SetClock, message, tell
-from tests.lifecycle.harness import START
+from tests.lifecycle.deadlines.looks import look
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed
 from tests.operations.contexts import context_of, counting_harness
 from tests.operations.harness import ALL, COUNTING
 from tests.receivers import Receiver, _one_receiver, receiver
@@ -171,3 +172,21 @@ def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receive
         "dead was not told of its end, a dead letter: it answers 404 Not Found",
         "told of its end: ops",
     ]
+
+
+def test_row_85_a_listener_is_told_once_of_each_level_and_of_the_end(tmp_path: Path, receiver: Receiver) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", sla={"low": "hours(1)", "high": "hours(3)"}))
+    settings = load_settings(
+        {"notify": {"pager": {"url": receiver.url, "topics": ["sla"]}}}, environ={}, start=tmp_path
+    )
+    desk = WayDesk(settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann")
+    desk.send([])
+    for moment in (START, "01T01:30", "01T01:40", "01T03:30"):
+        look(lifecycle, moment)
+        desk.send([])
+    lifecycle.land("clicks", START)
+    lifecycle.tick(at("01T03:40"))
+    look(lifecycle, "01T03:50")
+    desk.send([])
+    told = [(each["payload"]["event"], each["payload"]["sla"]) for each in receiver.taken]
+    assert told == [("missed", "low"), ("missed", "low"), ("missed", "high"), ("recovered", "high")]
