@@ -11,8 +11,8 @@ import pytest
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.entities.cluster import Cluster
 from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.deadlines.forecast_watches import apply_forecasts
-from feed_assets.lifecycle.deadlines.forecasts import FEWEST
+from feed_assets.lifecycle.forecasting.outlooks import FEWEST
+from feed_assets.lifecycle.forecasting.watches import apply_forecasts
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.deadlines.forecasts import forecast_deadlines
@@ -32,7 +32,7 @@ from feed_assets.state.sla_records import SlaLevel
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.topics import Topic
 from tests.drills import IS_DRILL, sized
-from tests.lifecycle.deadlines.seasons import (
+from tests.lifecycle.forecasting.seasons import (
     DAY,
     LIMIT,
     Lateness,

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.deadlines.due_times import Deadlines, find_sla, open_deadlines
-from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
-from feed_assets.lifecycle.deadlines.forecast_deadlines import find_coming, forecast
-from feed_assets.lifecycle.deadlines.forecast_results import Forecast
+from feed_assets.lifecycle.forecasting.chains import ChainReader
+from feed_assets.lifecycle.forecasting.deadlines import find_coming, forecast
+from feed_assets.lifecycle.forecasting.results import Forecast
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError

@@ -7,10 +7,10 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.deadlines.due_times import KINDS, Deadlines, open_deadlines
-from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
-from feed_assets.lifecycle.deadlines.forecast_deadlines import find_missing, forecast
 from feed_assets.lifecycle.deadlines.looking import INSTANCES_A_STEP
 from feed_assets.lifecycle.deadlines.telling import SENTENCES, key_of_message
+from feed_assets.lifecycle.forecasting.chains import ChainReader
+from feed_assets.lifecycle.forecasting.deadlines import find_missing, forecast
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.explaining.tellings import explain_tellings

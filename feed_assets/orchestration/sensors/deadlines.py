@@ -14,8 +14,8 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
-from feed_assets.lifecycle.deadlines.forecast_watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
+from feed_assets.lifecycle.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.masking import get_logger
 from feed_assets.operations.deadlines.causes import find_causes

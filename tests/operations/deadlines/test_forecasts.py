@@ -15,7 +15,7 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.state.definition_records import ScheduleState
 from tests.lifecycle.deadlines.looks import look
-from tests.lifecycle.deadlines.past import DAY, HOUR, MINUTE, came, days, ran
+from tests.lifecycle.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.operations.contexts import context_of
 

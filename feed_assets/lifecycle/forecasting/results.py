@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.deadlines.forecast_chains import Chain, OpenDeadline
-from feed_assets.lifecycle.deadlines.forecasts import FEWEST
+from feed_assets.lifecycle.forecasting.chains import Chain, OpenDeadline
+from feed_assets.lifecycle.forecasting.outlooks import FEWEST
 from feed_assets.state.sla_records import SlaLevel
 
 _LEAST = 0.001

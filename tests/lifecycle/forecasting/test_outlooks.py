@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.lifecycle.deadlines.forecast_groups import Group, decide_groups
-from feed_assets.lifecycle.deadlines.forecast_waits import Waits, arrival_waits, process_waits
-from feed_assets.lifecycle.deadlines.forecasts import ENDLESS, FEWEST, MOST, RECENT, Outlook
+from feed_assets.lifecycle.forecasting.groups import Group, decide_groups
+from feed_assets.lifecycle.forecasting.outlooks import ENDLESS, FEWEST, MOST, RECENT, Outlook
+from feed_assets.lifecycle.forecasting.waits import Waits, arrival_waits, process_waits
 from feed_assets.state.courses import Course
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.deadlines.seasons import (
+from tests.lifecycle.forecasting.seasons import (
     HOUR,
     LIMIT,
     Said,

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.deadlines import forecast_chains
 from feed_assets.lifecycle.deadlines.due_times import open_deadlines
-from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
-from feed_assets.lifecycle.deadlines.forecast_deadlines import find_coming, forecast
-from feed_assets.lifecycle.deadlines.forecast_results import Forecast
+from feed_assets.lifecycle.forecasting import chains
+from feed_assets.lifecycle.forecasting.chains import ChainReader
+from feed_assets.lifecycle.forecasting.deadlines import find_coming, forecast
+from feed_assets.lifecycle.forecasting.results import Forecast
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.sla_records import SlaLevel
-from tests.lifecycle.deadlines.past import DAY, HOUR, MINUTE, came, days, ran
+from tests.lifecycle.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.lifecycle.harness import START, LifecycleHarness, counted_statements, feed, process
 
 SLA = {"low": "hours(2)", "high": "hours(4)"}
@@ -95,7 +95,7 @@ def test_the_chain_goes_up_through_what_makes_the_inputs(lifecycle: LifecycleHar
 def test_what_waits_for_too_much_is_forecast_by_its_own_past(
     lifecycle: LifecycleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast_chains, "BRANCHES", 0)
+    monkeypatch.setattr(chains, "BRANCHES", 0)
     found = forecast_of(lifecycle, Kind.PROCESS, "report", HIGH, TODAY + HOUR)
     assert found.reason.startswith("waits for counts; its inputs are usually there in 2:25:00"), "counts have no events"
     assert found.probability is not None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from feed_assets.lifecycle.deadlines.forecasts import MOST, RECENT
+from feed_assets.lifecycle.forecasting.outlooks import MOST, RECENT
 from feed_assets.timing.sequence import InstanceSequence
 
 _DAY = timedelta(days=1)

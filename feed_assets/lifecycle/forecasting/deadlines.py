@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.deadlines.decisions import decide_feed_misses, decide_process_misses
 from feed_assets.lifecycle.deadlines.due_times import Deadlines
-from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader, OpenDeadline
-from feed_assets.lifecycle.deadlines.forecast_results import Forecast, decide_forecast
+from feed_assets.lifecycle.forecasting.chains import ChainReader, OpenDeadline
+from feed_assets.lifecycle.forecasting.results import Forecast, decide_forecast
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedKey, ProcessKey

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from feed_assets.lifecycle.deadlines.forecast_groups import Group, Groups
-from feed_assets.lifecycle.deadlines.forecasts import ENDLESS, FEWEST, Outlook
+from feed_assets.lifecycle.forecasting.groups import Group, Groups
+from feed_assets.lifecycle.forecasting.outlooks import ENDLESS, FEWEST, Outlook
 from feed_assets.state.courses import Course
 from feed_assets.state.records import ProcessInstanceStatus
 

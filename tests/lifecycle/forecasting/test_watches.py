@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.deadlines.forecast_watches import (
+from feed_assets.lifecycle.forecasting.watches import (
     INSTANCES_A_STEP,
     WatchResult,
     apply_forecasts,
@@ -16,7 +16,7 @@ from feed_assets.lifecycle.deadlines.forecast_watches import (
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.sla_watches import SlaWatches
 from tests.lifecycle.deadlines.looks import look, schedule, told
-from tests.lifecycle.deadlines.past import DAY, HOUR, MINUTE, came, days, ran
+from tests.lifecycle.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, counted_statements, feed, process
 
 SLA = {"low": "hours(2)", "high": "hours(4)", "warn_at": 0.8}

@@ -17,9 +17,9 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.due_times import Deadlines, find_sla, open_deadlines
-from feed_assets.lifecycle.deadlines.forecast_chains import ChainReader
-from feed_assets.lifecycle.deadlines.forecast_deadlines import find_missing, forecast
-from feed_assets.lifecycle.deadlines.forecast_results import Forecast
+from feed_assets.lifecycle.forecasting.chains import ChainReader
+from feed_assets.lifecycle.forecasting.deadlines import find_missing, forecast
+from feed_assets.lifecycle.forecasting.results import Forecast
 from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.state.cursors import Cursors

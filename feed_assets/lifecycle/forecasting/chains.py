@@ -14,9 +14,9 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.deadlines.forecast_groups import decide_groups
-from feed_assets.lifecycle.deadlines.forecast_waits import ProcessWaits, Waits, arrival_waits, process_waits
-from feed_assets.lifecycle.deadlines.forecasts import ENDLESS, Outlook
+from feed_assets.lifecycle.forecasting.groups import decide_groups
+from feed_assets.lifecycle.forecasting.outlooks import ENDLESS, Outlook
+from feed_assets.lifecycle.forecasting.waits import ProcessWaits, Waits, arrival_waits, process_waits
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.edges import Key
