@@ -1,4 +1,4 @@
-"""Every part of the benchmarks runs, at a size at which its figures say nothing."""
+"""Every part of the benchmarks runs, at a size at which its figures say nothing; the dearest in drills."""
 
 import shutil
 from pathlib import Path
@@ -15,9 +15,10 @@ JAVA = [
 ]
 RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is a peer of copies: install it")
 MARKS = {
-    Part.RUNS: [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server],
+    Part.TICKS: [pytest.mark.drill],
+    Part.RUNS: [pytest.mark.drill],
     Part.RETENTION: JAVA,
-    Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.server],
+    Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.drill],
     Part.SEARCHING: [pytest.mark.server],
 }
 

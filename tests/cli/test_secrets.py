@@ -1,6 +1,6 @@
 """No secret is in what any command prints, nor in what it leaves behind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,28 @@ IN_CLEAR = "Cl3ar-planted-7"
 DEFINITIONS = {"all.yaml", "changed.yaml", "updated.yaml", "wrong.yaml", "entities", "imported"}
 
 
-@pytest.fixture(scope="module", params=[(), ("--output", "json")], ids=["text", "json"])
+Project = tuple[Path, dict[str, Result]]
+
+
+@pytest.fixture(scope="module")
+def projects() -> dict[tuple[str, ...], Project]:
+    """The projects that were made, by the options of their commands; tests come in any order."""
+    return {}
+
+
+@pytest.fixture(params=[(), ("--output", "json")], ids=["text", "json"])
 def project(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, dict[str, Result]]]:
+    request: pytest.FixtureRequest,
+    projects: dict[tuple[str, ...], Project],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Project:
     """A project with secrets in all of its definitions, and what each command printed there."""
-    folder = tmp_path_factory.mktemp("secrets")
+    if request.param not in projects:
+        projects[request.param] = make_project(tmp_path_factory.mktemp("secrets"), *request.param)
+    return projects[request.param]
+
+
+def make_project(folder: Path, *options: str) -> Project:
     with pytest.MonkeyPatch.context() as patch:
         prepare(folder, patch)
         patch.setenv("PLANTED", FROM_OUTSIDE)
@@ -30,13 +46,13 @@ def project(
             wrong = WRONG if file.stem == "wrong" else ()
             file.write_text(yaml.safe_dump_all([*documents, *wrong], sort_keys=False))
         printed = {}
-        for name, result in run_commands(folder, *request.param):
+        for name, result in run_commands(folder, *options):
             printed[name] = result
             patch.setattr(masking, "_secrets", masking._Secrets())  # the next command is another process
         printed["entity definition"] = run("entity", "definition", "process", "counting")
         printed["entity definition of a version"] = run("entity", "definition", "feed", "clicks", "--version", "1")
         printed["entity definition as XML"] = run("entity", "definition", "cluster", "primary", "--format", "xml")
-        yield folder, printed
+        return folder, printed
 
 
 def _planted(document: Mapping[str, object]) -> dict[str, object]:
@@ -58,7 +74,7 @@ WRONG = (
 """Mistakes whose messages would quote what is written."""
 
 
-def test_every_command_succeeds_as_without_secrets(project: tuple[Path, dict[str, Result]]) -> None:
+def test_every_command_succeeds_as_without_secrets(project: Project) -> None:
     _, printed = project
     failed = {name: result.output for name, result in printed.items() if result.exit_code not in (0, 1)}
     assert failed == {}
@@ -66,7 +82,7 @@ def test_every_command_succeeds_as_without_secrets(project: tuple[Path, dict[str
 
 
 @pytest.mark.parametrize("part", ["Planted", "planted-7"], ids=["environment", "clear text"])
-def test_no_command_prints_a_secret(project: tuple[Path, dict[str, Result]], part: str) -> None:
+def test_no_command_prints_a_secret(project: Project, part: str) -> None:
     _, printed = project
     told = {name: result.output for name, result in printed.items() if part in result.output}
     assert told == {}
@@ -74,7 +90,7 @@ def test_no_command_prints_a_secret(project: tuple[Path, dict[str, Result]], par
     assert "***" in printed["entity definition"].output
 
 
-def test_no_secret_of_the_environment_is_left_in_a_file(project: tuple[Path, dict[str, Result]]) -> None:
+def test_no_secret_of_the_environment_is_left_in_a_file(project: Project) -> None:
     folder, _ = project
     files = [file for file in folder.rglob("*") if file.is_file() and not DEFINITIONS.intersection(file.parts)]
     assert folder / "state.db" in files
