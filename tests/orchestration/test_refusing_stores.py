@@ -163,7 +163,7 @@ def test_tables_and_buckets_that_are_not_there_stop_only_their_own_feeds(
     with harness.runtime.database(instance).read() as connection:
         messages = Outbox(connection).read(0, 9, Topic.HEALTH)
     texts = [str(render_payload(each.payload)["failing"]) for each in messages]
-    assert [(text.count("cannot be polled"), text.count("fails since")) for text in texts] == [(3, 0), (3, 6)]
+    assert [(text.count("cannot be polled"), text.count("fails since")) for text in texts] == [(3, 0), (3, 4)]
     assert "d-clicks" not in "".join(texts)
 
     harness.at(NOON + timedelta(days=2))

@@ -112,9 +112,11 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Heal
 def tell_health(database: Database, health: Health, as_of: datetime, real_now: datetime) -> None:
     """Write a message if it is something else that fails than at the last one. Without news this is one read.
 
-    A failure that has not lasted for `TOLD_AFTER` is not told: most end by the next try.
+    A failure that has not lasted for `TOLD_AFTER` is not told: most end by the next try. Nor is one with the same
+    reason as what keeps a feed from being polled.
     """
-    lasting = [each for each in health.failures if real_now - each.since >= TOLD_AFTER]
+    known = {each.obstacle for each in health.obstructed}
+    lasting = [each for each in health.failures if real_now - each.since >= TOLD_AFTER and each.reason not in known]
     told = replace(health, failures=lasting)
     with database.read() as connection:
         if (Cursors(connection).get(_TOLD) or "") == told.digest:
