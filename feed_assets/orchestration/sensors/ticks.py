@@ -13,18 +13,13 @@ from dagster import (
     AssetMaterialization,
     AssetObservation,
     DagsterInstance,
-    DagsterRunStatus,
     RunRequest,
-    RunsFilter,
     SensorResult,
     SkipReason,
 )
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import TimeBudget
-from feed_assets.engines.local_servers import ServerUse
-from feed_assets.engines.sessions import interrupt_run
-from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
 from feed_assets.lifecycle.arrival.looking import look_for_arrivals
@@ -32,13 +27,10 @@ from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import note_looked
-from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
-from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
 from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
-from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
 from feed_assets.lifecycle.late.detection import apply_updates
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
@@ -49,7 +41,6 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
@@ -57,10 +48,11 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
 from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
+from feed_assets.orchestration.sensors.run_states import reconcile
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import ClusterRecord, Plan
+from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.tick_records import TickStep
@@ -73,8 +65,6 @@ REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
 
 _logger = get_logger(__name__)
-
-_OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
 
 
 def run_tick(
@@ -307,64 +297,6 @@ def describe(done: _Done, reported: int, active: ActiveDefinitions) -> str:
         case waiting:
             said += f"; {waiting} processes wait for Dagster to load them"
     return f"{said}; safe mode is on" if active.is_safe_mode else said
-
-
-def reconcile(
-    database: Database,
-    plan: Plan,
-    cluster: ClusterRecord,
-    use: ServerUse | None,
-    instance: DagsterInstance,
-    heartbeats: RunHeartbeats,
-    as_of: datetime,
-    real_now: datetime,
-    bulkheads: Bulkheads,
-) -> None:
-    """Ask Dagster for the state of the recorded runs, and correct the record. `use` is that of the cluster's server."""
-    launched = find_launched(database, cluster.name, real_now)
-    run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
-    fail_dead_runs(database, cluster.name, instance, launched.running, heartbeats, real_now)
-    requests = sorted({item.request_key for item in launched.requested if item.request_key})
-    by_run = {}
-    if run_ids:
-        found = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
-        by_run = {run_id: _state(found.get(run_id)) for run_id in run_ids}
-    by_request = {}
-    if requests:
-        runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
-        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
-    commands = find_commands(database, launched, real_now)
-    apply_reconciliation(database, launched, by_run | commands, by_request, as_of, plan)
-    ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
-    remote = use.find() if use is not None and ended else cluster.spark_remote
-    if remote is not None:
-        _stop_leftovers(remote, ended, bulkheads)
-
-
-def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:
-    """Stop the remaining work of ended runs on a Spark Connect server; a server that failed is tried again."""
-    server = bare_url(remote)
-    if not run_ids and not bulkheads.has_failed(TickStep.SPARK, server):
-        return
-
-    def stop() -> None:
-        check_spark_remote(remote)
-        for run_id in run_ids:
-            interrupt_run(remote, run_id)
-
-    answer = bulkheads.ask(TickStep.SPARK, {server: stop})[server]
-    if isinstance(answer, Exception) and not isinstance(answer, NotAskedError):
-        bulkheads.fail(TickStep.SPARK, server, answer)
-
-
-def _state(status: DagsterRunStatus | None) -> RunState:
-    match status:
-        case None:
-            return RunState.UNKNOWN
-        case DagsterRunStatus.CANCELED:
-            return RunState.CANCELED
-        case _:
-            return _OVER.get(status, RunState.ALIVE)
 
 
 def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest:

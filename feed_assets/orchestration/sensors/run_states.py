@@ -1,0 +1,79 @@
+"""Ask Dagster what has become of the runs that are on record, and correct the record."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+
+from feed_assets.engines.local_servers import ServerUse
+from feed_assets.engines.sessions import interrupt_run
+from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
+from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.orchestration import names
+from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
+from feed_assets.plan.records import ClusterRecord, Plan
+from feed_assets.state.database import Database
+from feed_assets.state.tick_records import TickStep
+
+_OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
+
+
+def reconcile(
+    database: Database,
+    plan: Plan,
+    cluster: ClusterRecord,
+    use: ServerUse | None,
+    instance: DagsterInstance,
+    heartbeats: RunHeartbeats,
+    as_of: datetime,
+    real_now: datetime,
+    bulkheads: Bulkheads,
+) -> None:
+    """Ask Dagster for the state of the recorded runs, and correct the record. `use` is that of the cluster's server."""
+    launched = find_launched(database, cluster.name, real_now)
+    run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
+    fail_dead_runs(database, cluster.name, instance, launched.running, heartbeats, real_now)
+    requests = sorted({item.request_key for item in launched.requested if item.request_key})
+    by_run = {}
+    if run_ids:
+        found = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
+        by_run = {run_id: _state(found.get(run_id)) for run_id in run_ids}
+    by_request = {}
+    if requests:
+        runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
+    commands = find_commands(database, launched, real_now)
+    apply_reconciliation(database, launched, by_run | commands, by_request, as_of, plan)
+    ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
+    remote = use.find() if use is not None and ended else cluster.spark_remote
+    if remote is not None:
+        _stop_leftovers(remote, ended, bulkheads)
+
+
+def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:
+    """Stop the remaining work of ended runs on a Spark Connect server; a server that failed is tried again."""
+    server = bare_url(remote)
+    if not run_ids and not bulkheads.has_failed(TickStep.SPARK, server):
+        return
+
+    def stop() -> None:
+        check_spark_remote(remote)
+        for run_id in run_ids:
+            interrupt_run(remote, run_id)
+
+    answer = bulkheads.ask(TickStep.SPARK, {server: stop})[server]
+    if isinstance(answer, Exception) and not isinstance(answer, NotAskedError):
+        bulkheads.fail(TickStep.SPARK, server, answer)
+
+
+def _state(status: DagsterRunStatus | None) -> RunState:
+    match status:
+        case None:
+            return RunState.UNKNOWN
+        case DagsterRunStatus.CANCELED:
+            return RunState.CANCELED
+        case _:
+            return _OVER.get(status, RunState.ALIVE)
