@@ -210,7 +210,7 @@ class Bulkheads:
         kind = step.kind
         dimensions = {
             "cluster": self._cluster,
-            "kind": kind and subject and kind,
+            "kind": kind if subject else None,
             "entity" if kind else "unit": subject,
         }
         status = ActionStatus.FAILED if reason else ActionStatus.SUCCEEDED

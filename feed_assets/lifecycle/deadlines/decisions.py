@@ -1,6 +1,7 @@
 """Decide which instances have missed a deadline that has passed, by what is recorded of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.lifecycle.deadlines.due_times import Deadlines
@@ -73,19 +74,14 @@ def _came(level: SlaLevel, row: ProcessInstance | None, begun: Starts | None) ->
 
 
 def _told(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
-    return SlaMiss(
-        kind=deadlines.kind.value,
-        name=deadlines.name,
-        cluster=deadlines.cluster,
-        nominal_time=time,
-        level=deadlines.level,
-        due_at=deadlines.due_at(time),
-        missed_at=as_of,
-        told_at=as_of,
-    )
+    return replace(_miss(deadlines, time, as_of), told_at=as_of)
 
 
 def _recorded(deadlines: Deadlines, time: datetime, as_of: datetime, at: datetime, by: Recovery) -> SlaMiss:
+    return replace(_miss(deadlines, time, as_of), recovered_at=at, recovered_by=by, shown_at=as_of)
+
+
+def _miss(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
     return SlaMiss(
         kind=deadlines.kind.value,
         name=deadlines.name,
@@ -94,7 +90,4 @@ def _recorded(deadlines: Deadlines, time: datetime, as_of: datetime, at: datetim
         level=deadlines.level,
         due_at=deadlines.due_at(time),
         missed_at=as_of,
-        recovered_at=at,
-        recovered_by=by,
-        shown_at=as_of,
     )

@@ -30,18 +30,19 @@ SENTENCES: Mapping[Recovery, str] = {
 
 def first_of_each(misses: Iterable[SlaMiss]) -> list[LateInstance]:
     """Return the oldest instance of each message about missed deadlines; at most `CAUSES_A_TICK`."""
-    first = (min(found, key=lambda miss: miss.nominal_time).instance for found in _by_message(misses).values())
-    return list(dict.fromkeys(first))[:CAUSES_A_TICK]
+    return list(dict.fromkeys(map(_oldest, _by_message(misses).values())))[:CAUSES_A_TICK]
 
 
 def build_missed(misses: Iterable[SlaMiss], causes: Mapping[LateInstance, str], as_of: datetime) -> list[OutboxMessage]:
     """Return a message for each entity and level with misses that are told; `causes` are those of `first_of_each`."""
     return [
-        _message(
-            SlaEvent.MISSED, level, found, causes.get(min(found, key=lambda miss: miss.nominal_time).instance), as_of
-        )
+        _message(SlaEvent.MISSED, level, found, causes.get(_oldest(found)), as_of)
         for (*_, level), found in _by_message(misses).items()
     ]
+
+
+def _oldest(misses: Sequence[SlaMiss]) -> LateInstance:
+    return min(misses, key=lambda miss: miss.nominal_time).instance
 
 
 def _by_message(misses: Iterable[SlaMiss]) -> dict[tuple[str, str, str, SlaLevel], list[SlaMiss]]:
@@ -89,19 +90,28 @@ def _message(
     first, times = misses[0], [miss.nominal_time for miss in misses]
     return OutboxMessage(
         recorded_at=as_of,
-        payload=SlaPayload(
-            event=event,
-            sla=level,
-            kind=Kind(first.kind),
-            entity=first.name,
-            cluster=first.cluster,
-            count=len(times),
-            oldest=times[0],
-            newest=times[-1],
-            instances=tuple(map(render_datetime, times)),
-            reason=reason,
-        ),
+        payload=build_payload(event, level, first.instance, times, reason),
         idempotency_key=key_of_message(event, level, first),
+    )
+
+
+def build_payload(
+    event: SlaEvent, level: SlaLevel, first: LateInstance, times: Sequence[datetime], reason: str | None
+) -> SlaPayload:
+    """Return the content of a message about instances of an entity: `first`, and those at the same and later `times`,
+    oldest first.
+    """
+    return SlaPayload(
+        event=event,
+        sla=level,
+        kind=Kind(first.kind),
+        entity=first.name,
+        cluster=first.cluster,
+        count=len(times),
+        oldest=times[0],
+        newest=times[-1],
+        instances=tuple(map(render_datetime, times)),
+        reason=reason,
     )
 
 

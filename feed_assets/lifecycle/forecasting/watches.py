@@ -17,6 +17,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.due_times import Deadlines, find_sla, open_deadlines
+from feed_assets.lifecycle.deadlines.telling import build_payload
 from feed_assets.lifecycle.forecasting.chains import ChainReader
 from feed_assets.lifecycle.forecasting.deadlines import find_missing, forecast
 from feed_assets.lifecycle.forecasting.results import Forecast
@@ -28,9 +29,9 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import SlaEvent, SlaPayload
+from feed_assets.state.payloads import SlaEvent
 from feed_assets.state.records import Watermark, WatermarkKind
-from feed_assets.state.sla_records import SlaLevel
+from feed_assets.state.sla_records import LateInstance, SlaLevel
 from feed_assets.state.sla_watches import SlaWatch, SlaWatches, WatchKey
 from feed_assets.state.tick_records import TickStep
 from feed_assets.state.watermarks import Watermarks
@@ -270,20 +271,10 @@ def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMes
 
 def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:
     first, times = found[0], [each.nominal_time for each in found]
-    place = (first.kind, first.name, first.cluster, first.level.value, render_datetime(times[0]))
+    instance = LateInstance(first.kind, first.name, first.cluster, first.nominal_time)
+    place = (first.kind, first.name, first.cluster, first.level.value, render_datetime(first.nominal_time))
     return OutboxMessage(
         recorded_at=as_of,
-        payload=SlaPayload(
-            event=SlaEvent.AT_RISK,
-            sla=first.level,
-            kind=Kind(first.kind),
-            entity=first.name,
-            cluster=first.cluster,
-            count=len(times),
-            oldest=times[0],
-            newest=times[-1],
-            instances=tuple(map(render_datetime, times)),
-            reason=first.sentence,
-        ),
+        payload=build_payload(SlaEvent.AT_RISK, first.level, instance, times, first.sentence),
         idempotency_key="/".join(("sla", SlaEvent.AT_RISK.value, *place)),
     )

@@ -18,17 +18,10 @@ from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import NONE, InstanceEnd, InstanceOperation, InstancePayload, RetryPayload
+from feed_assets.state.process_instances import ENDED
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 
 _NO_FACTS = EntityFacts()
-_ENDED = frozenset(
-    {
-        ProcessInstanceStatus.SUCCEEDED,
-        ProcessInstanceStatus.FAILED,
-        ProcessInstanceStatus.KILLED,
-        ProcessInstanceStatus.TIMEDOUT,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +82,7 @@ def keys_of_end(process: ProcessRecord | None, row: ProcessInstance | None) -> l
     """Return the keys that the messages about the end of an instance have: one for each output, and one without; none
     if it has not ended.
     """
-    if row is None or row.status not in _ENDED:
+    if row is None or row.status not in ENDED:
         return []
     outputs = [edge.name for edge in process.outputs] if process is not None else []
     return [_key_of(row, row.status, output, row.ended_at or row.updated_at) for output in ("", *outputs)]
