@@ -67,7 +67,7 @@ FeedAssetsError
 │   └── StoreUnknownError     no adapter for the URL, or its packages are not installed
 ├── StateError                the state database refused
 │   ├── StateUnreachableError it cannot be reached, or stays locked
-│   ├── StateNewerError       a newer release has migrated it
+│   ├── StateSchemaError      it has the tables of another release
 │   ├── LeaseHeldError        another worker holds the lease of the instance
 │   ├── FencedOutError        the lease was taken over; the worker must not publish anything
 │   ├── ChunkTakenError       another worker holds this chunk of a sweep, or has finished it

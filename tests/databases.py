@@ -33,7 +33,7 @@ def create_schema(server_url: str) -> str:
 
 
 def open_migrated(url: str) -> Database:
-    """Open an empty database with our tables; on SQLite they come as a copy, which takes a tenth of the migration.
+    """Open an empty database with our tables; on SQLite they come as a copy, which takes a part of the time.
 
     Statements are compiled once for all databases of a kind: that took a quarter of the time of the fast tests.
     """

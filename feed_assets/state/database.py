@@ -1,4 +1,4 @@
-"""Open the state database, migrate its schema, and manage transactions.
+"""Open the state database, make its tables, and manage transactions.
 
 SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, and a read transaction sees
 the database at one moment.
@@ -15,15 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from feed_assets.state.errors import StateError, StateNewerError, StateUnreachableError
-from feed_assets.state.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_migrations
-from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
+from feed_assets.state import (
+    delivery_schema,
+    inbox_schema,
+    metadata_schema,
+    retention_schema,
+    sla_schema,
+    step_schema,
+    totals_schema,
+    trigger_schema,
+)
+from feed_assets.state.errors import StateError, StateSchemaError, StateUnreachableError
+from feed_assets.state.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
+from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, version
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 from feed_assets.state.totals import forget_totals, write_totals
 
@@ -36,7 +46,17 @@ _PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
 
-_alembic_in_use = threading.Lock()
+_SCHEMAS = (
+    delivery_schema,
+    inbox_schema,
+    metadata_schema,
+    retention_schema,
+    sla_schema,
+    step_schema,
+    totals_schema,
+    trigger_schema,
+)
+"""The modules whose tables are made; each adds its own to the one `metadata`."""
 
 
 class Database:
@@ -101,33 +121,34 @@ class Database:
                 yield connection
 
     def migrate(self) -> None:
-        """Migrate the tables to the schema of this code; do nothing if they have it already.
+        """Make the tables if there are none; refuse those of another release.
 
-        Several processes may call it at once: one migrates and the others wait. A process that lives long calls it
-        again and again: another release may have migrated the database meanwhile, or a backup may have been restored.
+        Several processes may call it at once: one makes them and the others wait. A process that lives long calls it
+        again and again: another release may use the database meanwhile, or a backup may have been restored.
 
         Raises:
-            StateNewerError: its schema is newer than this code; nothing was changed.
+            StateSchemaError: it has the tables of another release; nothing was changed.
             StateError: the database cannot be used.
         """
         with self._translated():
             self._is_current = False
             revision = self._revision()
             if revision is not None:
-                self._refuse_newer(revision)
-            if revision == SCHEMA_REVISION:
-                self._is_current = True
+                self._require(revision)
                 return
             if self.dialect == "sqlite":
                 self._use_write_ahead_log()
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
                 if self.dialect == "postgresql":
-                    lock_migrations(connection)
+                    lock_tables(connection)
                     if self._namespace is not None:
                         connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
-                self._upgrade(connection)
-            self._is_current = True
+                found = _find_revision(connection)
+                if found is None:
+                    version.metadata.create_all(connection, checkfirst=False)
+                    connection.execute(version.insert().values(version_num=SCHEMA_REVISION))
+            self._require(found or SCHEMA_REVISION)
 
     def has_tables(self) -> bool:
         """Return whether the database is there, with tables of this or of another release; changes nothing.
@@ -210,33 +231,18 @@ class Database:
         if self._is_current:
             return
         revision = self._revision()
-        if revision is None or revision < SCHEMA_REVISION:
+        if revision is None:
             raise StateError(
                 database=self.name,
-                reason="it has no feed-assets tables" if revision is None else f"its schema {revision} is out of date",
-                next_step="Migrate it before it is used.",
+                reason="it has no feed-assets tables",
+                next_step="The first command or tick that writes makes them.",
             )
-        self._refuse_newer(revision)
+        self._require(revision)
+
+    def _require(self, revision: str) -> None:
+        if revision != SCHEMA_REVISION:
+            raise StateSchemaError(database=self.name, revision=revision, known=SCHEMA_REVISION)
         self._is_current = True
-
-    def _refuse_newer(self, revision: str) -> None:
-        if revision > SCHEMA_REVISION:
-            raise StateNewerError(database=self.name, revision=revision, known=SCHEMA_REVISION)
-
-    def _upgrade(self, connection: Connection) -> None:
-        revision = _find_revision(connection)
-        if revision is not None:
-            self._refuse_newer(revision)
-        if revision == SCHEMA_REVISION:
-            return
-        # Imported here: importing alembic takes 0.1 s (measured), which every run of the code location would pay.
-        from alembic.command import upgrade
-        from alembic.config import Config
-
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", "feed_assets.state:migrations")
-        with _alembic_in_use:
-            upgrade(config, SCHEMA_REVISION)
 
     def _use_write_ahead_log(self) -> None:
         """Switch SQLite to the write-ahead log. SQLite does not wait for this lock, so concurrent starts retry."""
@@ -311,10 +317,7 @@ def open_database(url: str, namespace: str | None = None) -> Database:
 
 
 def _find_revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-    return revision
+    return connection.scalar(select(version.c.version_num)) if inspect(connection).has_table(VERSION_TABLE) else None
 
 
 def _in_one_line(error: object) -> str:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from feed_assets.command_lines import command_line
 from feed_assets.errors import FeedAssetsError
 
 
@@ -19,15 +20,25 @@ class StateUnreachableError(StateError):
     """The state database cannot be reached, or stays locked: nothing can be read or recorded now."""
 
 
-class StateNewerError(StateError):
-    """A newer release has migrated the state database; nothing was read or changed."""
+class StateSchemaError(StateError):
+    """The state database has the tables of another release; nothing was read or changed."""
 
     def __init__(self, *, database: str, revision: str, known: str) -> None:
         self.revision = revision
+        is_newer = _number_of(revision) > _number_of(known)
         super().__init__(
             database=database,
-            reason=f"its schema {revision} is newer than {known}, the newest this release knows",
-            next_step="Upgrade feed-assets here to the release that others use with this database.",
+            reason=(
+                f"its schema {revision} is newer than {known}, the newest this release knows"
+                if is_newer
+                else f"its schema {revision} is another than {known}, which this release makes and reads"
+            ),
+            next_step=(
+                "Upgrade feed-assets here to the release that others use with this database."
+                if is_newer
+                else "Go on with the release that made it, or name a new database in the setting 'state' "
+                f"and fill it with {command_line('state', 'rebuild')}."
+            ),
         )
 
 
@@ -95,3 +106,8 @@ class SweepDamagedError(StateError):
             reason=f"the sweep {sweep} differs from its plan: {part} is missing or does not match its digest",
             next_step="Cancel it and plan again.",
         )
+
+
+def _number_of(revision: str) -> int:
+    """Return 22 of `0022-4f1b2c3d`: the number of a release, and a digest of its tables."""
+    return int(revision.partition("-")[0])

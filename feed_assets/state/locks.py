@@ -6,15 +6,15 @@ LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as th
 LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
 STORE_LOCK = 4
 
-_MIGRATION_LOCK = 1
+_TABLES_LOCK = 1
 _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
 _QUEUES_LOCK = 5
 
 
-def lock_migrations(connection: Connection) -> None:
-    """Lock the tables for migrations until the transaction ends; on PostgreSQL only."""
-    _lock(connection, _MIGRATION_LOCK)
+def lock_tables(connection: Connection) -> None:
+    """Lock the making of the tables until the transaction ends; on PostgreSQL only."""
+    _lock(connection, _TABLES_LOCK)
 
 
 def lock_log(connection: Connection) -> None:

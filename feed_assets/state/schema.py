@@ -1,6 +1,7 @@
 """Tables and indexes of the state database; those of retention, triggers and steps are in `…_schema` modules.
 
-A change here needs a migration; a test compares the two.
+Tables are made from these definitions. Until release 0.1.0 a change makes another baseline: `SCHEMA_REVISION` has a
+digest of it, which a test compares. From then on a change needs a migration.
 """
 
 from typing import Any
@@ -24,11 +25,12 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0021"
-VERSION_TABLE = "feed_assets_alembic_version"
-TABLE_PREFIX = "fa_"
+SCHEMA_REVISION = "0022-9512e710"
+VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()
+
+version = Table(VERSION_TABLE, metadata, Column("version_num", Text, primary_key=True))
 
 # Queries repeat the conditions of partial indexes literally: else SQLite does not use the index.
 IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL")

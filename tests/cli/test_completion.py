@@ -127,7 +127,7 @@ def test_commands_that_read_the_state_of_a_dagster_home_import_no_dagster(projec
     home.mkdir()
     (project / "feed_assets.yaml").unlink()
     found = imported("why", "counting", "2013-11-03T05:00Z", cwd=project, DAGSTER_HOME=str(home))
-    assert found & HEAVY == {"alembic", "sqlalchemy"}  # alembic makes the tables
+    assert found & HEAVY == {"sqlalchemy"}
     found = imported("entity", "list", cwd=project, DAGSTER_HOME=str(home))
     assert found & HEAVY == {"sqlalchemy"}  # which says whether a change is under way
 

@@ -18,7 +18,7 @@ from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCu
 from feed_assets.orchestration.sensors.ticks import log_exhausted
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE
-from feed_assets.state.errors import StateNewerError
+from feed_assets.state.errors import StateSchemaError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.schema import VERSION_TABLE
@@ -178,7 +178,7 @@ def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(harness:
     with harness.runtime.database(harness.instance).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     land(harness.home.data, 3, 1)
-    with pytest.raises(StateNewerError):
+    with pytest.raises(StateSchemaError):
         harness.tick()
 
 

@@ -1,9 +1,6 @@
 """Totals count what has ended, in the transaction in which it ends, and once."""
 
-from typing import Any
-
 import pytest
-from alembic.command import downgrade
 from sqlalchemy import Connection
 
 from feed_assets.state.attempts import Attempts
@@ -16,10 +13,9 @@ from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import SlaLevel, SlaMiss
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.state.totals import Total, Totals
+from feed_assets.state.totals import Totals
 from feed_assets.state.totals_schema import TotalKind
 from tests.processes import PROCESSES
-from tests.state.released import alembic_config
 from tests.state.samples import event, finished, hour, process_instance, sweep_draft
 from tests.state.workers import INCREASES, PATIENCE_SECONDS, TOTALS, Team, add_totals, append_until_killed
 
@@ -172,34 +168,3 @@ def test_totals_are_those_of_the_rows_after_a_writer_was_killed(database_url: st
         events, totals = EventLog(connection).last_seq(), Totals(connection).all()
     assert events >= 15
     assert [each[4:] for each in totals if each.kind is TotalKind.EVENTS] == [(events, 7 * events)]
-
-
-def test_the_migration_counts_what_there_is_as_the_program_would_have(database: Database) -> None:
-    copy = {"copied_bytes": 70, "copy_seconds": 1.5}
-    copied: dict[str, Any] = {"kind": FeedEventKind.REPLICATED, "bytes": 100}
-    draft = sweep_draft()
-    with database.begin() as connection:
-        EventLog(connection).append([event(0, bytes=100, recorded_at=hour(2)), event(1, kind=FeedEventKind.PRODUCED)])
-        EventLog(connection).append([event(2, **copied, payload={"process": "clicks@west", "copy": copy})])
-        EventLog(connection).append([event(3, **copied, payload={"process": "by-hand"})])
-        Totals(connection).add(
-            [
-                Total(TotalKind.COPIED, "clicks", "primary", "west", amount=70),
-                Total(TotalKind.COPYING, "clicks", "primary", "west", amount=MICROSECONDS * 3 // 2),
-                Total(TotalKind.START_DELAY, "daily", "primary", occurrences=2, amount=4 * AN_HOUR),
-            ]
-        )
-        ProcessInstances(connection).add_waiting([process_instance(0), process_instance(1)])
-        ended = begin(connection, 0)
-        Attempts(connection).end(ended, SUCCEEDED, hour(3), None)
-        ProcessInstances(connection).transition(ended, {WAITING}, status=SUCCEEDED, updated_at=hour(3))
-        begin(connection, 1, cause=None)
-        begin(connection, 1, 2)
-        Sweeps(connection).add(finished(draft, state=SweepState.CANCELLED), ())
-        SlaMisses(connection).add([miss("feed"), miss("process")])
-    counted = totals_of(database)
-    with database.begin() as connection:
-        downgrade(alembic_config(connection), "0019")
-    database.migrate()
-    assert totals_of(database) == counted
-    assert {kind for kind, *_ in counted} == {*TotalKind} - {TotalKind.QUEUE}  # no row keeps it

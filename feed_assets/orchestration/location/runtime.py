@@ -146,7 +146,7 @@ class Runtime:
         """Return the state database that belongs to a Dagster instance, with its tables as they are now.
 
         Raises:
-            StateNewerError: another release has migrated it, perhaps while this process was running.
+            StateSchemaError: it has the tables of another release.
             StateError: the database cannot be opened.
             ForeignDefinitionsError: it records the definitions of another project.
         """
