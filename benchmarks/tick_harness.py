@@ -12,7 +12,7 @@ from pathlib import Path
 from dagster import DagsterInstance, SensorResult
 
 from benchmarks.history import fill_history, next_time
-from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
+from benchmarks.workload import CLUSTER, HOUR, START, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
@@ -24,6 +24,7 @@ from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
 from feed_assets.plan.records import Plan
 from feed_assets.settings import load_settings
+from feed_assets.state.column_types import to_micros
 
 STATE = "state.db"
 HALF_HOUR = timedelta(minutes=30)
@@ -37,7 +38,7 @@ class TickedLocation:
     runtime: Runtime
     layout: AssetLayout
     instance: DagsterInstance
-    cursor: str = ""
+    cursor: str | None = None
 
     def set_clock(self, at: datetime) -> None:
         """Set the clock."""
@@ -74,7 +75,7 @@ class TickedLocation:
 
 @contextmanager
 def open_location(
-    folder: Path, at: datetime, fill: Callable[[Plan, Path], None] = lambda *_: None
+    folder: Path, at: datetime, fill: Callable[[Plan, Path], None] | None = None
 ) -> Iterator[TickedLocation]:
     """Open the location whose entities are in a folder, at a time, and tell Dagster nothing of what `fill` has put into
     its state.
@@ -84,13 +85,15 @@ def open_location(
     )
     location = load_location(settings, at)
     assert not location.errors, location.errors[0].render()
-    fill(location.plan, folder / STATE)
+    if fill is not None:
+        fill(location.plan, folder / STATE)
     runtime = Runtime(settings=settings, location=location, clock=FrozenClock(at))
     layout = lay_out(location.plan)
     (folder / "home").mkdir()
     with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
         ticked = TickedLocation(folder=folder, runtime=runtime, layout=layout, instance=instance)
-        ticked.pass_over_reports()
+        if fill is not None:
+            ticked.pass_over_reports()
         yield ticked
 
 
@@ -120,9 +123,16 @@ class TickHarness:
 
     def count_waiting(self) -> int:
         """Count the waiting instances."""
+        return self._count("fa_process_instances WHERE status = 'WAITING'")
+
+    def count_due_polls(self) -> int:
+        """Count the instances that the next tick looks for."""
+        now = to_micros(self.location.runtime.clock.now())
+        return self._count(f"fa_arrival_polls WHERE next_poll_at <= {now}")
+
+    def _count(self, rows: str) -> int:
         with sqlite3.connect(self.location.folder / STATE) as connection:
-            query = "SELECT count(*) FROM fa_process_instances WHERE status = 'WAITING'"
-            (count,) = connection.execute(query).fetchone()
+            (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()
         return int(count)
 
     def settle(self, still_waiting: Sequence[Pair] = ()) -> None:
@@ -151,7 +161,11 @@ def tick_harness(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[Ti
     folder.mkdir(parents=True)
     (folder / "data").mkdir()
     write_entities(folder / "entities", list(pairs), folder / "data")
-    fill_history(folder / STATE, pairs, hours)
     done = next_time(hours) - HOUR
-    with open_location(folder, done + HALF_HOUR) as location:
+    with open_location(folder, START - HOUR) as location:
+        location.tick()  # records the releases that the history belongs to
+        location.runtime.database(location.instance).close()
+        fill_history(folder / STATE, pairs, hours)
+        location.set_clock(done + HALF_HOUR)
+        location.pass_over_reports()
         yield TickHarness(pairs=pairs, location=location, nominal_time=done)
