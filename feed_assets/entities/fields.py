@@ -290,7 +290,7 @@ Since = Annotated[
 """A moment, or None, written `declared`: the time at which something is declared."""
 
 ZoneName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_zone)]
-"""A time zone of the time zone database."""
+"""A time zone of the time zone database, or an offset such as `GMT+08:00`."""
 
 Count = Annotated[int, BeforeValidator(_check_count)]
 """A whole number."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from feed_assets.timing.errors import DateTimeError, TimeZoneError
+from feed_assets.timing.zones import find_offset
 
 NEVER = datetime(9999, 4, 16, tzinfo=UTC)
 """End of a validity without an end; the value that Falcon stores."""
@@ -87,7 +88,8 @@ def render_datetime(moment: datetime) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_timezone(name: str) -> ZoneInfo:
-    """Parse a time zone: a name in the time zone database, or a short name of Java (`PST` is America/Los_Angeles).
+    """Parse a time zone: a name in the time zone database, a short name of Java (`PST` is America/Los_Angeles), or an
+    offset (`GMT+08:00`, see `find_offset`).
 
     Differs from Falcon: an unknown name is refused; Falcon (Java) silently uses GMT.
 
@@ -101,7 +103,7 @@ def parse_timezone(name: str) -> ZoneInfo:
     try:
         if key in _MACHINE_DEPENDENT or key.startswith(_OTHER_DATABASES):
             raise ZoneInfoNotFoundError(key)
-        return ZoneInfo(key)
+        return find_offset(key) or ZoneInfo(key)
     except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
         raise TimeZoneError(name=name, suggestions=_similar_names(name)) from exc
 
@@ -110,6 +112,6 @@ def _similar_names(name: str) -> tuple[str, ...]:
     known = sorted(available_timezones())
     city = name.strip().replace(" ", "_").casefold()
     same_city = [key for key in known if key.casefold() == city or key.casefold().rsplit("/", 1)[-1] == city]
-    if not same_city and name.isalpha() and name.isupper():
-        return ()  # an abbreviation such as CEST is close to EST, and never means it
+    if not same_city and (re.search("[0-9]", name) or (name.isalpha() and name.isupper())):
+        return ()  # CEST is close to EST, GMT+24:00 to GMT+0, and never mean it
     return tuple((same_city or get_close_matches(name, known, n=2))[:2])

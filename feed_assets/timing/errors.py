@@ -49,7 +49,7 @@ class TimeZoneError(TimingError):
     def __init__(self, *, name: str, suggestions: tuple[str, ...] = ()) -> None:
         self.name = name
         self.suggestions = suggestions
-        hint = "Write UTC, or an area and a city such as Europe/Berlin or America/New_York."
+        hint = "Write UTC, an area and a city such as Europe/Berlin, or an offset from GMT-23:59 to GMT+23:59."
         if suggestions:
             hint = f"Did you mean {' or '.join(suggestions)}?"
         super().__init__(f"{name!r} is not in the time zone database. {hint}")

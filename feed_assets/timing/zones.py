@@ -4,10 +4,13 @@ The standard library answers only for one moment. Changes from 1900 to 2100 are 
 changes repeat the rules in force then.
 """
 
-from collections.abc import Iterator
+import re
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
+from io import BytesIO
 from zoneinfo import ZoneInfo
 
 _FIXED_NAMES = frozenset({"UTC", "GMT", "Zulu", "UCT", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0"})
@@ -18,6 +21,41 @@ _SAMPLE_STEP = timedelta(days=7)
 _RESOLUTION = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 _NO_TIME = timedelta(0)
+_OFFSET = re.compile(r"(?:GMT|UTC)([+-])([01]?[0-9]|2[0-3])(?::?([0-5][0-9]))?")  # GMT+08:00, GMT-03:50, UTC+8
+_NAMED_HOURS = range(-12, 15)
+"""East of Greenwich, of the names `Etc/GMT+12` to `Etc/GMT-14`."""
+_ONE_OFFSET = ">4s16x6l lBB"
+"""The head of a time zone file of version 1 with one offset, and that offset."""
+
+
+class FixedOffset(ZoneInfo):
+    """An offset for ever that the time zone database has no name for, such as `GMT-03:50`."""
+
+    def __reduce__(self) -> tuple[Callable[[str], ZoneInfo | None], tuple[str]]:
+        return find_offset, (self.key,)
+
+
+@cache
+def find_offset(name: str) -> ZoneInfo | None:
+    """Return the offset that Java and Falcon's form write as `GMT+08:00`: 8 hours ahead of UTC; None of another name.
+
+    Whole hours get their names in the database, where the sign is the other way round: Dagster knows only those.
+
+    >>> [find_offset(name).key for name in ("GMT+08:00", "UTC-3", "GMT-3:50", "GMT+00:00")]
+    ['Etc/GMT-8', 'Etc/GMT+3', 'GMT-03:50', 'UTC']
+    """
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return None
+    minutes = int(found[1] + "1") * (60 * int(found[2]) + int(found[3] or 0))
+    if minutes % 60 == 0 and minutes // 60 in _NAMED_HOURS:
+        return ZoneInfo(f"Etc/GMT{-minutes // 60:+d}" if minutes else "UTC")
+    key = f"GMT{found[1]}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    if name != key:
+        return find_offset(key)
+    abbreviation = key.encode() + b"\0"
+    content = struct.pack(_ONE_OFFSET, b"TZif", 0, 0, 0, 0, 1, len(abbreviation), 60 * minutes, 0, 0)
+    return FixedOffset.from_file(BytesIO(content + abbreviation), key=key)
 
 
 def resolve_wall(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -35,8 +73,8 @@ def resolve_wall(wall: datetime, zone: ZoneInfo) -> datetime:
 
 
 def is_fixed(zone: ZoneInfo) -> bool:
-    """Return whether the zone's name promises one offset for ever (`UTC`, `Etc/GMT+5`)."""
-    return zone.key in _FIXED_NAMES or zone.key.startswith("Etc/")
+    """Return whether the zone's name promises one offset for ever (`UTC`, `Etc/GMT+5`, `GMT-03:50`)."""
+    return zone.key in _FIXED_NAMES or zone.key.startswith("Etc/") or isinstance(zone, FixedOffset)
 
 
 def is_utc(zone: ZoneInfo) -> bool:

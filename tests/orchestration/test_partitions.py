@@ -1,7 +1,6 @@
 """Grids: the partitions that Dagster counts are the instances that we count, key by key."""
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import pytest
 from dagster import DynamicPartitionsDefinition, TimeWindowPartitionsDefinition
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.orchestration.graph.partitions import Grid, exact_cron, grid
-from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -21,7 +20,7 @@ def sequence(frequency: str, start: str, zone: str = "UTC", end: str | None = No
     return InstanceSequence(
         start=parse_datetime(start),
         frequency=parse_frequency(frequency),
-        timezone=ZoneInfo(zone),
+        timezone=parse_timezone(zone),
         end=parse_datetime(end) if end else None,
     )
 
@@ -39,6 +38,8 @@ def sequence(frequency: str, start: str, zone: str = "UTC", end: str | None = No
         ("days(7)", "2013-11-03T04:00Z", NEW_YORK, "0 0 * * 0"),
         ("months(1)", "2013-01-01T05:00Z", NEW_YORK, "0 0 1 * *"),
         ("months(3)", "2013-02-28T00:00Z", "UTC", "0 0 28 2,5,8,11 *"),
+        ("months(1)", "2013-01-31T16:00Z", "GMT+08:00", "0 0 1 * *"),
+        ("hours(1)", "2013-01-01T00:00Z", "GMT-03:50", "0 * * * *"),
     ],
 )
 def test_a_grid_that_cron_says_exactly_is_cron(frequency: str, start: str, zone: str, cron: str) -> None:
@@ -55,6 +56,7 @@ def test_a_grid_that_cron_says_exactly_is_cron(frequency: str, start: str, zone:
         ("months(5)", "2013-01-01T00:00Z", "UTC"),
         ("months(1)", "2013-01-31T00:00Z", "UTC"),
         ("days(1)", "2013-01-01T07:30Z", NEW_YORK),
+        ("days(1)", "2013-01-01T03:50Z", "GMT-03:50"),
     ],
 )
 def test_every_other_grid_is_dynamic(frequency: str, start: str, zone: str) -> None:
@@ -79,7 +81,9 @@ FREQUENCIES = [
 @settings(max_examples=60, deadline=None)
 @given(
     frequency=st.sampled_from(FREQUENCIES),
-    zone=st.sampled_from(["UTC", NEW_YORK, "Europe/Berlin", "Asia/Kolkata", "America/Havana"]),
+    zone=st.sampled_from(
+        ["UTC", NEW_YORK, "Europe/Berlin", "Asia/Kolkata", "America/Havana", "GMT+08:00", "GMT-03:50"]
+    ),
     day=st.integers(0, 700),
     minute=st.integers(0, 24 * 60 - 1),
     count=st.integers(1, 400),
@@ -87,7 +91,7 @@ FREQUENCIES = [
 def test_dagster_counts_the_same_instances(frequency: str, zone: str, day: int, minute: int, count: int) -> None:
     start = datetime(2013, 1, 1, tzinfo=UTC).timestamp() + day * 86400 + minute * 60
     open_end = InstanceSequence(
-        start=datetime.fromtimestamp(start, UTC), frequency=parse_frequency(frequency), timezone=ZoneInfo(zone)
+        start=datetime.fromtimestamp(start, UTC), frequency=parse_frequency(frequency), timezone=parse_timezone(zone)
     )
     bounded = InstanceSequence(
         start=open_end.start, frequency=open_end.frequency, timezone=open_end.timezone, end=open_end.at(count)

@@ -23,7 +23,7 @@ from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Unit
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.zones import is_fixed, is_regular
+from feed_assets.timing.zones import FixedOffset, is_fixed, is_regular
 
 _DAY = "%Y-%m-%d"
 _MINUTE = "%Y-%m-%d-%H:%M"
@@ -147,7 +147,7 @@ def exact_cron(sequence: InstanceSequence) -> str | None:
 
     Exact schedules are: N minutes with N dividing 60 (but not 1, which Dagster handles very slowly), N hours with N
     dividing 24, one day, one week, and N months with N dividing 12 from a day that every month has. Days and months
-    also need a local time that no clock change skips or repeats.
+    also need a local time that no clock change skips or repeats, in a zone that Dagster knows.
     """
     frequency, count = sequence.frequency, sequence.frequency.count
     start, wall = sequence.start, sequence.wall_start
@@ -198,4 +198,5 @@ def _keeps_wall_time(sequence: InstanceSequence) -> bool:
     """
     wall = sequence.wall_start
     time_of_day = timedelta(hours=wall.hour, minutes=wall.minute)
-    return is_fixed(sequence.timezone) or is_regular(sequence.timezone, time_of_day, sequence.start)
+    zone = sequence.timezone
+    return not isinstance(zone, FixedOffset) and (is_fixed(zone) or is_regular(zone, time_of_day, sequence.start))
