@@ -3,9 +3,10 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
@@ -16,33 +17,53 @@ TABLE = "coordinators.json"
 START, END = at("2013-03-09T10:00"), at("2013-03-12T00:00")  # the clocks of Los Angeles change on 10 March
 ZONE = "America/Los_Angeles"
 READ_AT = at("2013-03-10T10:00")
-NONE = "NONE"
 
 
-def daily_feed(name: str) -> Feed:
-    return feed(name, "days(1)", start=START - timedelta(days=1), timezone=ZONE, partitions=["country"])
+def daily_feed(name: str, frequency: str = "days(1)", **more: Any) -> Feed:
+    whole = {"start": START - timedelta(days=1), "timezone": ZONE, "partitions": ["country"], **more}
+    return feed(name, frequency, **whole)
 
 
-def reader(**more: Any) -> Process:
-    whole = {"inputs": {"a": "now(0,0)", "b": "now(0,0)"}, "outputs": {"c": "now(0,0)", "d": "now(0,0)"}, **more}
-    return process("p", "days(1)", start=START, end=END, timezone=ZONE, **whole)
+def reader(frequency: str = "days(1)", **more: Any) -> Process:
+    whole = {
+        "inputs": {"a": "now(0,0)", "b": "now(0,0)"},
+        "outputs": {"c": "now(0,0)", "d": "now(0,0)"},
+        "start": START,
+        "end": END,
+        "timezone": ZONE,
+        **more,
+    }
+    return process("p", frequency, **whole)
+
+
+def steps(start: datetime, end: datetime, hours: int, zone: str = ZONE) -> list[datetime]:
+    """The times from a start, by steps of so many hours on the clock of a zone, before an end. A time of the hour that
+    the clock leaves out has the offset that comes.
+    """
+    clock = start.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    times = (
+        (clock + n * timedelta(hours=hours)).replace(tzinfo=ZoneInfo(zone), fold=1).astimezone(UTC) for n in range(99)
+    )
+    return [time for time in times if time < end]
 
 
 @contextmanager
-def lifecycle(entity: Process) -> Iterator[LifecycleHarness]:
-    """Two feeds that are read, with an instance on each day, and two that are written."""
+def lifecycle(entity: Process, *feeds: Feed) -> Iterator[LifecycleHarness]:
+    """Two feeds that are read, with an instance on each day unless others are given, and two that are written."""
+    names = {each.name for each in feeds}
     with tempfile.TemporaryDirectory() as root:
-        made = LifecycleHarness.of(Path(root), *map(daily_feed, "abcd"), entity)
+        made = LifecycleHarness.of(
+            Path(root), *(daily_feed(name) for name in "abcd" if name not in names), *feeds, entity
+        )
         yield made
         made.database.close()
 
 
-def times_of(name: str) -> list[str]:
+def times_of(name: str, entity: Process, *feeds: Feed) -> list[datetime]:
     """The nominal times of the process, or of a feed that it reads, as far as they have come into being."""
-    with lifecycle(reader()) as made:
+    with lifecycle(entity, *feeds) as made:
         made.tick(END + timedelta(days=30))
-        found = made.instances("p") if name == "p" else made.feed_instances(name)
-    return [time.strftime("%dT%H") for time in found]
+        return list(made.instances("p") if name == "p" else made.feed_instances(name))
 
 
 def properties_of(entity: Process) -> dict[str, str]:
@@ -57,35 +78,56 @@ def properties_of(entity: Process) -> dict[str, str]:
 
 
 def check_mapping(case: Case) -> None:
-    match case["field"]:
-        case "end" | "frequency" | "timezone":  # daily, at the same local time, up to the end
-            assert times_of("p") == ["09T10", "10T09", "11T09"]
-        case "dataset initial-instance" | "dataset frequency" | "dataset timezone":
-            assert times_of("a")[:4] == ["08T10", "09T10", "10T09", "11T09"]
-        case "input name" | "input start":
-            shifted = reader(inputs={"a": "yesterday(2,0)", "b": "now(0,0)"})
-            with lifecycle(shifted) as made:
-                made.land("a", START - timedelta(days=1))
-                made.land("b", START)
-                made.arrive(START)
-                told = made.properties_of("p", START, START)
-                assert told["a"] == made.folder("a", START - timedelta(days=1)).as_uri()
-                assert told["b"] == made.folder("b", START).as_uri()
-        case "input names / output names":
+    """Each fact is held at the value that the entity has, and at another one."""
+    match case["field"], case["expected"]:
+        case "end", "validity end":
+            for end in (END, END - timedelta(days=1)):
+                assert times_of("p", reader(end=end)) == steps(START, end, 24)
+        case "frequency", "${coord:<frequency>}":
+            for hours in (24, 48):
+                assert times_of("p", reader(f"days({hours // 24})")) == steps(START, END, hours)
+        case "timezone", "process timezone":
+            for zone in (ZONE, "UTC"):
+                assert times_of("p", reader(timezone=zone)) == steps(START, END, 24, zone)
+        case "dataset initial-instance", "feed validity start on that cluster":
+            for start in (START - timedelta(days=1), START - timedelta(days=3)):
+                assert times_of("a", reader(), daily_feed("a", start=start))[0] == start
+        case "dataset frequency", "${coord:<feed frequency>}":
+            for hours in (24, 48):
+                found = times_of("a", reader(), daily_feed("a", f"days({hours // 24})"))
+                assert found[:3] == steps(START - timedelta(days=1), END + timedelta(days=9), hours)[:3]
+        case "dataset timezone", "feed timezone":
+            for zone in (ZONE, "UTC"):
+                found = times_of("a", reader(), daily_feed("a", timezone=zone))
+                assert found[:4] == steps(START - timedelta(days=1), END + timedelta(days=9), 24, zone)[:4]
+        case ("input name", "input name (twice: event and dataset)") | ("input start", "${<start expression>}"):
+            for shift, expression in ((1, "yesterday(2,0)"), (0, "today(2,0)")):
+                with lifecycle(reader(inputs={"a": expression, "b": "now(0,0)"})) as made:
+                    made.land("a", START - timedelta(days=shift))
+                    made.land("b", START)
+                    made.arrive(START)
+                    told = made.properties_of("p", START, START)
+                    assert told["a"] == made.folder("a", START - timedelta(days=shift)).as_uri()
+                    assert told["b"] == made.folder("b", START).as_uri()
+        case "input names / output names", expected:
             told = properties_of(reader())
-            assert told["falconInputs"] == case["expected"]["inputs"]
-            assert told["feedNames"] == "c,d"
-        case "optional input":
-            with lifecycle(reader(optional=["b"])) as made:
-                made.land("a", START)
-                assert [time for request in made.tick(START) for time in request.nominal_times] == [START]
-        case "no inputs / no outputs":
+            assert {"inputs": told["falconInputs"], "outputs": told["feedNames"]} == {
+                name: text if name == "inputs" else text.replace("a", "c").replace("b", "d")
+                for name, text in expected.items()
+            }
+        case "optional input", "dataset declared, no input event: never waited for":
+            for optional, expected in ((["b"], [START]), ([], [])):
+                with lifecycle(reader(optional=optional)) as made:
+                    made.land("a", START)
+                    assert [time for request in made.tick(START) for time in request.nominal_times] == expected
+        case "no inputs / no outputs", expected:
             told = properties_of(reader(inputs={}, outputs={}))
-            assert {told["falconInputs"], told["falconInPaths"], told["feedNames"]} == {NONE} == {case["expected"]}
-        case "input with partition":
-            written = reader().model_dump(mode="json", exclude_defaults=True)
-            written["inputs"]["a"]["partition"] = "US"
-            assert properties_of(Process.model_validate(written))["a"] == "/a/2013-03-09/02-00/US"
+            assert [told[name] for name in ("falconInputs", "falconInPaths", "feedNames")] == [expected] * 3
+        case "input with partition", "dataIn('<input>', '<partition>')":
+            for partition in ("US", "CA"):
+                written = reader().model_dump(mode="json", exclude_defaults=True)
+                written["inputs"]["a"]["partition"] = partition
+                assert properties_of(Process.model_validate(written))["a"] == f"/a/2013-03-09/02-00/{partition}"
         case field:
             raise LookupError(field)
 

@@ -139,10 +139,15 @@ def check_late_check(case: Case) -> None:
 
 def check_feed_cutoff(case: Case) -> None:
     nominal_time = parse_datetime(case["nominal_time"])
-    plan = plan_of(feed("clicks", start=nominal_time, late_arrival={"cut_off": case["cut_off"]}))
-    check = decide_feed_check(plan.feeds["clicks", "primary"], nominal_time, nominal_time)
-    assert check is not None
-    assert check.cut_off_at > NOW
+
+    def is_after_now(cut_off: str) -> bool:
+        plan = plan_of(feed("clicks", start=nominal_time, late_arrival={"cut_off": cut_off}))
+        check = decide_feed_check(plan.feeds["clicks", "primary"], nominal_time, nominal_time)
+        assert check is not None
+        return check.cut_off_at > NOW
+
+    assert [is_after_now(cut_off) for cut_off in ("days(1)", "days(897)", "days(898)")] == [False, False, True]
+    assert is_after_now(case["cut_off"]) == (case["expected"] == "after_now")
 
 
 def check_process_cutoff(case: Case) -> None:
@@ -278,6 +283,8 @@ def check_late_replication(case: Case) -> None:
             "late_arrival": {"cut_off": "hours(12)"},
         }
     )
+    if case["initial"] != "source has data":
+        raise LookupError(case["initial"])
     with lifecycle(replicated, clusters=list(roles)) as made:
         made.land("clicks", NOW)
         made.arrive(NOW)

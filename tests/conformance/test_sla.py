@@ -17,6 +17,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.sla_records import SlaLevel
 from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.frequency import parse_frequency
 from feed_assets.validation.rules import validate_bundle
 from tests.conformance.test_retention import codes_of, feed_of
 from tests.entities.samples import bundle
@@ -70,29 +71,47 @@ def check_status(case: Case) -> None:
 
 
 def check_effective(case: Case) -> None:
+    """Its instance is late at the deadlines of the entity: each is met a minute before, and missed a minute after."""
     low, high = case["entity_sla"]
-    with world(feed("it", sla={"low": low, "high": high})) as lifecycle:
-        sla = lifecycle.feed("it").sla
-        assert sla is not None
-        assert sla.low is not None
-        assert [sla.low.render(), sla.high.render()] == case["expected"]
+    expected = [parse_frequency(each).as_duration() for each in case["expected"]]
+    declared = feed("it", start=BEGIN, end=BEGIN + MINUTE, sla={"low": low, "high": high, "since": BEGIN})
+    with world(declared) as lifecycle:
+        found = []
+        for deadline in expected:
+            for moment_of_look in (BEGIN + deadline - MINUTE, BEGIN + deadline + MINUTE):
+                look(lifecycle, moment_of_look)
+                found.append(late(lifecycle))
+    assert found == [[], ["01T00 low"], ["01T00 low"], ["01T00 high", "01T00 low"]]
 
 
 def check_query(case: Case) -> None:
-    now = moment("2016-03-17T00:00Z")
-    query = SlaQuery(
-        kind=Kind(case["entity_type"]),
-        name=case.get("name") or None,
-        start=moment(case["start"]),
-        end=moment(case["end"]) if case["end"] else now,
-    )
-    with world(feed("clicks"), process("count")) as lifecycle:
+    """Without an end the query goes on until now; what it finds are the instances of its range, of what it names."""
+    now, start = moment("2015-05-07T12:00Z"), moment(case["start"])
+    name = case.get("name") or None
+    kind = Kind(case["entity_type"])
+    query = SlaQuery(kind=kind, name=name, start=start, end=moment(case["end"]) if case["end"] else now)
+    daily = {"start": start - timedelta(days=1), "end": start + timedelta(days=5)}
+    since = start - timedelta(days=1)
+    with world(
+        feed(
+            "clicks",
+            "days(1)",
+            **daily,
+            sla={"low": "hours(1)", "high": "days(9)", "since": since},
+        ),
+        process("count", "days(1)", **daily, sla={"should_end_in": "hours(1)", "since": since}),
+    ) as lifecycle:
+        look(lifecycle, now)
         try:
-            find_alerts(context_of(lifecycle, now), query)
-            answer = "ok"
+            answer = find_alerts(context_of(lifecycle, now), query).rows
         except EntityNotFoundError:
-            answer = "entity_not_found"
-    assert answer == case["expected"]
+            assert case["expected"] == "entity_not_found"
+            return
+    assert case["expected"] == "ok"
+    days = 1 if case["end"] else 3
+    entity = "clicks" if kind is Kind.FEED else "count"
+    times = [start + timedelta(days=n) for n in range(days)]
+    assert sorted((row.name, row.nominal_time) for row in answer) == [(entity, time) for time in times]
 
 
 def check_cleared(case: Case) -> None:
