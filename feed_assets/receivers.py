@@ -1,6 +1,7 @@
 """Receivers of messages: addresses of people, URLs of programs, and commands; and the settings that name them."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
@@ -75,11 +76,17 @@ def find_fault(channel: Channel, text: str) -> str | None:
             is_good = all(map(is_address, split_addresses(text)))
             return None if is_good else "it is no address of electronic mail like ops@example.com"
         case Channel.WEBHOOK:
+            if not text.isascii():
+                return "what is not ASCII must be percent-encoded, as in https://example.com/h%C3%B6ok"
             return None if _is_web(text) else "it is no URL like https://example.com/hook"
         case Channel.CHAT:
             return None if _CHAT.fullmatch(text) else "it is no URL of apprise like slack://T0/B0/XX"
         case Channel.COMMAND:
-            return None if text.removeprefix("command:").strip() else "it is no command like command:/opt/tell --all"
+            try:
+                is_good = bool(shlex.split(text.removeprefix("command:")))
+            except ValueError:
+                return "its quotes are not closed"
+            return None if is_good else "it is no command like command:/opt/tell --all"
 
 
 def find_chat_fault(channel: Channel, text: str) -> str | None:
@@ -115,7 +122,8 @@ def describe_receiver(channel: Channel, text: str) -> str:
 def _is_web(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        return is_web and " " not in text and text.isprintable()
     except ValueError:
         return False
 
@@ -160,8 +168,10 @@ class ReceiverSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_receiver(cls, url: str) -> str:
-        if ":" not in url or find_fault(channel_of(url), url) is not None:
-            raise PydanticCustomError("receiver", "no receiver", {"expected": f"the URL of a receiver: {_CHANNELS}"})
+        fault = find_fault(channel_of(url), url)
+        if ":" not in url or fault is not None:
+            expected = f"the URL of a receiver: {_CHANNELS}" + (f" ({fault})" if fault else "")
+            raise PydanticCustomError("receiver", "no receiver", {"expected": expected})
         return url
 
     @property

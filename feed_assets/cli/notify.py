@@ -68,7 +68,7 @@ def test(name: str, dry_run: bool, output: str) -> None:
 @dry_run_option
 @output_option
 def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
-    """Deliver now, without waiting for the sensor, also what waits to be tried again.
+    """Deliver now, without waiting for the sensor, also what waits to be tried again: each message is tried once.
 
     The exit code is 1 if something was not taken.
     """
@@ -85,7 +85,7 @@ def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
     for each in done:
         if each.is_busy:
             say(f"{each.way}: another worker delivers now", err=True)
-    if any(each.failed or each.dead or each.is_away or each.is_busy for each in done):
+    if any(each.failed or each.dead or each.error or each.is_busy for each in done):
         click.get_current_context().exit(FAILED)
 
 

@@ -166,13 +166,14 @@ class RoundResult:
 
 @dataclass
 class Round:
-    """Delivers on one way, until nothing is due, the receiver is away, or the time is spent."""
+    """Delivers on one way, until nothing is due, the receiver is away, or the time is spent: each message once."""
 
     database: Database
     way: Way
     clock: Clock
     budget: TimeBudget
     holder: str
+    _tried: set[int] = field(default_factory=set)
     _senders: list[Sender] = field(default_factory=list)
     _own: local = field(default_factory=local)
     _pool: ThreadPoolExecutor | None = None
@@ -208,6 +209,7 @@ class Round:
             now = self.clock.now()
             step, messages, upto, has_more = self._next(state, now, now_or_never=now_or_never)
             outcomes = self._send(step, messages, is_probe=state.tries > 0)
+            self._tried.update(outcomes)
             gone = [seq for seq in step.seqs if seq not in messages]
             record = decide_record(self.way.name, state, _without(step, gone), outcomes, upto, self.clock.now())
             if not self._write(record, gone):
@@ -237,7 +239,7 @@ class Round:
             is_full = len(opened) >= MOST_OPEN
             heads = [] if is_full else Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
             if now_or_never:
-                opened = [replace(each, next_at=now) for each in opened]
+                opened = [each if each.seq in self._tried else replace(each, next_at=now) for each in opened]
             wanted = [head for head in heads if self.way.wants(head)]
             messages = Outbox(connection).get_many([*(each.seq for each in opened), *(head.seq for head in wanted)])
         wanted = [head for head in wanted if head.seq not in messages or self.way.accepts(messages[head.seq])]

@@ -52,12 +52,33 @@ def test_what_is_pending_is_sent_now_and_shown(project: Path, receiver: Receiver
     assert receiver.posts == []
     sent = run("notify", "send")
     assert sent.exit_code == 1
-    assert {row[0]: (row[1], row[4]) for row in rows(sent.stdout)} == {"away": ("0", "yes"), "ops": ("4", "no")}
+    assert {row[0]: (row[1], row[4]) for row in rows(sent.stdout)} == {
+        "away": ("0", "yes"),
+        "ops": ("4", "no"),
+        "wrong": ("0", "no"),
+    }
     assert [each["payload"]["action"] for each in receiver.taken] == ["submit"] * 4
     state = {row[0]: row[7] for row in rows(run("notify", "list").stdout)}["away"]
     assert state.startswith("away since ")
     assert state.endswith(": ConnectionRefusedError: [Errno 111] Connection refused")
     assert rows(run("notify", "retry").stdout) == [["away", "0", "0"], ["ops", "0", "0"]]
+
+
+def test_a_receiver_that_refuses_is_tried_once_and_holds_up_no_other(project: Path, receiver: Receiver) -> None:
+    refusing = {"url": receiver.url.replace("/hook", "/bad")}
+    settings = project / "feed_assets.yaml"
+    settings.write_text(settings.read_text().replace('"notify": {', f'"notify": {{"bad": {json.dumps(refusing)}, '))
+    assert run("notify", "send", "ops").exit_code == 0
+    assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
+    assert run("entity", "schedule", "process", "counting", "--skip-checks").exit_code == 0
+    receiver.answer = lambda post: 500 if post.path == "/bad" else 200
+    for _ in range(2):
+        receiver.posts.clear()
+        sent = run("notify", "send")
+        assert sent.exit_code == 1
+        refused = [post.document["seq"] for post in receiver.posts if post.path == "/bad"]
+        assert len(refused) == len(set(refused)) == 4  # the later message of `counting` waits
+    assert len(receiver.taken) == 5
 
 
 def test_messages_are_followed_as_they_come(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from uuid import uuid4
 
 from feed_assets.clock import Clock, TimeBudget
@@ -13,6 +14,8 @@ from feed_assets.delivery.rounds import MESSAGES_A_STEP, RoundResult, deliver
 from feed_assets.delivery.senders import open_sender
 from feed_assets.delivery.ways import Way, Ways, apply_ways, read_ways
 from feed_assets.entities.common import Kind
+from feed_assets.errors import describe_error
+from feed_assets.patience import Patience
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 from feed_assets.state.audit import Audit
@@ -106,21 +109,32 @@ class WayDesk:
         )
 
     def send(self, names: Collection[str]) -> tuple[RoundResult, ...]:
-        """Deliver now what is pending on some ways (all without names), and what waits to be tried again.
+        """Deliver now what is pending on some ways (all without names), and what waits to be tried again, each once.
+
+        A way that cannot be used, or that fails, has its error in its result, and holds up no other.
 
         Raises:
-            DeliveryError: there is no such way, or it cannot be used.
+            DeliveryError: there is no way of a name, or it cannot be used.
         """
         ways = self._choose(names)
+        usable, faults = self._ways()
+        results: dict[str, RoundResult | Exception] = {} if names else dict(sorted(faults.items()))
         if self.dry_run:
             listed = {each.name: each for each in self.ways()}
-            return tuple(
-                RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].again) for way in ways
-            )
-        apply_ways(self.database, self._ways().usable, self.clock.now())
-        holder = f"command/{uuid4().hex[:12]}"
-        budget = TimeBudget.ample()
-        return tuple(deliver(self.database, way, self.clock, budget, holder, now_or_never=True) for way in ways)
+            results |= {
+                way.name: RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].again)
+                for way in ways
+            }
+        else:
+            apply_ways(self.database, usable, self.clock.now())
+            holder, budget = f"command/{uuid4().hex[:12]}", TimeBudget.ample()
+            call = partial(deliver, self.database, clock=self.clock, budget=budget, holder=holder, now_or_never=True)
+            answers = Patience(None).ask({way.name: partial(call, way) for way in ways})
+            results |= {name: answer.value for name, answer in answers.items()}
+        return tuple(
+            RoundResult(way=name, error=describe_error(result)) if isinstance(result, Exception) else result
+            for name, result in results.items()
+        )
 
     def retry(self, names: Collection[str]) -> tuple[Retried, ...]:
         """Let the dead letters of some ways (all without names) be tried again.
