@@ -32,7 +32,7 @@ from feed_assets.engines.port import (
     WorkReport,
     find_output_fault,
 )
-from feed_assets.engines.sessions import open_session
+from feed_assets.engines.sessions import open_session, restored
 from feed_assets.engines.step_frames import frame_targets, name_single
 from feed_assets.entities.event_messages import EventMessage
 
@@ -58,8 +58,7 @@ class PythonEngine(Engine):
         with importable(work.root):
             function = load_function(work)
             names = bind_names(work, function)
-            with reporting_failures(work):
-                spark = open_session(session, work.run_id)
+            with reporting_failures(work), restored(open_session(session, work.run_id)) as spark:
                 add_libraries(spark, work)
                 context = work.context()
                 known: dict[str, object] = {SPARK: spark, CONTEXT: context}

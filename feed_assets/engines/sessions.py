@@ -3,8 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -149,6 +150,51 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     tag_session(spark, run_id)
     return spark
+
+
+@contextmanager
+def restored(spark: "SparkSession") -> Iterator["SparkSession"]:
+    """Yield a session, and afterwards put back what code has left in it, so that the next instance is as one alone:
+    settings (such as time zone and ANSI), the current catalog and database, and temporary views.
+    """
+    before = _state_of(spark)
+    try:
+        yield spark
+    except BaseException:
+        with suppress(Exception):  # Spark itself may have failed
+            _put_back(spark, before)
+        raise
+    _put_back(spark, before)
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionState:
+    settings: Mapping[str, str]
+    place: tuple[str, str]
+    views: frozenset[str]
+
+
+def _state_of(spark: "SparkSession") -> _SessionState:
+    views = spark.sql("SHOW VIEWS IN global_temp").collect()  # with those of the session, and without a metastore
+    return _SessionState(
+        settings=dict(spark.conf.getAll),
+        place=(spark.catalog.currentCatalog(), spark.catalog.currentDatabase()),
+        views=frozenset(row["viewName"] for row in views if not row["namespace"]),
+    )
+
+
+def _put_back(spark: "SparkSession", before: _SessionState) -> None:
+    now = _state_of(spark)
+    for name in now.views - before.views:
+        spark.catalog.dropTempView(name)
+    if now.place != before.place:
+        spark.catalog.setCurrentCatalog(before.place[0])
+        spark.catalog.setCurrentDatabase(before.place[1])
+    for name in now.settings.keys() - before.settings.keys():
+        spark.conf.unset(name)
+    for name, value in before.settings.items():
+        if now.settings.get(name) != value:
+            spark.conf.set(name, value)
 
 
 def map_on_executors(spark: "SparkSession", work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:

@@ -9,7 +9,7 @@ from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, StepPlace, Work, WorkReport
-from feed_assets.engines.sessions import open_session
+from feed_assets.engines.sessions import open_session, restored
 from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
 from feed_assets.engines.step_frames import frame_targets, name_single
 
@@ -21,7 +21,7 @@ class SqlEngine(Engine):
     """An engine that runs the statements of a file below the project's root, one after the other.
 
     - An input is a temporary view with the input's name, `-` written as `_`. Afterwards these views are dropped, and so
-      are those that the statements created.
+      are those that the statements created; what they `SET` is put back.
     - `:nominal_time` (TIMESTAMP), `:nominal_date` (DATE, in the process's time zone), `:process`, `:cluster`, `:run_id`
       and each property (STRING, `-` and `.` written as `_`; cast it: `CAST(:min_delay AS INT)`) are named parameters:
       values that are never spliced into the statement's text. A property does not replace a fact of the same name.
@@ -30,7 +30,7 @@ class SqlEngine(Engine):
     - An optional output is left out if its statement has no rows.
     - A step marks its frames in the same way; its own name is that of a frame of the last statement without a mark.
     - Other statements are commands (`CREATE TEMPORARY VIEW`, `CACHE TABLE`, `INSERT`); the result of a query that is
-      not an output is discarded. `SET` stays in force for the session, as usual in Spark.
+      not an output is discarded. `SET` stays in force until the end of the file.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
@@ -125,20 +125,11 @@ def parameters(work: Work) -> Iterator[tuple[str, object]]:
 
 @contextmanager
 def views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
-    """Create the inputs as temporary views, and afterwards drop every temporary view created meanwhile."""
-    inputs = {data.name.replace("-", "_"): data for data in work.inputs}
-    before = _temporary_views(spark) - inputs.keys()
-    try:
-        for name, data in inputs.items():
-            read_input(spark, data).createOrReplaceTempView(name)
+    """Create the inputs as temporary views. Afterwards the session is as it was before."""
+    with restored(spark):
+        for data in work.inputs:
+            read_input(spark, data).createOrReplaceTempView(data.name.replace("-", "_"))
         yield
-    finally:
-        for name in _temporary_views(spark) - before:
-            spark.catalog.dropTempView(name)
-
-
-def _temporary_views(spark: "SparkSession") -> set[str]:
-    return {row["viewName"] for row in spark.sql("SHOW VIEWS").collect() if row["isTemporary"]}
 
 
 def _is_empty(report: OutputReport, result: "DataFrame") -> bool:

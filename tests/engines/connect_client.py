@@ -21,6 +21,8 @@ from pyspark.sql.functions import udf
 from beside import double
 
 def run(spark, flights):
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    flights.createOrReplaceTempView("left_behind")
     return flights.withColumn("delay", udf(double, "int")("delay"))
 """
 SQL = "CREATE TEMPORARY VIEW late AS SELECT * FROM flights WHERE delay > :least;\nSELECT * FROM late;"
@@ -39,6 +41,7 @@ def run_works(spark: SparkSession, folder: Path) -> None:
     (folder / "job.py").write_text(PYTHON)
     (folder / "query.sql").write_text(SQL)
     (folder / "mismatch.sql").write_text(MISMATCH)
+    before = spark.conf.getAll
     data = flights(folder, "origin,delay\nJFK,1\n", "origin,delay\nEWR,20\n")
     for engine, path in (("python", "job.py:run"), ("sql", "query.sql"), ("sql", "query.sql"), ("sql", "mismatch.sql")):
         output = target(folder, columns=FLIGHTS)
@@ -50,6 +53,7 @@ def run_works(spark: SparkSession, folder: Path) -> None:
             print(engine, type(exc).__name__, exc)
         else:
             print(engine, report.outputs[0].rows, written_lines(output))
+    print("left", spark.conf.getAll == before, spark.catalog.listTables())
     for rule in ("delay < 10", "dely < 10"):
         output = replace(target(folder, columns=FLIGHTS), quality=Quality(rules={"punctual": rule}, unique=("origin",)))
         try:

@@ -85,6 +85,7 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
         "sql 1 ['EWR,20']",
         "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says "
         '"INT". Cast it in the workflow, which can handle invalid values, or change the schema.',
+        "left True []",
         "judged (2, {'punctual': 1, 'unique': 0})",
         "judged OutputMismatchError True",
     ]

@@ -1,4 +1,5 @@
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +171,42 @@ def test_what_user_code_raises_is_the_cause_of_one_sentence(spark: SparkSession,
         "Nothing was published; correct the cause and run the instance again."
     )
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+LEAKING = """
+import sys
+
+def run(spark, flights, context):
+    flights.createOrReplaceTempView("left_by_day_2")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.feed_assets.mine", "1")
+    spark.conf.unset("spark.sql.shuffle.partitions")
+    spark.sql("CREATE DATABASE IF NOT EXISTS of_day_2")
+    spark.sql("USE of_day_2")
+    if context.properties:
+        sys.exit(1)
+    return flights
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("properties", [{}, {"fails": "yes"}])
+def test_what_an_instance_leaves_in_the_session_is_put_back(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    def state() -> tuple[object, ...]:
+        return spark.conf.getAll, spark.catalog.currentDatabase(), spark.sql("SHOW VIEWS").count()
+
+    before = state()
+    inputs, outputs = (flights(tmp_path, "origin,delay\nJFK,1\n"),), (target(tmp_path),)
+    job = work(tmp_path, write_job(tmp_path, LEAKING), inputs=inputs, outputs=outputs, properties=properties)
+    try:
+        with pytest.raises(WorkflowFailedError) if properties else nullcontext():
+            run(job, spark)
+        assert state() == before
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS of_day_2")
 
 
 @pytest.mark.spark
