@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,24 @@ def run_tcp_postgres() -> Iterator[int]:
             server.cleanup()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_away(port: int) -> Iterator[None]:
+    """Stop the server of `run_tcp_postgres` for the time of the block, without a word to those who are connected."""
+    import pgserver
+    from psycopg2 import connect
+
+    with closing(connect(host="127.0.0.1", port=port, user="postgres")) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW data_directory")
+        folder = Path(cursor.fetchone()[0])
+    user = folder.owner()
+    pgserver.pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=folder, user=user)
+    try:
+        yield
+    finally:
+        options = f"-h 127.0.0.1 -p {port} -k {folder} -F"
+        pgserver.pg_ctl(["-w", "-l", str(folder / "log"), "-o", options, "start"], pgdata=folder, user=user)
 
 
 def postgres_program(name: str) -> Path:

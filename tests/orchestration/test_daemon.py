@@ -3,14 +3,18 @@
 import os
 import signal
 import textwrap
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from dagster import DagsterRunStatus
+from sqlalchemy import text
 
 from feed_assets.clock import SystemClock
+from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.process_instances import ProcessInstances
 from tests.drills import drill
 from tests.orchestration.dagster_home import (
@@ -19,6 +23,7 @@ from tests.orchestration.dagster_home import (
     materialized,
     runs_of,
     sqlite_state,
+    state_of,
     wait_until,
 )
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
@@ -26,6 +31,7 @@ from tests.orchestration.test_poisons import POISONED, dangle
 from tests.orchestration.test_reloading import DOUBLED, command
 from tests.orchestration.told import location_check, ticks_until_requested
 from tests.orchestration.workers import worker_of
+from tests.servers import postgres_away
 
 pytestmark = [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server]
 
@@ -82,6 +88,28 @@ def test_a_workflow_that_ends_its_process_takes_no_other_instance_along(tmp_path
         assert len(runs_of(instance, "summing")) == 2
         wait_until(lambda: status()[0] == "FAILED", home.log)
         assert "its worker died at attempt 10" in status()[1]
+
+
+@pytest.mark.drill
+def test_a_database_that_is_away_for_a_minute_fails_no_instance(tmp_path: Path) -> None:
+    """Dagster's and ours are one. The daemon may die of it, and is started again, as its supervisor does."""
+    with home_on_postgresql(tmp_path) as home:
+        slow = JOBS.replace("(numbers):\n", "(numbers):\n        import time; time.sleep(5)\n")
+        home.prepare(ENTITIES, slow)
+        hours = range(12)
+        for hour in hours:
+            land(home.data, hour, hour)
+        with home.instance() as instance:
+            with home.daemon():
+                wait_until(lambda: materialized(instance, "here", "sums") != set(), home.log)
+                with postgres_away(int(home.settings["DAGSTER_PG_PORT"])):
+                    time.sleep(60)
+            with home.daemon():
+                wait_until(lambda: materialized(instance, "here", "sums") == {key(hour) for hour in hours}, home.log)
+        with closing(state_of(home)) as state, state.read() as connection:
+            reasons = connection.scalars(text("SELECT reason FROM fa_attempts WHERE status = 'FAILED'")).all()
+        assert set(reasons) <= {describe_cause(Cause.RUN_LOST, None)}
+        assert [total(home.data, hour) for hour in hours] == list(hours)
 
 
 def test_a_killed_worker_is_replaced_and_meanwhile_new_assets_appear_and_run_without_restart(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from dagster import AssetKey, DagsterRunStatus
+from dagster import AssetKey, DagsterEventType, DagsterRunStatus, EventLogEntry
 from pyspark.sql import SparkSession
+from sqlalchemy.exc import OperationalError
 
 from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.state.causes import Cause
@@ -130,6 +131,37 @@ def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home,
     for hour, reason in enumerate(wanted, start=1):
         assert reason in reasons[hour]
     assert len(reasons[4]) <= MOST_CHARACTERS
+
+
+@pytest.mark.spark
+def test_a_storage_of_dagster_that_is_away_fails_no_work(
+    home: Home, made: Materializer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of the log that cannot be kept is no matter; a publication that cannot be told is repeated."""
+    for hour in (0, 1):
+        land(home.data, hour, hour)
+    storage = type(made.instance.event_log_storage)
+    store = storage.store_event
+    refused = [key(1)]
+
+    def away(self: object, event: EventLogEntry) -> None:
+        told = event.dagster_event
+        is_line = told is None or "Exception while writing" in (told.message or "")
+        is_publication = told is not None and told.event_type is DagsterEventType.ASSET_MATERIALIZATION
+        if is_line or (is_publication and told.partition in refused):
+            raise OperationalError("INSERT", {}, Exception("server closed the connection"))
+        store(self, event)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(storage, "store_event", away)
+    done = made.run(key(0), key(1))
+    assert "a publication could not be reported" in failure_of(done)
+    assert materialized(made.instance, "here", "sums") == {key(0)}
+    with sqlite_state(home).read() as connection:
+        found = ProcessInstances(connection).find_between("summing", "here", START, START + timedelta(hours=1))
+    assert [row.status for row in found] == [ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.RUNNING]
+    assert [total(home.data, hour) for hour in (0, 1)] == [0, 1]
+    refused.clear()
+    assert made.run(key(1)).success
 
 
 @pytest.mark.spark

@@ -26,6 +26,7 @@ from feed_assets.lifecycle.metadata.run_words import apply_said
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
+from feed_assets.state.errors import FencedOutError, StateUnreachableError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
@@ -128,6 +129,13 @@ def finish_attempt(
             tell_ends(connection, context.plan, process, [ended], now, context.declared)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
+
+
+def leaves_running(error: Exception) -> bool:
+    """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
+    storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated.
+    """
+    return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))
 
 
 def describe_failure(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:

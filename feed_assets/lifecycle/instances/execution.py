@@ -34,6 +34,7 @@ from feed_assets.lifecycle.instances.attempts import (
     claim_outputs,
     describe_failure,
     finish_attempt,
+    leaves_running,
     open_gate,
     record_published,
     start_attempt,
@@ -123,6 +124,7 @@ class InstanceRunner:
             EngineError: the work failed. The instance is FAILED; its old outputs are unchanged.
             QualityError: the rows of an output are not good enough. The same holds, except for quarantines.
             FencedOutError: another worker took over; nothing of this attempt became visible after that.
+            StateUnreachableError: the record or Dagster's storage is away. The instance stays RUNNING.
         """
         with ExitStack() as stack:
             leased = stack.enter_context(
@@ -140,9 +142,9 @@ class InstanceRunner:
                 published, said = self._attempt(
                     stack, leased, process, nominal_time, begun.attempt, claims, on_published
                 )
-            except FencedOutError:
-                raise
             except Exception as exc:
+                if leaves_running(exc):
+                    raise
                 reason = describe_failure(process, nominal_time, exc)
                 with suppress(FencedOutError):
                     failed = ProcessInstanceStatus.FAILED

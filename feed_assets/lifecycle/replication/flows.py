@@ -25,6 +25,7 @@ from feed_assets.lifecycle.instances.attempts import (
     claim_outputs,
     describe_failure,
     finish_attempt,
+    leaves_running,
     open_gate,
     record_published,
     start_attempt,
@@ -238,7 +239,7 @@ class FlowRunner:
                 on_ended(each.nominal_time, done)
 
     def _fail(self, held: LeasedTime, flow: ProcessRecord, nominal_time: datetime, error: Exception) -> None:
-        if isinstance(error, FencedOutError):
+        if leaves_running(error):
             return
         reason = describe_failure(flow, nominal_time, error)
         with suppress(FencedOutError):
@@ -296,7 +297,11 @@ def note_flow(database: Database, flow: ProcessRecord, errors: Mapping[datetime,
 
     An instance on which another worker works decides nothing.
     """
-    failed = {time: error for time, error in errors.items() if not isinstance(error, FencedOutError | LeaseHeldError)}
+    failed = {
+        time: error
+        for time, error in errors.items()
+        if not (leaves_running(error) or isinstance(error, LeaseHeldError))
+    }
     bulkheads = Bulkheads.open(database, flow.cluster, real_clock)
     if failed:
         with database.read() as connection:

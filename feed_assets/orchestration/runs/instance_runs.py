@@ -1,8 +1,11 @@
 """Run instances of one process in a Dagster run, one after the other in one session, each by its active release."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
@@ -22,7 +25,7 @@ from feed_assets.engines.sessions import YARN_QUEUE, session_conf
 from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.instances.attempts import Published, offer_approval
@@ -32,7 +35,7 @@ from feed_assets.lifecycle.instances.verdicts import Verdict
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
-from feed_assets.masking import format_error, mask
+from feed_assets.masking import format_error, get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
@@ -46,6 +49,7 @@ from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.causes import Cause
+from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.transfer.executors import run_where_worth
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
 
 RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
+
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +83,9 @@ class InstanceRun:
     executors: ExecutorWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "log", RunLog(self.context.log.info))
+        object.__setattr__(self, "log", RunLog(partial(self._say, logging.INFO)))
         object.__setattr__(self, "columns", ColumnChanges(self.context.instance))
-        object.__setattr__(self, "executors", ExecutorWatch(self.context.log.warning))
+        object.__setattr__(self, "executors", ExecutorWatch(partial(self._say, logging.WARNING)))
 
     def run(
         self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
@@ -112,7 +118,7 @@ class InstanceRun:
             offer = offer_approval(self.process, times[label], outcome)
             failures[label] = mask(f"{type(outcome).__name__}: {outcome}{offer}")
             trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
-            context.log.error(f"{label} failed: {failures[label]}{trace}")
+            self._say(logging.ERROR, f"{label} failed: {failures[label]}{trace}")
 
         run = self._run_each if self.process.copy is None else self._run_copies
         with repeated_interrupts(context.instance, context.run.run_id), self.executors:
@@ -161,7 +167,7 @@ class InstanceRun:
             try:
                 active, past_locations = self._find_release(timeline, nominal_time)
             except FeedAssetsError as exc:
-                self.context.log.debug(f"{label}\n{format_error(exc)}")
+                self._say(logging.DEBUG, f"{label}\n{format_error(exc)}")
                 end(label, exc)
             else:
                 groups.setdefault(id(active.record), (active, past_locations, []))[2].append(nominal_time)
@@ -251,7 +257,7 @@ class InstanceRun:
             )
         )
         if not is_requested:
-            self.context.log.info(f"{label} no longer needs a run")
+            self._say(logging.INFO, f"{label} no longer needs a run")
         return is_requested
 
     def _has_succeeded_since(self, row: ProcessInstance) -> bool:
@@ -265,23 +271,22 @@ class InstanceRun:
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)
         if found is None or not found[1].sequence.contains(done.nominal_time):
-            self.context.log.info(f"{mask(done.url)} is published; it is not a partition of the current definitions")
+            self._say(logging.INFO, f"{mask(done.url)} is published; it is not a partition of the current definitions")
             return
         asset_key, grid = found
-        partition = grid.key(done.nominal_time)
-        if done.columns is not None:
-            self.columns.note(asset_key, partition, done.columns)
-        self.context.log_event(
-            AssetMaterialization(
-                asset_key=asset_key,
-                partition=partition,
-                metadata={
-                    **published_metadata(done, self._preview(done)),
-                    **late_metadata(done.record, done.nominal_time, self.runtime.clock.now()),
-                },
-                tags={names.DATA_VERSION: done.content.digest},
-            )
+        event = AssetMaterialization(
+            asset_key=asset_key,
+            partition=grid.key(done.nominal_time),
+            metadata={
+                **published_metadata(done, self._preview(done)),
+                **late_metadata(done.record, done.nominal_time, self.runtime.clock.now()),
+            },
+            tags={names.DATA_VERSION: done.content.digest},
         )
+        with _telling_dagster():
+            if done.columns is not None:
+                self.columns.note(asset_key, grid.key(done.nominal_time), done.columns)
+            self.context.log_event(event)
 
     def _report_verdict(self, verdict: Verdict) -> None:
         """Tell the quality of an instance. Dagster shows it where the feed's asset has the check."""
@@ -289,7 +294,15 @@ class InstanceRun:
         if found is not None and found[1].sequence.contains(verdict.nominal_time):
             asset_key, grid = found
             evaluation = build_evaluation(asset_key, grid.key(verdict.nominal_time), verdict)
-            self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
+            with _telling_dagster():
+                self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
+
+    def _say(self, level: int, line: str) -> None:
+        """Write a line to the run's log. It fails nothing: what Dagster cannot keep is in the worker's own log."""
+        try:
+            self.context.log.log(level, line)
+        except Exception:
+            _logger.warning("Dagster could not keep a line of the run: %s", line, exc_info=True)
 
     def _preview(self, done: Published) -> TableMetadataValue | None:
         if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
@@ -297,8 +310,25 @@ class InstanceRun:
         try:
             return build_preview(self.runtime.run_stores.get(done.record.store), done)
         except (FeedAssetsError, OSError, ValueError) as exc:
-            self.context.log.info(mask(f"no preview of {done.url}: {exc}"))
+            self._say(logging.INFO, mask(f"no preview of {done.url}: {exc}"))
             return None
+
+
+@contextmanager
+def _telling_dagster() -> Iterator[None]:
+    """Translate whatever Dagster's storage raises.
+
+    Raises:
+        StateUnreachableError: no failure of the work; the attempt counts as that of a worker that died.
+    """
+    try:
+        yield
+    except Exception as exc:
+        raise StateUnreachableError(
+            database="of Dagster",
+            reason=f"a publication could not be reported: {describe_error(exc)}",
+            next_step="Check that it can be reached and written; the instance is then run again by itself.",
+        ) from exc
 
 
 def in_order(order: Order, labels: Sequence[str]) -> Sequence[str]:

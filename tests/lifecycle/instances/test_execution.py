@@ -10,7 +10,7 @@ from feed_assets.lifecycle.errors import InputsMissingError, OutputOutsideValidi
 from feed_assets.lifecycle.instances.execution import Published
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.state.causes import Cause
-from feed_assets.state.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.errors import FencedOutError, LeaseHeldError, StateUnreachableError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
@@ -284,6 +284,29 @@ def test_when_telling_fails_the_first_output_stands_and_a_rerun_makes_both(tmp_p
 
     assert (lifecycle.content("a", START), lifecycle.content("b", START)) == ("made", "made")
     assert lifecycle.staged() == []
+
+
+@pytest.mark.parametrize("where", ["work", "code of the work", "telling"])
+def test_a_record_that_is_away_is_no_failure_of_the_work_and_the_instance_is_repeated(
+    tmp_path: Path, where: str
+) -> None:
+    lifecycle = counting(tmp_path)
+    away = StateUnreachableError(reason="it cannot be used: server closed the connection", next_step="Start it.")
+
+    def refuse(_: object) -> Mapping[str, str]:
+        if where != "code of the work":
+            raise away
+        raise RuntimeError("the workflow asked for the newest event") from away
+
+    if where == "telling":
+        with pytest.raises(StateUnreachableError):
+            lifecycle.run("count", START, NOON, on_published=refuse)
+    else:
+        lifecycle.job = refuse
+        with pytest.raises((StateUnreachableError, RuntimeError)):
+            lifecycle.run("count", START, NOON)
+    assert lifecycle.statuses("count") == {START: RUNNING}
+    assert lifecycle.content("counts", START) == ("made" if where == "telling" else None)
 
 
 def test_leases_are_given_back_whatever_happens(tmp_path: Path) -> None:
