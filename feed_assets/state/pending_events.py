@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.queue_records import InputKey, Mark, QueueAction
-from feed_assets.state.records import CONTENT, EntityKey
+from feed_assets.state.records import CONTENT, EntityKey, FeedEventKind
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import queue_changes, trigger_inputs
 
@@ -50,12 +50,13 @@ def is_counted(*, counts_unchanged: bool) -> ColumnElement[bool]:
 
 
 def is_unchanged() -> ColumnElement[bool]:
-    """Return the condition that an event finds the content that its instance had before."""
+    """Return the condition that an event finds the content that its instance had before. Signals have no content."""
     of_it = (_FORMER.c.feed == _E.feed, _FORMER.c.cluster == _E.cluster, _FORMER.c.nominal_time == _E.nominal_time)
     is_former = (*of_it, _FORMER.c.seq < _E.seq, _FORMER.c.kind.in_(sorted(CONTENT)))
     digest = select(_FORMER.c.manifest_digest).where(*is_former).order_by(_FORMER.c.seq.desc()).limit(1)
     is_same = func.coalesce(_E.manifest_digest == digest.correlate(feed_events).scalar_subquery(), literal(value=False))
-    return case((_E.manifest_digest.is_(None), literal(value=False)), else_=is_same)
+    has_none = or_(_E.kind == FeedEventKind.SIGNALLED, _E.manifest_digest.is_(None))
+    return case((has_none, literal(value=False)), else_=is_same)
 
 
 def _is_free() -> ColumnElement[bool]:

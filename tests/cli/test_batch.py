@@ -97,6 +97,17 @@ frequency: hours(1)
 clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
 workflow: {engine: sql, path: count.sql}
 """
+FROM_NOW = """
+---
+{kind: feed, name: d, signal: true, clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}}
+---
+kind: process
+name: p
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+trigger: {}
+inputs: {d: {feed: d, take: new}}
+workflow: {engine: external}
+"""
 KEPT_STILL = (
     schema.process_instances,
     schema.attempts,
@@ -431,6 +442,16 @@ def test_a_dry_run_of_a_call_changes_nothing(project: Path) -> None:
     (staging(found) / "part-0.csv").write_text("a\n")
     dry("fail", "load")
     dry("end", "load")
+
+
+def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
+    entities = project / "entities/all.yaml"
+    entities.write_text(entities.read_text() + FROM_NOW)
+    ok("feed", "notify", "d")
+    ok("apply", "--yes")
+    ok("feed", "notify", "d")
+    assert ok("queue", "verify").exit_code == 0
+    assert taken(shown("batch", "init", "p")) == [("d", 1, 2, 2, None, None)]
 
 
 def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Record instances that come as they come: at a second that is free, each with the event that brings it."""
+"""Record instances that come as they come, each with the event that brings it; files of an inbox at a free second."""
 
 from datetime import datetime
 

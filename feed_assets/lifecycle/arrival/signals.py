@@ -1,6 +1,6 @@
 """Record signals: news without data, such as an approval, or a materialization of somebody's asset.
 
-Each is an instance of its own, at the second in which it comes. If that second is taken, it is the next free one.
+Each is an event of the instance of its second, or of what else the frequency of its feed is.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.recording import find_free_time, record_arrival
+from feed_assets.lifecycle.arrival.recording import record_arrival
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.locks import lock_log
@@ -20,10 +20,7 @@ from feed_assets.state.records import MESSAGE, FeedEventKind, FeedKey, NewFeedEv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One signal of a feed without data. The second of two with the same `key` does nothing.
-
-    `at` is its time, exact if `is_exact`: then it is the instance's time, also if that has had a signal before.
-    """
+    """One signal of a feed without data, at a moment. The second of two with the same `key` does nothing."""
 
     record: FeedRecord
     at: datetime
@@ -31,24 +28,31 @@ class Signal:
     payload: Mapping[str, object] = field(default_factory=dict)
     marking: str | None = None
     key: str | None = None
-    is_exact: bool = False
+
+    @property
+    def instance(self) -> FeedKey:
+        """The instance of which it is an event.
+
+        Raises:
+            InstanceError: it is outside the validity.
+        """
+        sequence = self.record.sequence
+        time = sequence.at(sequence.index_at_or_before(self.at))
+        sequence.index(time)
+        return FeedKey(*self.record.key, time)
 
 
 def record_signals(connection: Connection, signals: Sequence[Signal], as_of: datetime) -> list[FeedKey]:
     """Record signals in their order; return their instances. Those of known keys are left out."""
-    lock_log(connection)  # so that no two programs find the same second free
+    lock_log(connection)  # so that no two programs find the same key free
     log = EventLog(connection)
     recorded: list[FeedKey] = []
     for signal in signals:
         if signal.key is not None and log.find_key(signal.key) is not None:
             continue
-        record = signal.record
-        time = signal.at if signal.is_exact else find_free_time(connection, record, signal.at)
         digest = content_digest(signal.payload)
         event = NewFeedEvent(
-            feed=record.feed,
-            cluster=record.cluster,
-            nominal_time=time,
+            **signal.instance._asdict(),
             kind=FeedEventKind.SIGNALLED,
             origin=signal.origin,
             manifest_digest=digest,
@@ -58,7 +62,7 @@ def record_signals(connection: Connection, signals: Sequence[Signal], as_of: dat
             idempotency_key=signal.key,
         )
         record_arrival(connection, event)
-        recorded.append(FeedKey(*record.key, time))
+        recorded.append(signal.instance)
     return recorded
 
 

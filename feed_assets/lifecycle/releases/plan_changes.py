@@ -1,4 +1,4 @@
-"""Apply a changed plan to the state: releases, watermarks, unstarted instances and gates.
+"""Apply a changed plan to the state: releases, watermarks, queues, unstarted instances and gates.
 
 For each plan that is new to the database, the releases continue, the watermarks are corrected, instances without a
 definition are removed, and processes whose gates may open now are recorded for the next tick.
@@ -23,6 +23,7 @@ from feed_assets.lifecycle.releases.decisions import (
     load_histories,
     put_releases,
 )
+from feed_assets.lifecycle.releases.queue_starts import begin_queues
 from feed_assets.lifecycle.releases.timeline import BEGINNING, REVISION, ReleaseTimeline, first_at_or_after
 from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
@@ -137,6 +138,7 @@ def apply_plan(
             _logger.info("the loaded definitions differ from the recorded ones; the change takes effect after a reload")
             return ()
         put_releases(connection, decisions)
+        begin_queues(connection, timeline.plan)
         with _forgetting_on_error(timeline):
             timeline.refresh(connection, as_of)
             _apply_releases_and_feeds(connection, timeline, decisions)

@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.cuts import Cut, apply_cuts, decide_cut
 from feed_assets.lifecycle.triggers.decisions import Pending, decide_fire, first_times
-from feed_assets.lifecycle.triggers.routing import find_routed, input_key, route_events, routed_cursor
+from feed_assets.lifecycle.triggers.routing import find_routed, route_events, routed_cursor
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.state.batches import Batches

@@ -7,7 +7,8 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import QueueChangeError
-from feed_assets.lifecycle.triggers.routing import find_routed, input_key
+from feed_assets.lifecycle.releases.queue_starts import input_key
+from feed_assets.lifecycle.triggers.routing import find_routed
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput
 from feed_assets.state.batches import Batches

@@ -9,16 +9,15 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnPause
+from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.cuts import keep_newest, pass_over
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.plan.trigger_records import TriggerInput
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.queue_changes import QueueChanges
-from feed_assets.state.queue_records import InputKey
 from feed_assets.state.records import EntityKey
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.trigger_inputs import Growth, LoggedEvent, TriggerInputs
@@ -35,11 +34,6 @@ def routed_cursor(cluster: str) -> str:
 def find_routed(connection: Connection, cluster: str) -> int:
     """Return the last event that was routed to the consumers of a cluster; 0 if none was."""
     return int(Cursors(connection).get(routed_cursor(cluster)) or 0)
-
-
-def input_key(record: ProcessRecord, each: TriggerInput) -> InputKey:
-    """Return the key of an input of a trigger."""
-    return InputKey(record.process, record.cluster, each.name, each.feed, each.feed_cluster)
 
 
 def route_events(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, bool]:

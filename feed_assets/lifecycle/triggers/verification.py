@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.triggers.routing import find_routed, input_key
+from feed_assets.lifecycle.releases.queue_starts import input_key
+from feed_assets.lifecycle.triggers.applying import is_followed
+from feed_assets.lifecycle.triggers.routing import find_routed
 from feed_assets.plan.records import Plan
 from feed_assets.state.batches import Batches
 from feed_assets.state.pending_events import PendingEvents
@@ -15,6 +17,7 @@ from feed_assets.state.queue_changes import QueueChanges
 from feed_assets.state.queue_records import EventRange, InputKey, Mark, QueueChange, RangeUse
 from feed_assets.state.records import EntityKey, ProcessKey
 from feed_assets.state.trigger_inputs import TriggerInputs
+from feed_assets.state.triggers import Triggers
 from feed_assets.timing.dates import render_datetime
 
 
@@ -29,7 +32,7 @@ class QueueFault:
 def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[QueueFault]:
     """Return the faults of all queues of a cluster, by consumer; it counts the whole log of their feeds."""
     consumers = [EntityKey(*record.key) for record in plan.triggered_on(cluster)]
-    marks = TriggerInputs(connection).of(consumers)
+    marks, states = TriggerInputs(connection).of(consumers), Triggers(connection).of(consumers)
     routed = find_routed(connection, cluster)
     events = PendingEvents(connection, routed, consumers)
     faults: list[QueueFault] = []
@@ -41,7 +44,8 @@ def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[Queu
             ranges[each.key].append(each)
         changes = QueueChanges(connection).of(consumer)
         faults += _missing_batches(connection, consumer, ranges, changes)
-        untils = {input_key(record, each): each.until for each in record.trigger.inputs} if record.trigger else {}
+        inputs = record.trigger.inputs if record.trigger and is_followed(record, states.get(consumer)) else ()
+        untils = {input_key(record, each): each.until for each in inputs}
         for key, mark in own.items():
             taken = ranges.pop(key, [])
             faults += (QueueFault(key=key, message=text) for text in _gaps(mark, taken, routed))

@@ -128,15 +128,23 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
 
 
 def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice, *, dry_run: bool) -> NoticeResult:
-    """Record a notice of a feed without data; each is an instance, or with a time of its own the only one then."""
+    """Record a notice of a feed without data; each is an event of its second, or with a time the only one of that."""
     if record.produced_by is not None:
         _refuse(notice, record, notice.nominal_time, f"asset {record.producer} makes it", "Materialize the asset.")
     if notice.path is not None or notice.bytes is not None:
         _refuse(notice, record, notice.nominal_time, "it has no data", "Leave out the path and the size.")
-    time = notice.nominal_time or context.as_of.replace(microsecond=0)
     if notice.nominal_time is not None:
-        record.sequence.index(time)
+        record.sequence.index(notice.nominal_time)
     key = None if notice.key is None else _key(notice.key)
+    signal = Signal(
+        record=record,
+        at=notice.nominal_time or context.as_of,
+        origin=notice_origin(notice.author),
+        payload=notice.payload,
+        marking=notice.marking,
+        key=key,
+    )
+    time = signal.instance.nominal_time
     with context.database.read() as connection:
         event = None if key is None else EventLog(connection).find_key(key)
         row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
@@ -145,18 +153,8 @@ def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice
         return _result(context, record, known, NoticeOutcome.KNOWN, None, None, dry_run=dry_run)
     outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
     if not dry_run:
-        signal = Signal(
-            record=record,
-            at=time,
-            origin=notice_origin(notice.author),
-            payload=notice.payload,
-            marking=notice.marking,
-            key=key,
-            is_exact=notice.nominal_time is not None,
-        )
         with context.database.begin() as connection:
-            recorded = record_signals(connection, [signal], context.as_of)
-        time = recorded[0].nominal_time if recorded else time
+            record_signals(connection, [signal], context.as_of)
         _audit(context, record, notice, time)
     return _result(context, record, time, outcome, None, None, dry_run=dry_run)
 

@@ -8,8 +8,9 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.queue_changes import change_queue, require_changeable
-from feed_assets.lifecycle.triggers.routing import find_routed, input_key
+from feed_assets.lifecycle.triggers.routing import find_routed
 from feed_assets.lifecycle.triggers.verification import verify_queues
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext

@@ -252,9 +252,10 @@ def _announce(
 def _signals(producer: Producer, events: Sequence[EventLogRecord]) -> list[Signal]:
     """Return one signal for each event within the feed's validity."""
     found: list[Signal] = []
+    sequence = producer.record.sequence
     for event in events:
-        at = datetime.fromtimestamp(event.timestamp, UTC).replace(microsecond=0)
-        if producer.record.sequence.contains(at):
+        at = datetime.fromtimestamp(event.timestamp, UTC)
+        if sequence.start <= at and (sequence.end is None or at < sequence.end):
             origin = f"asset:{producer.record.producer}"
             key = f"{origin}/{event.storage_id}/{event.timestamp}"
             partition = {"partition": event.partition_key} if event.partition_key else {}
