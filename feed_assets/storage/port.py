@@ -374,6 +374,13 @@ class Trash(ABC):
     def sweeps(self) -> list[str]:
         """Return the ids of all sweeps with something in the trash, ordered; interrupted purges included."""
 
+    def settle(self, sweep: str, paths: Sequence[str]) -> frozenset[str]:
+        """Finish what interrupted calls have left half done; return those of the paths that the sweep has removed.
+
+        Each of the paths is afterwards whole in one place. Call it before a repeat decides anything by what is there.
+        """
+        return frozenset(path for path in paths if self.holds(sweep, path))
+
     @abstractmethod
     def contents(self, sweep: str) -> Iterator[str]:
         """Yield the paths that can be restored, in no order; none after an interrupted purge."""

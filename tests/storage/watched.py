@@ -1,4 +1,4 @@
-"""A client of objects in memory that lets tests look, fail and come between around each of its calls."""
+"""A client of objects that lets tests look, fail and come between around each of its calls; in memory, or another's."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -19,8 +19,8 @@ class WatchedClient(ObjectClient):
     The objects are its own.
     """
 
-    def __init__(self) -> None:
-        self.inner = ObstoreClient(MemoryStore())
+    def __init__(self, inner: ObjectClient | None = None) -> None:
+        self.inner = inner or ObstoreClient(MemoryStore())
         self.before: Callable[[str], object] = lambda _: None
         self.after: Callable[[str], object] = lambda _: None
 

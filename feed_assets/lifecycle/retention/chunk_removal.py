@@ -5,7 +5,7 @@ without a record; the next run records them. So nothing is lost without a tree i
 trash without an event.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -66,7 +66,8 @@ _OTHER_POLICY = "the retention of the feed has changed since the sweep was plann
 class _Prepared:
     """A chunk whose leases are held.
 
-    `results` has only the protected items at first, and all items at the end; `todo` has the items to move.
+    `removed` has the paths that an interrupted run has removed unrecorded. `results` has only the protected items at
+    first, and all items at the end; `todo` has the items to move.
     """
 
     chunk: SweepChunk
@@ -75,6 +76,7 @@ class _Prepared:
     store: InstanceStore
     leased: Leased
     removal: Removal
+    removed: frozenset[str]
     results: dict[SweepItem, ItemResult]
     todo: list[SweepItem]
 
@@ -93,7 +95,6 @@ class ChunkWorker:
     mover: Mover
     _traces: HoldTraces = field(init=False)
     _described: set[str] = field(default_factory=set)
-    _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._traces = self.context.hold_traces()
@@ -114,7 +115,10 @@ class ChunkWorker:
                 self._finish(each)
 
     def _prepare(self, stack: ExitStack, chunk: SweepChunk) -> _Prepared:
-        """Take the leases of a chunk's instances, and find the items that are protected, also by lost holds."""
+        """Take the leases of a chunk's instances, and find the items that are protected, also by lost holds.
+
+        What an interrupted run has begun to move is settled first: its own marks are no changes of the instances.
+        """
         context, cluster = self.context, self.sweep.cluster
         record = context.feed(chunk.feed, cluster)
         self._traces.settle([] if record is None else [record])
@@ -126,6 +130,8 @@ class ChunkWorker:
         leased = stack.enter_context(context.claims(chunk.sweep_id).leased(chunk, cluster))
         if removal.is_data:
             leased.acquire_free(lease_keys(chunk.feed, cluster, times))
+        paths = [item.path for item in chunk.items]
+        removed = store.trash().settle(chunk.sweep_id, paths) if self.is_resumed else frozenset[str]()
         if record is None or location is None or self._is_other_policy(record):
             results = dict.fromkeys(chunk.items, _keep(Protection(ProtectionKind.POLICY, _OTHER_POLICY)))
         else:
@@ -137,6 +143,7 @@ class ChunkWorker:
             store=store,
             leased=leased,
             removal=removal,
+            removed=removed,
             results=results,
             todo=[item for item in chunk.items if item not in results],
         )
@@ -166,7 +173,9 @@ class ChunkWorker:
 
     def _finish(self, prepared: _Prepared) -> None:
         """Record the results of a chunk, and restore the items that a process instance reads by now."""
-        unrecorded = self._find_unrecorded(prepared.chunk, prepared.store, prepared.results)
+        unrecorded = [
+            item for item in prepared.chunk.items if item.path in prepared.removed and not prepared.is_gone(item)
+        ]
         took = ItemResult(ItemOutcome.EVICTED, "an earlier run of the sweep removed it")
         prepared.results |= dict.fromkeys(unrecorded, took)
         self._record(prepared, unrecorded)
@@ -260,17 +269,6 @@ class ChunkWorker:
         }
         store.trash().describe(sweep.sweep_id, document)
         self._described.add(store.root_url)
-
-    def _find_unrecorded(
-        self, chunk: SweepChunk, store: InstanceStore, results: Mapping[SweepItem, ItemResult]
-    ) -> list[SweepItem]:
-        """Return the items that an interrupted run left in the trash unrecorded, although they are protected now."""
-        rest = [item for item in chunk.items if results[item].outcome is not ItemOutcome.EVICTED]
-        if not rest or not self.is_resumed:
-            return []
-        if store.root_url not in self._trashed:
-            self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
-        return [item for item in rest if item.path in self._trashed[store.root_url]]
 
     def _find_existing(self, items: Sequence[SweepItem], store: InstanceStore) -> frozenset[SweepItem]:
         """Return the items whose paths exist (again)."""

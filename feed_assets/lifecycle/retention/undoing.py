@@ -1,7 +1,7 @@
 """Undo a sweep: restore all or some of the removed paths, chunk by chunk, except where newer data exist."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from feed_assets.lifecycle.errors import FeedsUnrestoredError, SweepRefusedError
@@ -218,7 +218,6 @@ class _Worker:
     sweep: Sweep
     selection: RestoreSelection
     is_resumed: bool
-    _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
         """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
@@ -255,12 +254,11 @@ class _Worker:
         away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
         if chunk.results and not self.is_resumed:
             return [item for item in away if item in selected]
-        if store.root_url not in self._trashed:
-            self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
-        in_trash = {item for item in chunk.items if item.path in self._trashed[store.root_url]}
+        unsure = [item for item in away if item not in selected] if chunk.results else chunk.items
+        removed = store.trash().settle(chunk.sweep_id, [item.path for item in unsure])
         if not chunk.results:
-            return [item for item in chunk.items if item in selected and item in in_trash]
-        unsure = [item for item in away if item not in selected and item not in in_trash]
+            return [item for item in chunk.items if item in selected and item.path in removed]
+        unsure = [item for item in unsure if item.path not in removed]
         measures = store.measure([item.path for item in unsure])
         back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
         return [item for item in away if item in selected or item in back]

@@ -37,17 +37,19 @@ def look_into(path: str, listing: ObjectListing | None, flag: str | None) -> Loo
 
 
 def measure_listing(path: str, listing: ObjectListing) -> Measure:
-    """Measure a listing: bytes, files and a fingerprint."""
-    files = listing.files.values()
+    """Measure a listing: bytes, files and a fingerprint. The marker of a publication or a move is no content."""
+    is_marked = PUBLISHING_NAME in listing.files
+    files = [file for name, file in listing.files.items() if name != PUBLISHING_NAME]
+    exists = bool(files) or (listing.exists and not is_marked)
     fingerprints = sorted(f"{file.path} {file.size} {file.tag}" for file in files)
     fingerprint = blake2b("\0".join(fingerprints).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     return Measure(
         path=path,
-        exists=listing.exists,
+        exists=exists,
         bytes=sum(file.size for file in files),
         files=len(files),
-        obstacle="a publication of it is under way" if PUBLISHING_NAME in listing.files else None,
-        fingerprint=fingerprint if listing.exists else "",
+        obstacle="a publication of it is under way" if is_marked else None,
+        fingerprint=fingerprint if exists else "",
     )
 
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.object.client import ObjectClient, UnusableKeyError, each
@@ -57,6 +56,14 @@ class ObjectTrash(Trash):
         if self._is_purging(sweep):
             return [Moved(path=path, outcome=Outcome.LOST, reason="the sweep is being purged") for path in paths]
         return self._move(sweep, paths, lambda trash_move: trash_move.restore())
+
+    def settle(self, sweep: str, paths: Sequence[str]) -> frozenset[str]:
+        if self._is_purging(sweep):
+            return frozenset()
+        plain = {path: one for path in paths if isinstance(one := self._plain(path), str)}
+        with self._translated():
+            removed = each(lambda one: self._trash_move(sweep, one).settle(), list(plain.values()))
+        return frozenset(path for path, is_removed in zip(plain, removed, strict=True) if is_removed)
 
     def purge(self, sweep: str) -> Purged:
         prefix = self._prefix(sweep)
@@ -112,20 +119,8 @@ class ObjectTrash(Trash):
         for move in moves:
             if move.step is MoveStep.RETURNING:
                 return f"the restore of {move.path!r} broke off: restore it again first"
-        each(partial(self._settle_one, sweep), moves)
+        each(lambda move: self._trash_move(sweep, move.path).settle(), moves)
         return None
-
-    def _settle_one(self, sweep: str, move: MoveRecord) -> None:
-        trash_move = self._trash_move(sweep, move.path)
-        match move.step:
-            case MoveStep.COPYING:
-                trash_move.abandon(move)
-            case MoveStep.TAKING:
-                trash_move.put(move.flag)
-            case MoveStep.TAKEN:
-                trash_move.release()
-            case MoveStep.RETURNING | MoveStep.RETURNED:
-                trash_move.restore()
 
     def _move(self, sweep: str, paths: Sequence[str], move: Callable[[TrashMove], Moved]) -> list[Moved]:
         """Move many paths, several at a time; handle a repeated path after its first move."""

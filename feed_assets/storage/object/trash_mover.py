@@ -133,6 +133,22 @@ class TrashMove:
         self.forget(move)
         return self._answer(Outcome.MOVED, None, move)
 
+    def settle(self) -> bool:
+        """Finish an interrupted move, or undo it if nothing was deleted; return whether the trash has the instance."""
+        move = self.find()
+        if move is None:
+            return False
+        match move.step:
+            case MoveStep.COPYING:
+                self.abandon(move)
+            case MoveStep.TAKING:
+                self._take(move)
+            case MoveStep.TAKEN:
+                self.release()
+            case MoveStep.RETURNING | MoveStep.RETURNED:
+                self.restore()
+        return self.find() is not None
+
     def forget(self, move: MoveRecord) -> None:
         """Remove the instance's objects from the trash, the record last."""
         self._client.remove([key_of(self._kept, name) for name, _, _ in move.files])

@@ -140,6 +140,11 @@ class TableTrash(Trash):
                 done[name] = found
         return request.answer(done, again={Outcome.MOVED: Outcome.LOST})
 
+    def settle(self, sweep: str, paths: Sequence[str]) -> frozenset[str]:
+        begun = [path for path in paths if self.holds(sweep, path)]
+        removed = (Outcome.MOVED, Outcome.ALREADY)
+        return frozenset(moved.path for moved in self.put(sweep, begun) if moved.outcome in removed)
+
     def purge(self, sweep: str) -> Purged:
         parse_token(self.store.root_url, sweep)
         records = self._records(sweep)
