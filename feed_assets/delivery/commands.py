@@ -3,9 +3,10 @@
 import json
 import os
 import shlex
-import subprocess
 
-from feed_assets.delivery.port import DELIVERED, SECONDS, Letter, Outcome, Sender, Verdict
+from feed_assets.delivery import exchange
+from feed_assets.delivery.exchange import run_bounded
+from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import mask
 
 KEY_VARIABLE = "FEED_ASSETS_KEY"
@@ -20,20 +21,13 @@ class CommandSender(Sender):
         self._words = shlex.split(address.removeprefix("command:"))
 
     def send(self, letter: Letter) -> Outcome:
+        environ = {**os.environ, KEY_VARIABLE: letter.key}
         try:
-            done = subprocess.run(
-                self._words,
-                input=json.dumps(letter.document).encode(),
-                capture_output=True,
-                timeout=SECONDS,
-                env={**os.environ, KEY_VARIABLE: letter.key},
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Outcome(verdict=Verdict.FAILED, error=f"it did not end within {SECONDS:g} s")
+            code, error = run_bounded(self._words, json.dumps(letter.document).encode(), environ)
         except OSError as exc:
             return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
-        if done.returncode == 0:
+        if code == 0:
             return DELIVERED
-        said = done.stderr[-_MOST_SHOWN:].decode("utf-8", "replace").strip()
-        return Outcome(verdict=Verdict.FAILED, error=mask(f"it ended with {done.returncode}: {said}".rstrip(": ")))
+        said = " ".join(error[-_MOST_SHOWN:].decode("utf-8", "replace").split())
+        end = f"it did not end within {exchange.SECONDS:g} s" if code is None else f"it ended with {code}"
+        return Outcome(verdict=Verdict.FAILED, error=mask(f"{end}: {said}".rstrip(": ")))

@@ -5,7 +5,8 @@ import smtplib
 import ssl
 from email.message import EmailMessage
 
-from feed_assets.delivery.port import DELIVERED, SECONDS, Letter, Outcome, Sender, Verdict
+from feed_assets.delivery.exchange import BoundedMail, BoundedSecureMail, Exchange
+from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import get_logger, mask
 from feed_assets.receivers import MailSecurity, MailSettings, split_addresses
 
@@ -23,10 +24,14 @@ class MailSender(Sender):
     def __init__(self, address: str, mail: MailSettings) -> None:
         self._to = split_addresses(address)
         self._mail = mail
-        self._server: smtplib.SMTP | None = None
+        self._exchange = Exchange()
+        self._server: BoundedMail | None = None
 
     def send(self, letter: Letter) -> Outcome:
-        message = self._compose(letter)
+        self._exchange.begin()
+        return self._send(self._compose(letter))
+
+    def _send(self, message: EmailMessage) -> Outcome:
         was_open = self._server is not None
         try:
             if self._server is None:
@@ -41,8 +46,8 @@ class MailSender(Sender):
             return self._judge(exc.smtp_code, exc.smtp_error)
         except (OSError, smtplib.SMTPException) as exc:
             self.close()
-            if was_open and isinstance(exc, smtplib.SMTPServerDisconnected):
-                return self.send(letter)
+            if was_open and isinstance(exc, smtplib.SMTPServerDisconnected) and not self._exchange.is_spent:
+                return self._send(message)
             return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
         for to, (code, said) in refused.items():
             _logger.warning("the mail server refuses %s: %s %s; others got the mail", to, code, _text(said))
@@ -55,12 +60,12 @@ class MailSender(Sender):
             return Outcome(verdict=Verdict.AWAY, error=error)
         return Outcome(verdict=Verdict.REFUSED if code >= _FOR_EVER else Verdict.FAILED, error=error)
 
-    def _open(self) -> smtplib.SMTP:
+    def _open(self) -> BoundedMail:
         mail = self._mail
         if mail.security is MailSecurity.TLS:
-            server: smtplib.SMTP = smtplib.SMTP_SSL(mail.host, mail.port, timeout=SECONDS, context=self._trust())
+            server: BoundedMail = BoundedSecureMail(self._exchange, mail.host, mail.port, context=self._trust())
         else:
-            server = smtplib.SMTP(mail.host, mail.port, timeout=SECONDS)
+            server = BoundedMail(self._exchange, mail.host, mail.port)
         try:
             if mail.security is MailSecurity.STARTTLS:
                 server.starttls(context=self._trust())

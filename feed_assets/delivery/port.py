@@ -11,9 +11,6 @@ from feed_assets.delivery.words import write_lines, write_subject
 from feed_assets.json_form import render_document
 from feed_assets.state.messages import OutboxMessage
 
-SECONDS = 10.0
-"""How long a receiver may take to answer."""
-
 
 class Verdict(StrEnum):
     """How a receiver has answered.
@@ -79,8 +76,8 @@ DELIVERED = Outcome(verdict=Verdict.DELIVERED)
 class Sender(ABC):
     """A connection with a receiver. Each thread has its own.
 
-    `send` returns within about `SECONDS`, raises nothing that a receiver can cause, and may be called again after
-    any outcome. A letter may reach the receiver although the outcome says otherwise.
+    `send` returns within about `exchange.SECONDS`, raises nothing that a receiver can cause, and may be called again
+    after any outcome. A letter may reach the receiver although the outcome says otherwise.
     """
 
     @abstractmethod

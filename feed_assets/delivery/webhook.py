@@ -5,10 +5,13 @@ import hmac
 import json
 import ssl
 from base64 import b64encode
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from feed_assets.delivery.port import DELIVERED, SECONDS, Letter, Outcome, Sender, Verdict
+from feed_assets.delivery.exchange import BoundedResponse, Exchange
+from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import mask
 
 KEY_HEADER = "Idempotency-Key"
@@ -37,6 +40,7 @@ class WebhookSender(Sender):
         self._parts = parts
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._secret = secret
+        self._exchange = Exchange()
         self._connection: HTTPConnection | None = None
         self._headers = {"Content-Type": "application/json", "User-Agent": "feed-assets"}
         if parts.username is not None:
@@ -48,13 +52,17 @@ class WebhookSender(Sender):
         headers = {**self._headers, KEY_HEADER: letter.key, TOPIC_HEADER: letter.message.topic.value}
         if self._secret is not None:
             headers[SIGNATURE_HEADER] = sign(body, self._secret)
+        self._exchange.begin()
+        return self._send(body, headers)
+
+    def _send(self, body: bytes, headers: dict[str, str]) -> Outcome:
         was_open = self._connection is not None
         try:
             status, reason = self._post(body, headers)
         except (OSError, HTTPException) as exc:
             self.close()
-            if was_open and not isinstance(exc, TimeoutError):  # the receiver has ended an idle connection
-                return self.send(letter)
+            if was_open and not self._exchange.is_spent:  # the receiver has ended an idle connection
+                return self._send(body, headers)
             return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
         return _judge(status, reason)
 
@@ -63,14 +71,22 @@ class WebhookSender(Sender):
             self._connection = self._open()
         self._connection.request("POST", self._target, body, headers)
         response = self._connection.getresponse()
-        shown = response.read()[:_MOST_SHOWN].decode("utf-8", "replace")
-        return response.status, " ".join(f"{response.reason} {shown}".split())
+        shown = b""
+        try:
+            shown = response.read(_MOST_SHOWN)
+            response.read()
+        except (OSError, HTTPException):  # the status is the answer, whatever follows it
+            self.close()
+        return response.status, " ".join(f"{response.reason} {shown.decode('utf-8', 'replace')}".split())
 
     def _open(self) -> HTTPConnection:
-        host = self._parts.hostname or ""
+        host, port, seconds = self._parts.hostname or "", self._parts.port, self._exchange.seconds
         if self._parts.scheme == "https":
-            return HTTPSConnection(host, self._parts.port, timeout=SECONDS, context=ssl.create_default_context())
-        return HTTPConnection(host, self._parts.port, timeout=SECONDS)
+            found: HTTPConnection = HTTPSConnection(host, port, timeout=seconds, context=ssl.create_default_context())
+        else:
+            found = HTTPConnection(host, port, timeout=seconds)
+        found.response_class = cast(type[HTTPResponse], partial(BoundedResponse, self._exchange))
+        return found
 
     def close(self) -> None:
         if self._connection is not None:

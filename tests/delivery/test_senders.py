@@ -3,17 +3,20 @@
 import hashlib
 import hmac
 import json
+import os
+import shlex
+import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
-from feed_assets.delivery import chat, mail, port, webhook
+from feed_assets.delivery import chat, exchange
 from feed_assets.delivery.chat import ChatSender
 from feed_assets.delivery.commands import CommandSender
 from feed_assets.delivery.errors import WayError
@@ -78,12 +81,103 @@ def test_a_connection_is_kept_and_opened_again_when_the_receiver_has_ended_it(re
 
 
 def test_who_does_not_answer_in_time_is_away(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (port, webhook, mail):
-        monkeypatch.setattr(module, "SECONDS", 0.2)
+    monkeypatch.setattr(exchange, "SECONDS", 0.2)
     silent = WebhookSender(f"http://127.0.0.1:{silent_port}/x", None)
     assert silent.send(LETTER).verdict is Verdict.AWAY
     mails = MailSender("ann@example.org", MailSettings(host="127.0.0.1", port=silent_port))
     assert mails.send(LETTER).verdict is Verdict.AWAY
+
+
+OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNK = b"1000\r\n" + b"x" * 4096 + b"\r\n"
+
+
+def hostile_port(stack: ExitStack, first: bytes, again: bytes, pause: float) -> int:
+    """A port on which somebody says `first`, and then `again` for ever, to each that connects."""
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    ended = Event()
+    stack.callback(ended.set)
+
+    def talk(line: socket.socket) -> None:
+        with line, suppress(OSError):
+            line.sendall(first)
+            while not ended.wait(pause):
+                line.sendall(again)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                Thread(target=talk, args=(server.accept()[0],), daemon=True).start()
+
+    Thread(target=accept, daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("channel", "first", "again", "pause", "verdict", "error"),
+    [
+        ("http", OK, CHUNK, 0, Verdict.DELIVERED, None),
+        ("http", OK, b"1\r\nx\r\n", 0.05, Verdict.DELIVERED, None),
+        ("http", OK.replace(b"200 OK", b"500 No"), CHUNK, 0, Verdict.FAILED, "it answers 500 No xxx"),
+        ("http", b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+        ("http", b"HTTP/1.1 200 OK\r\n", b"a", 0.05, Verdict.AWAY, "TimeoutError"),
+        ("http", b"HTTP/1.1 200 OK\r\n", b"a", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+        ("mail", b"", b"220-welcome\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+        ("mail", b"", b"2", 0.05, Verdict.AWAY, "timed out"),
+        ("mail", b"220 hello\r\n", b"250-more\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+    ],
+)
+def test_a_receiver_that_does_not_stop_answering_is_left(
+    channel: str,
+    first: bytes,
+    again: bytes,
+    pause: float,
+    verdict: Verdict,
+    error: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if pause:  # else the bytes end it, and the deadline would only be a second reason
+        monkeypatch.setattr(exchange, "SECONDS", 0.3)
+    with ExitStack() as stack:
+        port = hostile_port(stack, first, again, pause)
+        settings = MailSettings(host="127.0.0.1", port=port)
+        sender = (
+            WebhookSender(f"http://127.0.0.1:{port}/x", None)
+            if channel == "http"
+            else MailSender("ann@example.org", settings)
+        )
+        outcome = stack.enter_context(closing(sender)).send(LETTER)
+    assert outcome.verdict is verdict
+    assert (error or "") in (outcome.error or "")
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("while :; do echo no end; done", "it did not end within 0.3 s"),
+        ("while :; do echo no end >&2; done", "it did not end within 0.3 s: "),
+        ("sleep 60 & wait", "it did not end within 0.3 s"),
+    ],
+)
+def test_a_command_that_does_not_end_is_ended_with_all_that_it_began(
+    script: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "SECONDS", 0.3)
+    os.mkfifo(tmp_path / "alive")
+    with os.fdopen(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
+        os.set_blocking(alive.fileno(), True)
+        script = f"exec 9>{tmp_path / 'alive'}; {script}"
+        outcome = CommandSender(f"command:sh -c {shlex.quote(script)}").send(LETTER)
+        assert (outcome.verdict, (outcome.error or "")[: len(error)]) == (Verdict.FAILED, error)
+        assert alive.read() == b""  # returns when nobody has the other end any more
+
+
+def test_a_command_has_ended_when_it_has_ended_itself(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {pid}; echo no way >&2; exit 3"
+    outcome = CommandSender(f"command:sh -c {shlex.quote(script)}").send(LETTER)
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # it was left alone
+    assert (outcome.verdict, outcome.error) == (Verdict.FAILED, "it ended with 3: no way")
 
 
 def mail_settings(server: MailServer, **fields: object) -> MailSettings:
