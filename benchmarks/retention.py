@@ -73,7 +73,7 @@ class Tree:
 
     def path(self, index: int) -> str:
         """Return the path of an instance below the root."""
-        return parse_path_template(self.layout).render(START + index * HOUR, ZoneInfo("UTC")).lstrip("/")
+        return parse_path_template(self.layout).render(START + index * HOUR).lstrip("/")
 
     def make(self, files: Sequence[str] = ()) -> "Tree":
         """Make the folders, each with these files."""

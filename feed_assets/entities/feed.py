@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
+from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -213,6 +214,7 @@ class Feed(Entity):
     watch: FrequencyField | None = None
     inbox: Inbox | None = None
     timezone: ZoneName = "UTC"
+    path_timezone: ZoneName | None = None
     format: FeedFormat = FeedFormat.PARQUET
     columns: Annotated[FilledText | None, Field(alias="schema")] = None
     schema_source: SchemaSource | None = None
@@ -303,6 +305,11 @@ class Feed(Entity):
         retention = self.clusters[cluster].retention
         says_so = self.properties.get(KEEP_BEYOND_VALIDITY, "").strip().lower() == "true"
         return says_so or (retention is not None and not retention.after_validity)
+
+    @property
+    def path_zone(self) -> ZoneInfo:
+        """The time zone of the times in its paths."""
+        return parse_timezone(self.path_timezone or self.timezone)
 
     def sla_on(self, cluster: str) -> Sla | None:
         """Return the SLA in force on a cluster."""

@@ -32,7 +32,7 @@ def plain_template(template: PathTemplate) -> PathTemplate:
     >>> plain_template(parse_path_template("/clicks//${YEAR}/")).text
     'clicks/${YEAR}'
     """
-    return parse_path_template("/".join(part for part in template.text.split("/") if part))
+    return parse_path_template("/".join(part for part in template.text.split("/") if part)).in_zone(template.zone)
 
 
 def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSequence) -> datetime | None:
@@ -42,7 +42,7 @@ def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSeque
     youngest. If there is none (outside of the validity, or of another grid), it is the time that the path names.
     Differs from Falcon: Falcon always takes the start of the period that the path names.
     """
-    named = template.parse(path, sequence.timezone)
+    named = template.parse(path)
     if named is None:
         return None
     try:
@@ -53,7 +53,7 @@ def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSeque
 
 def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, named: datetime) -> datetime | None:
     """Return the last instance with this path, in the period that begins at `named` (its first reading)."""
-    zone, granularity = sequence.timezone, template.granularity or TimeVariable.SECOND
+    zone, granularity = template.zone, template.granularity or TimeVariable.SECOND
     wall = named.astimezone(zone).replace(fold=0)
     end = resolve_wall(wall.replace(tzinfo=None) + _LONGEST[granularity], zone)
     last = sequence.index_at_or_before(end)
@@ -61,7 +61,7 @@ def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, na
         moment = sequence.at(index)
         if moment < min(named, wall.astimezone(UTC)):
             return None
-        if template.render(moment, zone) == path:
+        if template.render(moment) == path:
             return moment
     return None
 
@@ -133,7 +133,7 @@ class PathMatcher:
         """Return whether a folder matches the template and can hold a path between the moments."""
         if prefix.granularity is None:
             return prefix.matches(path)
-        earliest = prefix.parse(path, _UTC)
+        earliest = prefix.parse(path)
         if earliest is None or (self._until is not None and earliest >= self._until):
             return False
         return self._from is None or _wall_beyond(earliest, _LONGEST[prefix.granularity]) > self._from
@@ -148,7 +148,7 @@ def _wall_beyond(moment: datetime, span: timedelta) -> datetime:
 
 
 def _iter_levels(template: PathTemplate) -> Iterator[PathTemplate]:
-    """Yield the templates of the folder levels, from the first with a variable to the whole path."""
+    """Yield the templates of the folder levels, from the first with a variable to the whole path, as if in UTC."""
     parts = template.text.split("/")
     above = template.base.count("/") + 1 if template.base else 0
     for depth in range(above, len(parts)):

@@ -276,8 +276,8 @@ def _compile_notification(entity: Entity) -> NotificationRecord | None:
 def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:
     text = feed.table_on(cluster.name)
     if text is not None:
-        return locate_table(cluster, text)
-    return *locate(cluster, feed.data_on(cluster.name) or ""), None
+        return locate_table(cluster, text, feed.path_zone)
+    return *locate(cluster, feed.data_on(cluster.name) or "", feed.path_zone), None
 
 
 def _compile_inbox(feed: Feed, cluster: Cluster) -> InboxRecord | None:

@@ -1,11 +1,15 @@
 """Locations of paths of entities on a cluster's storage: a store, and a template below it."""
 
+from zoneinfo import ZoneInfo
+
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import TableRecord
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
+
+_UTC = ZoneInfo("UTC")
 
 
 def address_of(cluster: Cluster, url: str) -> StoreAddress:
@@ -17,13 +21,18 @@ def address_of(cluster: Cluster, url: str) -> StoreAddress:
     return StoreAddress(url=url, options=FrozenMap(cluster.storage_options) if is_alike else EMPTY)
 
 
-def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
-    """Split a location into a store and a template below it.
+def locate(cluster: Cluster, location: str, zone: ZoneInfo = _UTC) -> tuple[StoreAddress, PathTemplate]:
+    """Split a location into a store and a template below it, of paths that go by a time zone.
 
     Absolute paths, and URLs below the cluster's storage, belong to that storage. Other URLs have a store of their own:
     the bucket or host that they name, or for local files the folder above the first variable, so that nothing is staged
     outside it. Doubled and trailing slashes are left out, as in Falcon.
     """
+    url, text = _split(cluster, location)
+    return address_of(cluster, url), parse_path_template(text).in_zone(zone)
+
+
+def _split(cluster: Cluster, location: str) -> tuple[str, str]:
     template = _plain(
         parse_path_template(location).with_cluster(
             name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
@@ -31,17 +40,17 @@ def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]
     )
     own = cluster.storage.rstrip("/") + "/"
     if "://" not in template.text:
-        return address_of(cluster, cluster.storage), template
+        return cluster.storage, template.text
     if template.text.startswith(own):
-        return address_of(cluster, cluster.storage), parse_path_template("/" + template.text.removeprefix(own))
+        return cluster.storage, "/" + template.text.removeprefix(own)
     scheme, _, rest = template.text.partition("://")
     host, _, path = rest.partition("/")
     if host:
-        return address_of(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
+        return f"{scheme}://{host}", "/" + path
     folder = template.base.rpartition("/")[0] if template.is_static else template.base
     if folder.endswith("://"):
         folder += "/"
-    return address_of(cluster, folder), parse_path_template(template.text.removeprefix(folder))
+    return folder, template.text.removeprefix(folder)
 
 
 def _plain(template: PathTemplate) -> PathTemplate:
@@ -51,7 +60,7 @@ def _plain(template: PathTemplate) -> PathTemplate:
     return parse_path_template(scheme + separator + "/".join([first, *filter(None, following)]))
 
 
-def locate_table(cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
+def locate_table(cluster: Cluster, text: str, zone: ZoneInfo) -> tuple[StoreAddress, PathTemplate, TableRecord]:
     """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
     hosts = cluster.metastores
@@ -63,4 +72,4 @@ def locate_table(cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplat
         options=FrozenMap({"storage": cluster.storage, "storage_options": cluster.storage_options}),
     )
     template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))
-    return store, template, table
+    return store, template.in_zone(zone), table

@@ -147,7 +147,7 @@ class FeedRecord:
 
     def path(self, nominal_time: datetime) -> str:
         """Return the path of an instance below the root of its store."""
-        return self.template.render(nominal_time, self.sequence.timezone).lstrip("/")
+        return self.template.render(nominal_time).lstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,18 @@ _HARD: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {
         Kind.CLUSTER: frozenset({"colo", "storage", "spark", "catalog", "properties"}),
         Kind.DATASOURCE: frozenset(),
-        Kind.FEED: frozenset({"frequency", "timezone", "availability_flag", "locations", "table", "format", "options"}),
+        Kind.FEED: frozenset(
+            {
+                "frequency",
+                "timezone",
+                "path_timezone",
+                "availability_flag",
+                "locations",
+                "table",
+                "format",
+                "options",
+            }
+        ),
     }
 )
 """The fields of feeds, clusters and datasources that processes see."""
@@ -311,6 +322,7 @@ def _feed_facts(bundle: Bundle, name: str, cluster: str) -> dict[str, object]:
         "name": name,
         "frequency": feed.frequency.render(),
         "timezone": feed.timezone,
+        "path_timezone": feed.path_zone.key,
         "availability_flag": feed.availability_flag,
         "start": None if entry is None else entry.validity.start.isoformat(),
         "place": place,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind, Retention, RetentionAction
@@ -34,7 +35,7 @@ def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> Reten
     limit = feed.retention_limit_on(cluster.name)
     if limit is None and policy.max_instances is None and policy.max_bytes is None:
         return None
-    limits, zone = policy.sweep_limits, feed.sequence_on(cluster.name).timezone
+    limits = policy.sweep_limits
     locations = _locations(feed, cluster, policy, overlaps)
     return RetentionRecord(
         limit=limit,
@@ -53,8 +54,8 @@ def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> Reten
         priority=_priority(feed, stage),
         queue=(stage.queue if stage else None) or find_queue(feed.properties),
         locations=locations,
-        archive=_archive(policy, cluster),
-        partition=(locations[0].template, zone) if feed.table_on(cluster.name) else None,
+        archive=_archive(policy, cluster, feed.path_zone),
+        partition=locations[0].template if feed.table_on(cluster.name) else None,
     )
 
 
@@ -109,8 +110,8 @@ def _is_lower(new: Any, old: Any) -> bool:
     return new is not None and (old is None or new < old)
 
 
-def _places(record: RetentionRecord) -> set[tuple[LocationKind, str, str]]:
-    return {(each.kind, each.store.url, each.template.text) for each in record.locations}
+def _places(record: RetentionRecord) -> set[tuple[LocationKind, str, PathTemplate]]:
+    return {(each.kind, each.store.url, each.template) for each in record.locations}
 
 
 def _priority(feed: Feed, stage: RetentionStage | None) -> int:
@@ -121,10 +122,10 @@ def _priority(feed: Feed, stage: RetentionStage | None) -> int:
 def _locations(feed: Feed, cluster: Cluster, policy: Retention, overlaps: Overlaps) -> tuple[RetainedLocation, ...]:
     table, locations = feed.table_on(cluster.name), feed.locations_on(cluster.name)
     if table is not None:
-        found = [(LocationKind.DATA, *locate_table(cluster, table)[:2])]
+        found = [(LocationKind.DATA, *locate_table(cluster, table, feed.path_zone)[:2])]
     else:
         texts = [(kind, locations.find(kind)) for kind in LocationKind] if locations else []
-        found = [(kind, *locate(cluster, text)) for kind, text in texts if text is not None]
+        found = [(kind, *locate(cluster, text, feed.path_zone)) for kind, text in texts if text is not None]
     return tuple(
         RetainedLocation(
             kind=kind,
@@ -140,7 +141,7 @@ def _locations(feed: Feed, cluster: Cluster, policy: Retention, overlaps: Overla
     )
 
 
-def _archive(policy: Retention, cluster: Cluster) -> tuple[StoreAddress, PathTemplate] | None:
+def _archive(policy: Retention, cluster: Cluster, zone: ZoneInfo) -> tuple[StoreAddress, PathTemplate] | None:
     if policy.action is not RetentionAction.ARCHIVE or policy.archive_to is None:
         return None
-    return locate(cluster, policy.archive_to)
+    return locate(cluster, policy.archive_to, zone)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.plan.addresses import StoreAddress
@@ -39,8 +38,8 @@ class RetentionRecord:
     At least one of `limit`, `max_instances` and `max_bytes` is set. `stops_at` is the end of the validity if retention
     stops with it: instances are never judged as of a later moment. `cadence` is the interval between sweeps, `trash`
     the time for which removed data can be restored. `priority` is from 2 (first) to -2; `queue` is only displayed.
-    `archive` is for the data; accompanying files go to the trash. `partition` is that of a table, in its time zone:
-    such an instance is a whole period, and older than the limit when all of the period is.
+    `archive` is for the data; accompanying files go to the trash. `partition` is that of a table: such an
+    instance is a whole period, and older than the limit when all of the period is.
     """
 
     limit: Frequency | None
@@ -58,7 +57,7 @@ class RetentionRecord:
     queue: str | None = None
     locations: tuple[RetainedLocation, ...] = ()
     archive: tuple[StoreAddress, PathTemplate] | None = None
-    partition: tuple[PathTemplate, ZoneInfo] | None = None
+    partition: PathTemplate | None = None
 
     def judged_at(self, as_of: datetime) -> datetime:
         """Return the moment as of which instances are judged: at the latest the time at which retention stops."""

@@ -1,10 +1,11 @@
 """Path templates (`/data/${YEAR}/${MONTH}/${DAY}`): nominal time to path and back, with an exact round trip."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
@@ -39,6 +40,8 @@ _MONTHS_OF_A_YEAR = 12
 _FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0", "SECOND": "0"}
 """Defaults of missing variables. The year is a leap year."""
 _NO_TIME = timedelta(0)
+_UTC = ZoneInfo("UTC")
+_LAST = datetime(2101, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +53,18 @@ class PathTemplate:
     24 and minute 60 are refused. (Falcon rolls such dates over and tolerates a tail, so its retention deletes
     `/data/2015-01-01_backup`.)
 
-    `variables` are the distinct time variables, coarsest first.
+    `variables` are the distinct time variables, coarsest first; they are filled in wall-clock time of `zone`.
 
     >>> template = parse_path_template("/data/${YEAR}/${MONTH}/${DAY}")
-    >>> template.render(datetime(2015, 3, 8, tzinfo=UTC), ZoneInfo("UTC"))
+    >>> template.render(datetime(2015, 3, 8, tzinfo=UTC))
     '/data/2015/03/08'
-    >>> template.parse("/data/2015/02/30", ZoneInfo("UTC")) is None
+    >>> template.parse("/data/2015/02/30") is None
     True
     """
 
     text: str
     pieces: tuple[Piece, ...] = field(repr=False)
+    zone: ZoneInfo = field(default=_UTC, repr=False)
     variables: tuple[TimeVariable, ...] = field(init=False, repr=False, compare=False)
     _format: str = field(init=False, repr=False, compare=False)
     _attributes: tuple[str, ...] = field(init=False, repr=False, compare=False)
@@ -119,17 +123,21 @@ class PathTemplate:
         below = "" if self.is_static else self.text[len(self.base) :].removeprefix("/")
         return tuple(parse_path_template(part, allow_unknown=True) for part in below.split("/") if below)
 
-    def render(self, nominal_time: datetime, zone: ZoneInfo) -> str:
-        """Return the path of an instance, with its time as wall-clock time in `zone`.
+    def in_zone(self, zone: ZoneInfo) -> "PathTemplate":
+        """Return the template of paths in wall-clock time of another zone."""
+        return replace(self, zone=zone)
+
+    def render(self, nominal_time: datetime) -> str:
+        """Return the path of an instance.
 
         Raises:
             TemplateError: a `${cluster.…}` variable has no value yet.
         """
         self._require_no_cluster_variable()
-        wall = nominal_time.astimezone(zone)
+        wall = nominal_time.astimezone(self.zone)
         return self._format % tuple([getattr(wall, name) for name in self._attributes])
 
-    def parse(self, path: str, zone: ZoneInfo) -> datetime | None:
+    def parse(self, path: str) -> datetime | None:
         """Return the UTC instant at the start of the month, day, hour, minute or second that `path` names; or None.
 
         Returns None if `path` is not exactly a path of this template. A missing variable means the first month, first
@@ -142,8 +150,8 @@ class PathTemplate:
         if wall is None or TimeVariable.YEAR not in self.variables:
             return None
         try:
-            moment = resolve_wall(wall, zone)
-            return moment if self.render(moment, zone) == path else None
+            moment = resolve_wall(wall, self.zone)
+            return moment if self.render(moment) == path else None
         except OverflowError:
             return None
 
@@ -153,12 +161,12 @@ class PathTemplate:
 
     def find_instance(self, path: str, sequence: InstanceSequence) -> datetime | None:
         """Return the first instance of the sequence, inside its validity, whose path is exactly `path`."""
-        moment = sequence.start if self.is_static else self.parse(path, sequence.timezone)
+        moment = sequence.start if self.is_static else self.parse(path)
         if moment is None:
             return None
-        first_reading = moment.astimezone(sequence.timezone).replace(fold=0).astimezone(UTC)
+        first_reading = moment.astimezone(self.zone).replace(fold=0).astimezone(UTC)
         candidate = sequence.ceil(min(moment, first_reading))
-        return candidate if candidate is not None and self.render(candidate, sequence.timezone) == path else None
+        return candidate if candidate is not None and self.render(candidate) == path else None
 
     def covers(self, frequency: Frequency) -> bool:
         """Return whether the template is fine enough to give each instance its own path, clock changes aside.
@@ -176,23 +184,25 @@ class PathTemplate:
     def find_collision(self, sequence: InstanceSequence) -> str | None:
         """Return why two instances of the sequence have the same path, as a clause for a message; None if no two have.
 
-        When the clocks go back, an hour of local time occurs twice, and `${HOUR}` gives two instances one path. Each
-        clock change of the validity is checked (up to the year 2100 if it has no end).
+        When the clocks go back, an hour of local time occurs twice, and `${HOUR}` gives two instances one path. A day
+        or month of another zone than that of the paths may be shorter than one of theirs. Each clock change of the
+        validity is checked (up to the year 2100 if it has no end).
         """
         if sequence.size is not None and sequence.size <= 1:
             return None
         if not self.covers(sequence.frequency):
             missing = next((variable for variable in TimeVariable if variable not in self.variables), None)
             return f"without ${{{missing}}} several instances of {sequence.frequency} have the same path"
-        for near in _runs_at_clock_changes(sequence, _LONGEST[self.granularity or TimeVariable.SECOND]):
+        for near in _suspects(sequence, self.zone, _LONGEST[self.granularity or TimeVariable.SECOND]):
             seen: dict[str, datetime] = {}
             for instance in near:
-                other = seen.setdefault(self.render(instance, sequence.timezone), instance)
+                other = seen.setdefault(self.render(instance), instance)
                 if other != instance:
-                    return (
-                        f"{render_datetime(other)} and {render_datetime(instance)} have the same path, because local "
-                        f"time in {sequence.timezone.key} repeats when the clocks go back"
-                    )
+                    why = f"local time in {self.zone.key} repeats when the clocks go back"
+                    if sequence.frequency.is_calendar:
+                        why = f"the instances go by {sequence.timezone.key} and their paths by {self.zone.key}"
+                    both = f"{render_datetime(other)} and {render_datetime(instance)}"
+                    return f"{both} have the same path, because {why}"
         return None
 
     def with_cluster(self, *, name: str, colo: str, properties: Mapping[str, str]) -> "PathTemplate":
@@ -201,7 +211,8 @@ class PathTemplate:
         Raises:
             TemplateError: the cluster has no such property.
         """
-        return _build(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
+        merged = merge_pieces(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
+        return PathTemplate(text="".join(map(text_of, merged)), pieces=merged, zone=self.zone)
 
     def _parse_wall(self, path: str) -> datetime | None:
         """Return the wall-clock time that `path` names, in no zone.
@@ -251,11 +262,6 @@ def _compiled(pieces: tuple[Piece, ...]) -> re.Pattern[str]:
     return re.compile(pattern_of(pieces))
 
 
-def _build(pieces: Iterable[Piece]) -> PathTemplate:
-    merged = merge_pieces(pieces)
-    return PathTemplate(text="".join(map(text_of, merged)), pieces=merged)
-
-
 def _iter_replaced(template: PathTemplate, known: Mapping[str, str]) -> Iterator[Piece]:
     for piece in template.pieces:
         if not isinstance(piece, ClusterVariable):
@@ -270,11 +276,16 @@ def _iter_replaced(template: PathTemplate, known: Mapping[str, str]) -> Iterator
             )
 
 
-def _runs_at_clock_changes(sequence: InstanceSequence, span: timedelta) -> Iterator[Iterator[datetime]]:
-    for change in () if sequence.frequency.is_calendar else offset_changes(sequence.timezone):
-        back = change.before - change.after
-        if back <= _NO_TIME or change.at < sequence.start:
-            continue
-        if sequence.end is not None and change.at >= sequence.end:
-            return
-        yield sequence.between(change.at - back - span, change.at + back + span)
+def _suspects(sequence: InstanceSequence, zone: ZoneInfo, span: timedelta) -> Iterator[Iterator[datetime]]:
+    """Yield runs of instances that may have the same path in a zone, a period of the path being so long."""
+    is_calendar = sequence.frequency.is_calendar
+    if is_calendar and sequence.timezone is zone:
+        return
+    if sequence.frequency.unit is Unit.MONTHS:
+        yield sequence.between(sequence.start, _LAST)
+        return
+    for change in chain(offset_changes(zone), offset_changes(sequence.timezone) if is_calendar else ()):
+        length = abs(change.after - change.before)
+        is_harmless = change.after >= change.before and not is_calendar
+        if not is_harmless and change.at >= sequence.start and (sequence.end is None or change.at < sequence.end):
+            yield sequence.between(change.at - length - span, change.at + length + span)

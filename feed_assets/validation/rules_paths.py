@@ -107,10 +107,11 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         if reason is None or (path, reason) in refused:
             continue
         refused.add((path, reason))
-        covers = template.covers(feed.frequency)
-        remedy = (
-            "Set the time zone of the feed to UTC." if covers else f"Add the missing variable to the {_noun(path)}."
-        )
+        remedy = "Set the time zone of the feed to UTC."
+        if not template.covers(feed.frequency):
+            remedy = f"Add the missing variable to the {_noun(path)}."
+        elif feed.path_timezone is not None:
+            remedy = f"Set path_timezone to {feed.timezone if feed.frequency.is_calendar else 'UTC'}."
         yield Complaint(path=path, message=f"{'.'.join(path)} is too coarse: {reason}", remedy=remedy)
 
 

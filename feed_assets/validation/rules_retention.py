@@ -87,7 +87,7 @@ def check_archive_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     It must not overlap the data, another feed or the trash.
     """
     for name, retention in _retentions(feed):
-        template = _find_archive(scope, name, retention)
+        template = _find_archive(scope, feed, name, retention)
         if template is None:
             continue
         problem = _find_archive_problem(scope, feed, name, template)
@@ -208,13 +208,13 @@ def _length_of(frequency: Frequency, count: int) -> timedelta:
         return timedelta.max
 
 
-def _find_archive(scope: Scope, cluster: str, retention: Retention) -> PathTemplate | None:
+def _find_archive(scope: Scope, feed: Feed, cluster: str, retention: Retention) -> PathTemplate | None:
     """Return the template of the archive; None if there is none, or if another rule refuses it."""
     found = scope.bundle.find_cluster(cluster)
     if retention.archive_to is None or found is None:
         return None
     try:
-        return with_cluster(parse_path_template(retention.archive_to), found)
+        return with_cluster(parse_path_template(retention.archive_to), found).in_zone(feed.path_zone)
     except TemplateError:
         return None
 

@@ -138,7 +138,7 @@ def run_output_path(case: Case) -> None:
     feed = sequence_of({**case["feed"], "start": "2000-01-01T00:00Z"})
     n = output_index(parse_time_expression(case["output"]["instance"]), parse_datetime(case["instance_time"]), feed)
     assert n is not None
-    assert parse_path_template(case["feed"]["path"]).render(feed.at(n), feed.timezone) == case["expected"]
+    assert parse_path_template(case["feed"]["path"]).in_zone(feed.timezone).render(feed.at(n)) == case["expected"]
 
 
 def run_partition(case: Case) -> None:

@@ -144,7 +144,7 @@ def check_evict_report(case: Case) -> None:
 def check_evict_partitions(case: Case) -> None:
     keys = ";".join(f"{key}={value}" for key, value in case["partitions"].items())
     address = parse_table_address(f"catalog:falcon_db:clicks#{keys}")
-    policy = replace(policy_of(feed_of(limit=case["limit"])), partition=(address.template, UTC_ZONE))
+    policy = replace(policy_of(feed_of(limit=case["limit"])), partition=address.template)
     expired = expired_partitions(address, case["existing"], policy, parse_datetime(case["now"]), UTC_ZONE)
     assert expired == case["deleted"]
     assert [values for values in case["existing"] if values not in expired] == case["kept"]

@@ -65,11 +65,11 @@ def data_driven_of(start: str, end: str, moment: str, now: str, hours: str) -> s
 
 
 def path_of(template: str, zone: str, moment: str) -> str:
-    return parse_path_template(template).render(parse_datetime(moment, seconds=True), parse_timezone(zone))
+    return parse_path_template(template).in_zone(parse_timezone(zone)).render(parse_datetime(moment, seconds=True))
 
 
 def time_of_path(template: str, zone: str, path: str) -> str:
-    found = parse_path_template(template).parse(path, parse_timezone(zone))
+    found = parse_path_template(template).in_zone(parse_timezone(zone)).parse(path)
     return "none" if found is None else render_datetime(found)
 
 

@@ -84,11 +84,11 @@ class NamedStore:
 
 def by_brute_force(template: PathTemplate, path: str, sequence: InstanceSequence) -> datetime | None:
     """The last instance that has this very path, of all that are near; else the time that the path names."""
-    named = template.parse(path, sequence.timezone)
+    named = template.parse(path)
     if named is None or template.granularity is None:
         return None
     near = sequence.between(named - timedelta(days=2), named + SPANS[template.granularity] + timedelta(days=2))
-    return max((time for time in near if template.render(time, sequence.timezone) == path), default=named)
+    return max((time for time in near if template.render(time) == path), default=named)
 
 
 def found_in(
@@ -129,7 +129,8 @@ def templates(draw: st.DrawFn) -> PathTemplate:
     parts = draw(st.permutations(parts))
     joints = draw(st.lists(st.sampled_from(["", "/"]), min_size=len(parts), max_size=len(parts)))
     text = draw(st.sampled_from(["", "/", "/clicks/"])) + "".join(a + b for a, b in zip(joints, parts, strict=True))
-    return parse_path_template("/".join(part for part in text.split("/") if part not in (".", "..")))
+    zone = parse_timezone(draw(st.sampled_from(list(ODD_TIMES))))
+    return parse_path_template("/".join(part for part in text.split("/") if part not in (".", ".."))).in_zone(zone)
 
 
 @st.composite
@@ -138,7 +139,7 @@ def sequences(draw: st.DrawFn, template: PathTemplate) -> InstanceSequence:
     is_fine = template.granularity in (TimeVariable.DAY, TimeVariable.HOUR, TimeVariable.MINUTE)
     often = ["minutes(15)", "minutes(45)", "hours(1)", "hours(5)"] if is_fine else []
     frequency = draw(st.sampled_from([*often, "hours(24)", "days(1)", "days(2)", "months(1)", "months(12)"]))
-    zone = draw(st.sampled_from(list(ODD_TIMES)))
+    zone = draw(st.one_of(st.just(template.zone.key), st.sampled_from(list(ODD_TIMES))))
     near = datetime.fromisoformat(draw(st.sampled_from(ODD_TIMES[zone]))).replace(tzinfo=UTC)
     start = near + timedelta(minutes=draw(st.sampled_from([0, 0, 0, 17, 60, 240, 1439, -10_080])))
     length = draw(st.sampled_from([None, None, timedelta(0), timedelta(hours=50), timedelta(days=20)]))
@@ -168,12 +169,12 @@ _AT_ENDS = "9999"
 @st.composite
 def stored(draw: st.DrawFn, template: PathTemplate, sequence: InstanceSequence) -> list[str]:
     """Paths of instances and of other times near, of dates far away, and look-alikes."""
-    zone, plain = sequence.timezone, plain_template(template)
+    plain = plain_template(template)
     close = st.integers(-20, 130).map(lambda hours: sequence.start + timedelta(hours=hours))
     near = st.integers(-3_000, 40_000).map(lambda minutes: sequence.start + timedelta(minutes=minutes))
     far = st.sampled_from([datetime(3, 1, 3, tzinfo=UTC), datetime(9990, 12, 30, 23, tzinfo=UTC), *EPOCHS])
     times = draw(st.lists(st.one_of(close, close, near, far), min_size=1, max_size=30))
-    paths = [plain.render(time, zone) for time in times]
+    paths = [plain.render(time) for time in times]
     paths += [draw(spoilt(path)) for path in draw(st.lists(st.sampled_from(paths), max_size=15))]
     return [path for path in paths if path and "//" not in path and path.strip("/") == path and _AT_ENDS not in path]
 
@@ -215,18 +216,24 @@ def test_dates_at_the_ends_of_the_calendar_do_no_harm(zone: str, frequency: str)
     sequence = InstanceSequence(start=start, frequency=parse_frequency(frequency), timezone=parse_timezone(zone))
     dates = ["0000-01-01", "0001-01-01", "0001-01-02", "9999-12-30", "9999-12-31", "10000-01-01"]
     for text in ("${YEAR}-${MONTH}-${DAY}/${HOUR}", "${YEAR}-${MONTH}-${DAY}"):
-        template = parse_path_template(text)
+        template = parse_path_template(text).in_zone(sequence.timezone)
         names = NamedStore(f"{date}/{hour:02d}" if "HOUR" in text else date for date in dates for hour in range(24))
         for before in (None, datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
             found = found_in(names, template, sequence, before)
-            assert set(found) <= {path for path in found if template.parse(path, sequence.timezone)}
+            assert set(found) <= {path for path in found if template.parse(path)}
             assert {path[:4] for path in found} >= ({"0001", "9999"} if before is None else set())
 
 
 NEW_YORK = parse_timezone("America/New_York")
-HOURLY = parse_path_template("d/${YEAR}/${MONTH}/${DAY}/${HOUR}")
-HOURLY_FOLDERS = parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}")
-HOURLY_FILES = parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}")
+
+
+def in_new_york(text: str) -> PathTemplate:
+    return parse_path_template(text).in_zone(NEW_YORK)
+
+
+HOURLY = in_new_york("d/${YEAR}/${MONTH}/${DAY}/${HOUR}")
+HOURLY_FOLDERS = in_new_york("d/${YEAR}-${MONTH}-${DAY}/${HOUR}")
+HOURLY_FILES = in_new_york("d/${YEAR}-${MONTH}-${DAY}-${HOUR}")
 
 
 def at(text: str) -> datetime:
@@ -261,9 +268,9 @@ def test_a_path_that_several_instances_share_is_as_old_as_the_youngest() -> None
     ]
     for text, path, last in shared:
         expected = datetime.fromisoformat(last).replace(tzinfo=UTC)
-        assert find_nominal_time(parse_path_template(text), path, sequence) == expected
-        assert found_in(NamedStore([path]), parse_path_template(text), sequence, None) == {path: expected}
-        assert found_in(NamedStore([path]), parse_path_template(text), sequence, expected) == {}
+        assert find_nominal_time(in_new_york(text), path, sequence) == expected
+        assert found_in(NamedStore([path]), in_new_york(text), sequence, None) == {path: expected}
+        assert found_in(NamedStore([path]), in_new_york(text), sequence, expected) == {}
 
 
 def test_what_is_no_instance_is_as_old_as_its_name_says() -> None:
@@ -278,7 +285,7 @@ def test_what_is_no_instance_is_as_old_as_its_name_says() -> None:
 
 @pytest.mark.parametrize("text", ["/d//${YEAR}/", "d/${YEAR}", "//d/${YEAR}//"])
 def test_a_store_knows_no_empty_folders(text: str) -> None:
-    assert plain_template(parse_path_template(text)).text == "d/${YEAR}"
+    assert plain_template(in_new_york(text)).text == "d/${YEAR}"
 
 
 def test_folders_of_other_years_months_and_days_are_not_entered() -> None:
@@ -302,11 +309,8 @@ def test_a_day_that_is_only_partly_old_gives_its_old_hours() -> None:
         "d/${YEAR}-${MONTH}-${DAY}-${HOUR}",
         "d/${YEAR}${MONTH}${DAY}/${HOUR}${MINUTE}",
     ):
-        template, sequence = parse_path_template(text), hourly_in_new_york("2013-06-01")
-        paths = [
-            template.render(time, NEW_YORK)
-            for time in sequence.between(sequence.start, sequence.start + timedelta(days=4))
-        ]
+        template, sequence = in_new_york(text), hourly_in_new_york("2013-06-01")
+        paths = [template.render(time) for time in sequence.between(sequence.start, sequence.start + timedelta(days=4))]
         for hour in range(24, 72):
             before = sequence.start + timedelta(hours=hour)
             assert len(found_in(NamedStore(paths), template, sequence, before)) == hour
@@ -315,16 +319,16 @@ def test_a_day_that_is_only_partly_old_gives_its_old_hours() -> None:
 @pytest.mark.parametrize("layout", ["d/${YEAR}-${MONTH}-${DAY}-${HOUR}", "d/${YEAR}/${MONTH}/${DAY}/${HOUR}"])
 @pytest.mark.parametrize("before", [None, "2013-11-03T06:00", "2013-12-24T17:00"])
 def test_the_hours_of_a_year_are_found_with_their_times(layout: str, before: str | None) -> None:
-    template, sequence = parse_path_template(layout), hourly_in_new_york("2013-01-01", "2014-01-01T05:00")
+    template, sequence = in_new_york(layout), hourly_in_new_york("2013-01-01", "2014-01-01T05:00")
     bound = None if before is None else at(before)
     assert sequence.end is not None
-    last = {template.render(time, NEW_YORK): time for time in sequence.between(sequence.start, sequence.end)}
+    last = {template.render(time): time for time in sequence.between(sequence.start, sequence.end)}
     found = found_in(NamedStore(last), template, sequence, bound)
     assert found == {path: time for path, time in last.items() if bound is None or time < bound}
 
 
 def test_an_hour_that_the_clocks_skip_has_no_path_in_any_century() -> None:
-    template = parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}")
+    template = in_new_york("d/${YEAR}-${MONTH}-${DAY}/${HOUR}")
     for day in ("2013-03-10", "2150-03-08"):
         names = NamedStore(f"d/{day}/{hour:02d}" for hour in range(24))
         found = found_in(names, template, hourly_in_new_york("2010-01-01"), None)
@@ -354,10 +358,10 @@ def test_of_the_last_names_exactly_the_wanted_are_found() -> None:
         assert paths == [f"d/{day}-{name}" for name in names[:hours]]
         assert moments == [find_nominal_time(HOURLY_FILES, path, sequence) for path in paths]
         assert all(time < bound for time in moments)
-    swapped = PathMatcher(parse_path_template("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))
+    swapped = PathMatcher(in_new_york("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))
     assert swapped.find_times("d/06/", ["2013", "2014"])[0] == ["d/06/2013"]
     for before, years in {"2014-01-01T04:00": ["2012"], "2014-01-01T04:01": ["2012", "2013"]}.items():
-        yearly = PathMatcher(parse_path_template("d/${YEAR}"), hourly_in_new_york("2013-06-01"), at(before))
+        yearly = PathMatcher(in_new_york("d/${YEAR}"), hourly_in_new_york("2013-06-01"), at(before))
         assert yearly.find_times("d/", ["2012", "2013", "2014"])[0] == [f"d/{year}" for year in years]
 
 
@@ -375,7 +379,7 @@ def test_a_folder_is_entered_if_it_can_hold_something_from_before_the_moment() -
 
 
 def test_a_date_whose_times_lie_in_several_folders_is_known_in_each() -> None:
-    template = parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}/${MINUTE}")
+    template = in_new_york("d/${YEAR}-${MONTH}-${DAY}/${HOUR}/${MINUTE}")
     paths = [f"d/2013-06-02/{hour:02d}/{minute}" for hour in range(24) for minute in ("00", "15", "60")]
     found = found_in(NamedStore(paths), template, hourly_in_new_york("2013-06-01", frequency="minutes(15)"), None)
     assert sorted(found) == [path for path in paths if not path.endswith("60")]
@@ -383,8 +387,8 @@ def test_a_date_whose_times_lie_in_several_folders_is_known_in_each() -> None:
 
 def test_a_template_without_a_date_has_no_instances() -> None:
     for text in ("d/${HOUR}", "d/${HOUR}/x-${MINUTE}", "d/${MONTH}/${DAY}"):
-        path = parse_path_template(text).render(at("2013-06-01"), NEW_YORK)
-        assert found_in(NamedStore([path]), parse_path_template(text), hourly_in_new_york("2013-06-01"), None) == {}
+        path = in_new_york(text).render(at("2013-06-01"))
+        assert found_in(NamedStore([path]), in_new_york(text), hourly_in_new_york("2013-06-01"), None) == {}
 
 
 def test_the_zone_of_the_machine_plays_no_part(monkeypatch: pytest.MonkeyPatch) -> None:

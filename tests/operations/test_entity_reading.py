@@ -195,6 +195,16 @@ def found_by(harness: EntityHarness, path: str) -> list[tuple[str, str, Location
     return [(each.feed, each.cluster, each.type, each.nominal_time) for each in lookup.find(path)]
 
 
+def test_a_path_leads_to_the_instance_of_its_time_in_the_zone_of_the_paths(harness: EntityHarness) -> None:
+    east = changed(
+        CLICKS, name="east", timezone="GMT+08:00", locations={"data": "/east/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    )
+    paths = changed(east, name="paths", path_timezone="UTC", locations={"data": "/utc/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
+    entity_changes.submit(harness.context(), [file_of(east), file_of(paths)])
+    assert found_by(harness, "/east/2013-11-02/13") == [("east", "primary", LocationType.DATA, at("02T05"))]
+    assert found_by(harness, "/utc/2013-11-02/05") == [("paths", "primary", LocationType.DATA, at("02T05"))]
+
+
 def test_row_97_a_whole_path_leads_to_every_feed_that_it_belongs_to(harness: EntityHarness) -> None:
     twin = changed(CLICKS, name="twin", locations={"data": "/other/${YEAR}", "stats": CLICKS["locations"]["data"]})  # type: ignore[index]
     entity_changes.submit(harness.context(), [file_of(changed(twin, frequency="months(12)"))])

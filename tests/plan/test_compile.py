@@ -240,6 +240,14 @@ def test_paths_are_written_in_the_zone_of_the_feed() -> None:
     assert record.path(at("2013-11-04T05:00")) == "daily/2013-11-04/00-00"
 
 
+def test_the_paths_of_a_feed_may_go_by_another_zone_than_its_days() -> None:
+    entity = feed("visits", "days(1)", start=at("2017-02-28T16:00"), timezone="GMT+08:00", path_timezone="UTC")
+    record = plan_of(entity).feeds["visits", "primary"]
+    assert record.path(at("2017-02-28T16:00")) == "visits/2017-02-28/16-00"
+    assert record.template.find_instance("/visits/2017-02-28/16-00", record.sequence) == at("2017-02-28T16:00")
+    assert pickle.loads(pickle.dumps(record.template)) == record.template
+
+
 def test_a_cluster_of_a_feed_has_its_own_sla_and_locations() -> None:
     entity = Feed(
         name="clicks",

@@ -129,6 +129,7 @@ def test_a_definition_that_has_begun_nothing_is_corrected_from_its_start() -> No
         ({"availability_flag": "_SUCCESS"}, True),
         ({"frequency": "hours(2)"}, True),
         ({"locations": {"data": "/other/${YEAR}-${MONTH}-${DAY}-${HOUR}"}}, True),
+        ({"path_timezone": "Asia/Kolkata"}, True),
         ({"clusters": {"primary": {"validity": {"start": at("02")}}}}, True),
         ({"clusters": {"primary": {"validity": {"start": START, "end": at("09")}}}}, False),
         ({"late_arrival": {"cut_off": "hours(6)"}}, False),

@@ -8,10 +8,13 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, LIMIT_PROPERTY, Feed
+from feed_assets.lifecycle.retention.locations import archive_path
+from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.retention import find_stricter
 from feed_assets.plan.retention_records import RetentionRecord, SweepLimits
-from feed_assets.timing.dates import parse_datetime, parse_timezone
+from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 
 PRIMARY = Cluster(name="primary", colo="nyc", storage="file:///data/primary")
@@ -189,7 +192,22 @@ def test_row_54_of_a_table_its_partitions_are_the_location() -> None:
         "thrift://one:9083,two/web/clicks",
         DAILY.split("#")[1],
     )
-    assert policy.partition == (location.template, parse_timezone("UTC"))
+    assert policy.partition == location.template
+
+
+def test_what_retention_removes_and_archives_goes_by_the_zone_of_the_paths() -> None:
+    archive = {"limit": "days(2)", "action": "archive", "archive_to": f"s3://cold/old/{DATED}/${{HOUR}}"}
+    here, there = (
+        compiled(feed(retention=archive, timezone="GMT+08:00", path_timezone=zone))["clicks"] for zone in (None, "UTC")
+    )
+    assert here.retention is not None
+    assert there.retention is not None
+    assert there.retention.archive is not None
+    assert archive_path(there, parse_datetime("2015-01-01T16:00Z")) == (there.retention.archive[0], "old/2015/01/01/16")
+    (place,) = there.retention.locations
+    assert place.template == there.template
+    assert find_stricter(here.retention, there.retention) == ("action", "locations")
+    assert digest_policy(here) != digest_policy(there)
 
 
 def test_two_feeds_in_one_partition_of_a_table_are_left_alone() -> None:

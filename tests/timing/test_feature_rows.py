@@ -88,9 +88,9 @@ def test_row_50_the_path_of_an_instance_leads_back_to_it_and_another_to_none() -
             start=parse_datetime("2015-01-01T05:00Z"), frequency=parse_frequency("hours(6)"), timezone=zone
         )
         for index in (0, 1, 400):
-            path = template.render(feed.at(index), zone)
-            found = template.parse(path, zone)
+            path = template.in_zone(zone).render(feed.at(index))
+            found = template.in_zone(zone).parse(path)
             assert isinstance(found, datetime)
             assert feed.index(found) == index
     for path in ("/data/2015-13-01/00", "/data/2015-02-30/00", "/data/2015-01-01/00_backup", "/data/2015-01-01"):
-        assert template.parse(path, UTC) is None
+        assert template.in_zone(UTC).parse(path) is None

@@ -71,7 +71,7 @@ def test_many_feeds_side_by_side_do_not_meet() -> None:
 def test_paths_that_meet_are_of_templates_that_do(places: list[list[str]]) -> None:
     templates = [parse_path_template("/" + "/".join(parts)) for parts in places]
     found = {(each.outer, each.inner) for each in iter_overlaps([template.text for template in templates])}
-    paths = [{template.render(time, ZONE) + "/" for time in TIMES} for template in templates]
+    paths = [{template.in_zone(ZONE).render(time) + "/" for time in TIMES} for template in templates]
     for outer, template in enumerate(templates):
         for inner in range(len(templates)):
             if outer == inner or template.is_static:

@@ -404,6 +404,14 @@ CASES = (
         "because local time in America/New_York repeats when the clocks go back. Set the time zone of the feed to UTC.",
     ),
     Case(
+        code="path-granularity",
+        name="paths-in-another-zone",
+        good={"feed clicks/path_timezone": "Asia/Kolkata"},
+        bad={"feed clicks/path_timezone": "America/New_York", BACKUP: REMOVED},
+        text="feed 'clicks': locations.data is too coarse: 2015-11-01T05:00Z and 2015-11-01T06:00Z have the same path, "
+        "because local time in America/New_York repeats when the clocks go back. Set path_timezone to UTC.",
+    ),
+    Case(
         code="path-variables",
         good={f"{BACKUP}/locations": {"data": "/copies/${YEAR}-${MONTH}-${DAY}-${HOUR}"}},
         bad={f"{BACKUP}/locations": {"data": "/copies/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}"}},

@@ -68,7 +68,7 @@ class Watch:
 
 
 def _location(record: FeedRecord) -> list[str]:
-    return [record.store.url, record.template.text, record.sequence.start.isoformat()]
+    return [record.store.url, record.template.text, record.template.zone.key, record.sequence.start.isoformat()]
 
 
 def find_standing(

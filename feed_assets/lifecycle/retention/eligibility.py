@@ -121,8 +121,7 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
     before = cutoff(limit, policy.judged_at(as_of))
     if policy.partition is None or before == _EVER:
         return before
-    template, zone = policy.partition
-    return template.parse(template.render(before, zone), zone) or _EVER
+    return policy.partition.parse(policy.partition.render(before)) or _EVER
 
 
 def collect_candidates(

@@ -50,7 +50,7 @@ def archive_path(record: FeedRecord, nominal_time: datetime) -> tuple[StoreAddre
     if record.retention is None or record.retention.archive is None:
         return None
     address, template = record.retention.archive
-    return address, template.render(nominal_time, record.sequence.timezone).lstrip("/")
+    return address, template.render(nominal_time).lstrip("/")
 
 
 def base_below_root(location: RetainedLocation) -> str:

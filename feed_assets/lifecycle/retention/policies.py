@@ -25,6 +25,7 @@ def _render(record: FeedRecord, policy: RetentionRecord) -> str:
         {
             "version": _VERSION,
             "sequence": [sequence.start.isoformat(), str(sequence.frequency), sequence.timezone.key],
+            "paths": record.template.zone.key,
             "limit": None if policy.limit is None else str(policy.limit),
             "action": policy.action.value,
             "keep_newest": policy.keep_newest,
@@ -34,7 +35,7 @@ def _render(record: FeedRecord, policy: RetentionRecord) -> str:
             "until_replicated_to": policy.until_replicated_to,
             "stops_at": None if policy.stops_at is None else policy.stops_at.isoformat(),
             "archive": archive,
-            "partition": None if policy.partition is None else [policy.partition[0].text, policy.partition[1].key],
+            "partition": None if policy.partition is None else policy.partition.text,
             "locations": [
                 [each.kind.value, each.store.url, each.template.text, each.obstacle] for each in policy.locations
             ],

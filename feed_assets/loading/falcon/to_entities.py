@@ -1,6 +1,7 @@
 """Convert values in the structure of Falcon's documents to values of our models, with notes on changes of form."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, assert_never
 
 from feed_assets.entities.cluster import spark_of
@@ -14,6 +15,9 @@ from feed_assets.loading.falcon.oozie_functions import Translation, translate_te
 from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
 from feed_assets.loading.messages import render_path
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.errors import TimeZoneError
+from feed_assets.timing.zones import is_utc
 
 ENGINES: Mapping[str, str] = {"oozie": "oozie", "pig": "pig", "hive": "sql", "spark": "spark-submit"}
 """Falcon's engines and the corresponding engines of feed-assets."""
@@ -103,11 +107,26 @@ class _Converter:
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
         self._archival()
+        self._path_timezone()
         if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
             message = "Falcon knows no file format: parquet is used; write format and schema if it differs"
             self._note(NoteKind.CHECK, message)
         if any(entry.get("type") == "target" for entry in self._values.get("clusters", {}).values()):
             self._replication()
+
+    def _path_timezone(self) -> None:
+        """Falcon lets Oozie fill in paths, which does so in UTC, whatever the zone of the feed."""
+        zone = self._values.get("timezone")
+        with suppress(TimeZoneError):  # another rule refuses it
+            if zone is None or is_utc(parse_timezone(zone)):
+                return
+            self._values["path_timezone"] = "UTC"
+            self._reading.place(("path_timezone",), *self._place_of(("timezone",)))
+            message = (
+                f"the days are those of {zone}, but Falcon writes the times in paths in UTC: with path_timezone UTC "
+                "its data are found; change it only if they are at other places"
+            )
+            self._note(NoteKind.CHECK, message, ("timezone",))
 
     def _archival(self) -> None:
         """Turn archival stages into retention that archives; as in Falcon, that of the feed counts where a cluster has

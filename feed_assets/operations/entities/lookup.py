@@ -115,7 +115,7 @@ def _iter_locations(bundle: Bundle, feed: Feed, places: Places) -> Iterator[tupl
                 feed=feed.name,
                 cluster=name,
                 type=kind,
-                below=parse_path_template(whole.text.removeprefix(whole.base)),
+                below=parse_path_template(whole.text.removeprefix(whole.base)).in_zone(feed.path_zone),
                 sequence=feed.sequence_on(name),
             )
             yield places.canonical(whole.base), location

@@ -164,11 +164,14 @@ def test_a_look_that_the_budget_ends_goes_on_where_it_was(tmp_path: Path, monkey
     assert come(lifecycle) == times
 
 
-def test_a_location_that_is_changed_is_looked_at_from_the_start_of_its_validity(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "moved", [orders(SPLIT.replace("/orders", "/moved")), orders(path_timezone="Etc/GMT+5")], ids=["path", "zone"]
+)
+def test_a_location_that_is_changed_is_looked_at_from_the_start_of_its_validity(tmp_path: Path, moved: Feed) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, orders())
     lifecycle.land("orders", second("03T05:30:07"))
     look(lifecycle, at("03T06:00"))
-    lifecycle.declare(orders(SPLIT.replace("/orders", "/moved")))
+    lifecycle.declare(moved)
     lifecycle.land("orders", second("01T00:00:01"))
     look(lifecycle, at("03T06:00") + timedelta(seconds=1))
     assert come(lifecycle) == [second("03T05:30:07"), second("01T00:00:01")]

@@ -41,7 +41,7 @@ def expired_partitions(
 ) -> list[Values]:
     """The partitions that go by age, in the order in which they are given."""
     keys = tuple(key for key, _ in address.partition)
-    template = address.template
+    template = address.template.in_zone(zone)
     location = RetainedLocation(kind=LocationKind.DATA, store=StoreAddress(url="memory://names"), template=template)
     daily = InstanceSequence(start=_START, frequency=parse_frequency("days(1)"), timezone=zone)
     store = cast("InstanceStore", NamedPartitions(keys, partitions))
@@ -59,6 +59,6 @@ def expired_before(
         limit=parse_frequency("days(1)"),
         cadence=parse_frequency("days(1)"),
         trash=parse_frequency("days(1)"),
-        partition=(address.template, zone),
+        partition=address.template.in_zone(zone),
     )
     return expired_partitions(address, partitions, policy, before + timedelta(days=1), zone)

@@ -250,15 +250,15 @@ def test_row_56_where_retention_stops_with_the_validity_the_tail_stays() -> None
 
 def test_row_54_a_partition_of_a_table_goes_when_all_of_its_period_is_too_old() -> None:
     daily_key, new_york = parse_path_template("ds=${YEAR}${MONTH}${DAY}"), parse_timezone("America/New_York")
-    of = policy("days(4)", partition=(daily_key, parse_timezone("UTC")))
+    of = policy("days(4)", partition=daily_key)
     assert find_before(of, START + 6 * DAY + 5 * HOUR) == START + 2 * DAY
     assert decide(of, daily(10), START + 6 * DAY + 23 * HOUR) == dict.fromkeys([1, 2], Rule.AGE)
     assert decide(of, daily(10), START + 7 * DAY) == dict.fromkeys([1, 2, 3], Rule.AGE)
-    assert find_before(policy("days(4)", partition=(daily_key, new_york)), NOW) == START + 6 * DAY + 5 * HOUR
-    assert find_before(policy("months(90000)", partition=(daily_key, new_york)), NOW) == datetime.min.replace(
+    assert find_before(policy("days(4)", partition=daily_key.in_zone(new_york)), NOW) == START + 6 * DAY + 5 * HOUR
+    assert find_before(policy("months(90000)", partition=daily_key.in_zone(new_york)), NOW) == datetime.min.replace(
         tzinfo=UTC
     )
-    undated = policy("days(4)", partition=(parse_path_template("ds=${MONTH}"), new_york))
+    undated = policy("days(4)", partition=parse_path_template("ds=${MONTH}"))
     assert find_before(undated, NOW) == datetime.min.replace(tzinfo=UTC)
 
 
