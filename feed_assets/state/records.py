@@ -226,10 +226,11 @@ class ProcessInstance:
     """A process instance on a cluster, with its current attempt and run.
 
     `definition_digest` is of the process's definition, `release` the number of the release that governs the instance.
-    `retries` counts automatic attempts since the first one, or since a person ran it. `retry_at` is when the next
-    attempt begins: NEVER if there is none, None until that is decided. `overrides` are properties that a person gave
-    for the following runs. `notice_at` is when people are notified that it is not done; `notice_digest` is of the last
-    notice. `cause` is the cause of its last transition, `cause_detail` an additional sentence.
+    `retries` counts automatic attempts since the first one, or since a person ran it, `deaths` the workers in a row
+    that died with it. `retry_at` is when the next attempt begins: NEVER if there is none, None until that is decided.
+    `overrides` are properties that a person gave for the following runs. `notice_at` is when people are notified that
+    it is not done; `notice_digest` is of the last notice. `cause` is the cause of its last transition, `cause_detail`
+    an additional sentence.
     """
 
     process: str
@@ -252,6 +253,7 @@ class ProcessInstance:
     definition_digest: str | None = None
     release: int | None = None
     retries: int = 0
+    deaths: int = 0
     retry_at: datetime | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     notice_at: datetime | None = None
@@ -322,6 +324,7 @@ class ProcessChanges(TypedDict, total=False):
     definition_digest: str | None
     release: int | None
     retries: int
+    deaths: int
     retry_at: datetime | None
     overrides: Mapping[str, object]
     notice_at: datetime | None

@@ -25,7 +25,7 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0022-9512e710"
+SCHEMA_REVISION = "0022-cb05fe73"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()
@@ -194,6 +194,7 @@ process_instances = Table(
     Column("definition_digest", Text),
     Column("release", BigInteger),
     Column("retries", BigInteger, nullable=False, server_default=text("0")),
+    Column("deaths", BigInteger, nullable=False, server_default=text("0")),
     Column("retry_at", UtcDateTime),
     Column("overrides", Payload),
     Column("notice_at", UtcDateTime),

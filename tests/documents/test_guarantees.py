@@ -36,7 +36,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     kinds = written_in(ACTING, r"(?:kind=|done, )FeedEventKind\.([A-Z]+)")
     assert dict(numbers.rows) == {
         "duration of a lease in seconds": f"{leasing.TTL.total_seconds():.0f}",
-        "attempts after deaths of workers": str(reconciliation.MOST_ATTEMPTS),
+        "deaths of workers in a row that fail an instance": str(reconciliation.MOST_DEATHS),
         "seconds until a request without a run is repeated": f"{reconciliation.REQUEST_PATIENCE.total_seconds():.0f}",
         "seconds after which a run without lease and log counts as dead": f"{dead_runs.SILENCE.total_seconds():.0f}",
         "minimum seconds between ticks": str(sensors.ARRIVAL_SECONDS),

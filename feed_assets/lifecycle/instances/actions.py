@@ -182,7 +182,7 @@ def _changes(
             changes["notice_at"] = first_notice_at(active.record, as_of) if active else None
             changes["ended_at"] = None
     if action is InstanceAction.RERUN:
-        changes["retries"] = 0
+        changes["retries"] = changes["deaths"] = 0
     return changes
 
 

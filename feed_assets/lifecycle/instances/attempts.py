@@ -363,6 +363,7 @@ def end_attempt(
         key,
         {ProcessInstanceStatus.RUNNING},
         status=status,
+        deaths=0,
         ended_at=now,
         cause=cause or _ENDED_BY.get(status),
         cause_detail=reason,

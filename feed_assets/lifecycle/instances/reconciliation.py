@@ -21,7 +21,8 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
 REQUEST_PATIENCE = timedelta(seconds=60)
-MOST_ATTEMPTS = 10
+MOST_DEATHS = 10
+"""So many workers in a row may die with an instance; what else has run it before does not count."""
 
 _DIED = ProcessInstanceStatus.FAILED
 
@@ -85,30 +86,34 @@ def decide_reconciled(
     """Return the expected status and the changes of an instance, given the state of its run; None while the run may go
     on.
 
-    A dead worker is replaced, up to ten attempts in all. A cancelled run means that somebody killed it.
+    A dead worker is replaced, until ten in a row have died. A cancelled run means that somebody killed it.
     """
+    deaths = instance.deaths + (instance.status is ProcessInstanceStatus.RUNNING)
     match run:
         case RunState.ALIVE:
             return None
         case RunState.CANCELED:
             return instance.status, {
                 "status": ProcessInstanceStatus.KILLED,
+                "deaths": 0,
                 "ended_at": as_of,
                 "cause": Cause.RUN_CANCELLED,
                 "cause_detail": None,
                 "updated_at": as_of,
             }
-        case RunState.ENDED | RunState.UNKNOWN if instance.attempt >= MOST_ATTEMPTS:
+        case RunState.ENDED | RunState.UNKNOWN if deaths >= MOST_DEATHS:
             return instance.status, {
                 "status": ProcessInstanceStatus.FAILED,
+                "deaths": 0,
                 "ended_at": as_of,
                 "cause": Cause.WORKERS_LOST,
-                "cause_detail": f"its worker died at attempt {instance.attempt}, and there are at most {MOST_ATTEMPTS}",
+                "cause_detail": f"its worker died {deaths} times in a row, and is not replaced any more",
                 "updated_at": as_of,
             }
         case RunState.ENDED | RunState.UNKNOWN:
             return instance.status, {
                 "status": ProcessInstanceStatus.READY,
+                "deaths": deaths,
                 "request_key": None,
                 "requested_at": None,
                 "cause": Cause.RUN_LOST,

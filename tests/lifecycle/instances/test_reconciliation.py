@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.instances.reconciliation import (
-    MOST_ATTEMPTS,
+    MOST_DEATHS,
     REQUEST_PATIENCE,
     RunState,
     apply_reconciliation,
@@ -21,9 +21,16 @@ SUCCEEDED = ProcessInstanceStatus.SUCCEEDED
 NOON = at("01T12:00")
 
 
-def instance(status: ProcessInstanceStatus, attempt: int = 1) -> ProcessInstance:
+def instance(status: ProcessInstanceStatus, deaths: int = 0) -> ProcessInstance:
     return ProcessInstance(
-        process="p", cluster="c", nominal_time=START, status=status, updated_at=START, attempt=attempt, run_id="run-1"
+        process="p",
+        cluster="c",
+        nominal_time=START,
+        status=status,
+        updated_at=START,
+        attempt=20,
+        deaths=deaths,
+        run_id="run-1",
     )
 
 
@@ -51,11 +58,13 @@ def test_the_run_decides_what_becomes_of_an_instance(
 
 @pytest.mark.parametrize("run", [RunState.ENDED, RunState.UNKNOWN])
 def test_a_worker_is_replaced_ten_times_at_most(run: RunState) -> None:
-    assert (decided := decide_reconciled(instance(RUNNING, MOST_ATTEMPTS - 1), run, NOON)) is not None
+    assert (decided := decide_reconciled(instance(RUNNING, MOST_DEATHS - 2), run, NOON)) is not None
     assert decided[1]["status"] is READY
-    assert (decided := decide_reconciled(instance(RUNNING, MOST_ATTEMPTS), run, NOON)) is not None
+    assert (decided := decide_reconciled(instance(RUNNING, MOST_DEATHS - 1), run, NOON)) is not None
     assert (decided[1]["status"], decided[1]["ended_at"]) == (FAILED, NOON)
-    assert decided[1]["cause_detail"] == "its worker died at attempt 10, and there are at most 10"
+    assert decided[1]["cause_detail"] == "its worker died 10 times in a row, and is not replaced any more"
+    assert (decided := decide_reconciled(instance(READY, MOST_DEATHS - 1), run, NOON)) is not None
+    assert decided[1]["status"] is READY
 
 
 def running(lifecycle: LifecycleHarness, run_id: str = "run-1") -> None:
@@ -86,7 +95,7 @@ def test_an_instance_whose_run_is_gone_is_asked_for_again(tmp_path: Path) -> Non
 def test_ten_dead_workers_fail_the_instance(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
     lifecycle.tick(START)
-    for number in range(MOST_ATTEMPTS):
+    for number in range(MOST_DEATHS):
         assert lifecycle.statuses("ping")[START] is READY
         running(lifecycle, f"run-{number}")
         launched = find_launched(lifecycle.database, "primary", NOON)
