@@ -113,7 +113,7 @@ def show(process: str, instance: str, cluster: str | None, output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    print_events(found.events, output)
+    print_events((*found.events, *found.set_aside), output)
     say(f"{found.status}, {counted(len(found.events), 'event')}", err=True)
 
 

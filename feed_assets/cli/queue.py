@@ -44,14 +44,14 @@ def list_(output: str) -> None:
 @cluster_option(_CLUSTER)
 @output_option
 def show(process: str, cluster: str | None, output: str) -> None:
-    """Show the pending events of PROCESS, oldest first, and what its condition still lacks."""
+    """Show the pending, held and dropped events of PROCESS, oldest first, and what its condition still lacks."""
     from feed_assets.operations.queues.queues import show_queue
 
     found = show_queue(open_context_for(), process, cluster)
     if output == "json":
         print_json(found)
         return
-    print_events(found.events, output)
+    print_events((*found.events, *found.set_aside), output)
     say(f"{found.queue.pending} pending; {found.queue.sentence}", err=True)
 
 
@@ -74,11 +74,13 @@ def consumers(feed: str, cluster: str | None, output: str) -> None:
             each.input,
             *map(str, (each.taken, each.pending)),
             "" if each.since is None else render_datetime(each.since),
-            *map(str, (each.held, each.dropped)),
+            *map(str, (each.not_routed, each.held, each.dropped)),
         )
         for each in found
     ]
-    print_table(("process", "cluster", "input", "taken to", "pending", "since", "held", "dropped"), rows, output)
+    print_table(
+        ("process", "cluster", "input", "taken to", "pending", "since", "not routed", "held", "dropped"), rows, output
+    )
 
 
 def _change(action: str, meaning: str) -> None:
@@ -113,11 +115,10 @@ def _change(action: str, meaning: str) -> None:
             would = "would be " if dry_run else ""
             say(
                 f"event {each.event} at input {each.input!r} of {each.process!r}: "
-                f"was {each.was}, {would}{_DONE[action]}"
+                f"was {each.was}, {would}{QueueAction[action.upper()].done}"
             )
 
 
-_DONE = {"add": "added", "drop": "dropped", "hold": "held"}
 _change("add", "Let a batch of PROCESS take an event: a held, dropped or passed one, or one from before the trigger.")
 _change("drop", "Drop a pending event of PROCESS: no batch takes it, until it is added.")
 _change("hold", "Hold a pending event of PROCESS back: batches pass it by, until it is added.")
@@ -153,8 +154,9 @@ def print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
             each.marking or "",
             each.origin,
             json.dumps(each.payload) if each.payload else "",
+            each.decided or "",
         )
-        for each in events
+        for each in sorted(events, key=lambda each: each.event)
     ]
-    header = ("event", "input", "feed", "instance", "kind", "marking", "origin", "payload")
+    header = ("event", "input", "feed", "instance", "kind", "marking", "origin", "payload", "decided")
     print_table(header, rows, output, spare=("origin", "payload"))

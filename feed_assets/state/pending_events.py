@@ -144,6 +144,10 @@ class PendingEvents:
         count: int = self._known[key]
         return count
 
+    def count_ahead(self, mark: Mark, last: int) -> int:
+        """Return how many events up to `last` count and are not routed yet."""
+        return self.count_between(mark, max(self.upto, mark.taken_seq), last) if self.upto < last else 0
+
     def last_before(self, feed: str, feed_cluster: str, moment: datetime) -> int:
         """Return the last event of a feed that was recorded before a time; 0 if there is none."""
         key = ("before", feed, feed_cluster, moment)

@@ -1,9 +1,10 @@
 """Store what was decided about single events of a consumer's queue: dropped, held, passed over, or free to be taken."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, literal, select, update
+from sqlalchemy import Connection, insert, literal, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.pending_events import in_range, is_of
@@ -29,6 +30,19 @@ class QueueChanges:
         is_its = (_T.process == consumer.entity, _T.cluster == consumer.cluster, _T.event > after)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_T.event, _T.input))
 
+    def set_aside(self, consumers: Collection[EntityKey]) -> dict[EntityKey, list[QueueChange]]:
+        """Return the changes of consumers that hold or drop an event, by event."""
+        found: dict[EntityKey, list[QueueChange]] = defaultdict(list)
+        if consumers:
+            statement = select_keyed(
+                self._connection.dialect.name, queue_changes, ("process", "cluster"), _ROWS.columns
+            )
+            is_aside = _T.action.in_([QueueAction.DROP, QueueAction.HOLD])
+            rows = {KEY_ROWS: render_rows(consumers)}
+            for change in _ROWS.find(self._connection, statement.where(is_aside).order_by(_T.event, _T.input), rows):
+                found[EntityKey(change.process, change.cluster)].append(change)
+        return found
+
     def find(self, key: InputKey, event: int) -> QueueChange | None:
         """Return what was decided about an event of an input; None if nothing was."""
         return _ROWS.find_one(self._connection, _ROWS.select.where(is_of(key), _T.event == event))
@@ -44,20 +58,6 @@ class QueueChanges:
         rows = self._connection.execute(between, {KEY_ROWS: render_rows(key[:3] for key in keys)})
         found = {tuple(row) for row in rows}
         return {key for key in keys if key[:3] in found}
-
-    def count(self, keys: Collection[InputKey]) -> dict[InputKey, dict[QueueAction, int]]:
-        """Return how many events of inputs were decided about in each way, but for those that are in a batch."""
-        if not keys:
-            return {}
-        names = ("process", "cluster", "input")
-        columns = (_T.process, _T.cluster, _T.input, _T.action, func.count())
-        statement = select_keyed(self._connection.dialect.name, queue_changes, names, columns)
-        grouped = statement.where(_T.nominal_time.is_(None)).group_by(*columns[:-1])
-        found: dict[InputKey, dict[QueueAction, int]] = {key: {} for key in keys}
-        named = {key[:3]: key for key in keys}
-        for *name, action, count in self._connection.execute(grouped, {KEY_ROWS: render_rows(key[:3] for key in keys)}):
-            found[named[tuple(name)]][action] = count
-        return found
 
     def put(self, changes: Iterable[QueueChange]) -> None:
         """Insert or replace changes."""

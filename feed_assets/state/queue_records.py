@@ -27,6 +27,11 @@ class QueueAction(StrEnum):
     HOLD = "HOLD"
     PASS = "PASS"
 
+    @property
+    def done(self) -> str:
+        """What an event is about which this was decided."""
+        return {"ADD": "added", "DROP": "dropped", "HOLD": "held", "PASS": "passed over"}[self.value]
+
 
 class InputKey(NamedTuple):
     """An input of a consumer, and the feed whose events it takes."""
@@ -136,3 +141,7 @@ class QueueChange:
     reason: str
     at: datetime
     nominal_time: datetime | None = None
+
+    def render(self) -> str:
+        """Return what was decided, by whom and why: `held by ann: ask`."""
+        return f"{self.action.done} by {self.author}: {self.reason}"

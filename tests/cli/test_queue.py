@@ -106,10 +106,49 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
     (name,) = tick(project)
     found = shown("batch", "show", "load", name)
     assert [each["event"] for each in found["events"]] == [1, 3, 4]  # type: ignore[index, attr-defined]
+    assert (
+        said(found["set_aside"]) == said(shown("queue", "show", "load")["set_aside"]) == [(2, "dropped by ann: twice")]
+    )
+    assert "event 2 at orders is dropped by ann: twice" in run("queue", "list").stdout
     assert found["status"] == "READY"
     assert run("queue", "verify").exit_code == 0
     audited = run("admin", "audit", "--limit", "5").stdout
     assert "queue drop" in audited
+
+
+def said(events: object) -> list[tuple[int, str]]:
+    """What was decided about events."""
+    return [(each["event"], each["decided"]) for each in events]  # type: ignore[attr-defined]
+
+
+def test_what_is_held_or_dropped_is_named_with_who_and_why(project: Path) -> None:
+    for _ in range(5):
+        notify("orders")
+    tick(project)
+    for event in (1, 2, 3):
+        run("queue", "drop", "load", "--event", str(event), "--reason", "twice")
+    run("queue", "hold", "load", "--event", "4", "--reason", "ask", "--author", "bob")
+    lines = run("queue", "show", "load").stdout.splitlines()[1:]
+    twice = "dropped by ann: twice"
+    assert [line.split("\t")[8] for line in lines] == [twice, twice, twice, "held by bob: ask", ""]
+    assert run("why", "load").stdout.splitlines()[2:] == [
+        "  - event 2 at orders is dropped by ann: twice",
+        "  - event 3 at orders is dropped by ann: twice",
+        "  - event 4 at orders is held by bob: ask",
+        "  - 1 older ones were held or dropped",
+    ]
+
+
+def test_what_came_since_the_last_tick_is_said_to_be_not_routed_yet(project: Path) -> None:
+    tick(project, "here", "orders")
+    notify("orders")
+    notify("approval")
+    for arguments in (("queue", "list"), ("queue", "show", "load"), ("why", "load")):
+        assert "2 not routed yet: the next tick does it" in run(*arguments).output, arguments
+    (consumer,) = shown("queue", "consumers", "orders")["consumers"]  # type: ignore[misc]
+    assert (consumer["pending"], consumer["not_routed"]) == (1, 1)
+    tick(project)
+    assert "not routed" not in run("queue", "list").output
 
 
 def test_an_added_event_is_taken_by_the_next_batch(project: Path) -> None:

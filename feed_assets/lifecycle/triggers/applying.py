@@ -97,6 +97,14 @@ def apply_triggers(
     return TriggerResult(routed=routed, batches=tuple(batches))
 
 
+def route_all(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> None:
+    """Follow the triggers of a cluster and route all events, in a transaction that is rolled back."""
+    follow_triggers(connection, plan, cluster, as_of)
+    is_more = True
+    while is_more:
+        _, is_more = route_events(connection, plan, cluster, as_of)
+
+
 def follow_triggers(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> None:
     """Follow changed triggers: names that stay keep their place in the log, new ones begin where `from` says.
 

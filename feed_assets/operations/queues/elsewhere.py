@@ -32,7 +32,7 @@ from feed_assets.lifecycle.elsewhere.taking import TakenBatch, take_batch
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import name_elsewhere
 from feed_assets.lifecycle.metadata.run_words import check_saying
-from feed_assets.lifecycle.triggers.applying import apply_triggers
+from feed_assets.lifecycle.triggers.applying import apply_triggers, route_all
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.queues.called_batches import (
@@ -76,11 +76,13 @@ def init_batch(
     """
     require_mode(context.database, Operation.BATCH_INIT)
     record = _find(context, process, cluster)
-    bulkheads = Unconfined(record.cluster, context.clock)
-    budget = TimeBudget.ample()
-    apply_triggers(context.database, context.plan, record.cluster, context.as_of, budget, bulkheads, may_cut=False)
+    if not dry_run:
+        bulkheads, budget = Unconfined(record.cluster, context.clock), TimeBudget.ample()
+        apply_triggers(context.database, context.plan, record.cluster, context.as_of, budget, bulkheads, may_cut=False)
     with context.database.begin() as connection:
         lock_queues(connection)
+        if dry_run:
+            route_all(connection, context.plan, record.cluster, context.as_of)
         taken = _take(context, connection, record, author, most)
         events = Batches(connection).events_of(taken.key)
         batch = find_at_work(connection, context.timeline, record, taken.key.nominal_time)

@@ -1,5 +1,6 @@
 """`queue` and `batch`: what waits for a process that takes what comes, what each batch has taken, and proof of both."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,10 +21,11 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.pending_events import PendingEvents
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_changes import QueueChanges
-from feed_assets.state.queue_records import Mark, QueueAction
-from feed_assets.state.records import FeedEvent, ProcessKey
+from feed_assets.state.queue_records import EventRange, Mark, QueueAction, QueueChange
+from feed_assets.state.records import EntityKey, FeedEvent, ProcessKey
 from feed_assets.state.trigger_inputs import TriggerInputs
 
 LISTED_AT_MOST = 1_000
@@ -32,7 +34,9 @@ LISTED_AT_MOST = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedEvent:
-    """An event of the log in the queue of an input, or in a batch; `payload` and `marking` are what it says."""
+    """An event of the log in the queue of an input, or in a batch; `payload` and `marking` are what it says. If it was
+    held or dropped, `decided` says by whom and why.
+    """
 
     event: int
     input: str
@@ -44,25 +48,28 @@ class QueuedEvent:
     origin: str
     recorded_at: datetime
     digest: str | None
+    decided: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueContent:
-    """A queue, and its pending events in the order of the log."""
+    """A queue, and its pending events in the order of the log; `set_aside` are those that were held or dropped."""
 
     queue: Queue
     events: tuple[QueuedEvent, ...]
+    set_aside: tuple[QueuedEvent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContent:
-    """A batch: its instance's status and the events that it has taken."""
+    """A batch: its instance's status and the events that it has taken; those `set_aside` came among them."""
 
     process: str
     cluster: str
     nominal_time: NominalTime
     status: str
     events: tuple[QueuedEvent, ...]
+    set_aside: tuple[QueuedEvent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +87,8 @@ class ChangedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConsumer:
-    """An input that takes a feed's events: up to which event it has taken them, how many are pending since when, and
-    how many were held or dropped.
+    """An input that takes a feed's events: up to which event it has taken them, how many are pending since when,
+    how many are not routed yet, and how many were held or dropped.
     """
 
     process: str
@@ -91,6 +98,7 @@ class QueueConsumer:
     pending: int
     first: int | None
     since: datetime | None
+    not_routed: int
     held: int
     dropped: int
 
@@ -143,7 +151,8 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
             if (mark := marks.get(input_key(record, each))) is not None
             for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
         ]
-    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.event)))
+        aside = _find_aside(connection, EntityKey(*record.key))
+    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.event)), set_aside=aside)
 
 
 def show_batch(context: OperationContext, process: str, nominal_time: datetime, cluster: str | None) -> BatchContent:
@@ -164,13 +173,32 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
                 next_step="Name a batch by its time to the second, as lists of instances show it.",
             )
         events = [_queued(taken.input, event) for taken in Batches(connection).events_of(key) for event in taken.events]
+        consumer = EntityKey(*record.key)
+        aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=nominal_time))
     return BatchContent(
         process=process,
         cluster=record.cluster,
         nominal_time=nominal_time,
         status=row.status.value,
         events=tuple(sorted(events, key=lambda each: each.event)),
+        set_aside=aside,
     )
+
+
+def _find_aside(
+    connection: Connection, consumer: EntityKey, ranges: Collection[EventRange] | None = None
+) -> tuple[QueuedEvent, ...]:
+    """Return the newest events that were held or dropped; only those in some ranges, if these are given."""
+    found = QueueChanges(connection).set_aside([consumer]).get(consumer, [])
+    if ranges is not None:
+        found = [
+            change
+            for change in found
+            if any(each.input == change.input and each.after_seq < change.event <= each.to_seq for each in ranges)
+        ]
+    found = found[-LISTED_AT_MOST:]
+    events = EventLog(connection).of_numbers(change.event for change in found)
+    return tuple(_queued(each.input, events[each.event], each.render()) for each in found)
 
 
 def list_consumers(context: OperationContext, feed: str, cluster: str | None = None) -> list[QueueConsumer]:
@@ -181,17 +209,22 @@ def list_consumers(context: OperationContext, feed: str, cluster: str | None = N
     """
     clusters = context.clusters_of(Kind.FEED, feed) if cluster is None else (context.feed_on(feed, cluster).cluster,)
     with context.read() as connection:
-        changes = QueueChanges(connection)
+        last = EventLog(connection).last_seq()
         found = []
         for where in clusters:
             takers = {input_key(record, each) for record, each in context.plan.triggers_of((feed, where))}
             marks = [mark for mark in TriggerInputs(connection).of_feed(feed, where) if mark.key in takers]
-            decided = changes.count([mark.key for mark in marks])
-            found += [_consumer(mark, decided.get(mark.key, {})) for mark in marks]
+            consumers = [mark.key.consumer for mark in marks]
+            aside = QueueChanges(connection).set_aside(consumers)
+            events = PendingEvents(connection, find_routed(connection, where), consumers)
+            found += [
+                _consumer(mark, aside.get(mark.key.consumer, []), events.count_ahead(mark, last)) for mark in marks
+            ]
     return found
 
 
-def _consumer(mark: Mark, decided: Mapping[QueueAction, int]) -> QueueConsumer:
+def _consumer(mark: Mark, aside: Collection[QueueChange], ahead: int) -> QueueConsumer:
+    counts = Counter(change.action for change in aside if change.input == mark.input)
     return QueueConsumer(
         process=mark.process,
         cluster=mark.cluster,
@@ -200,8 +233,9 @@ def _consumer(mark: Mark, decided: Mapping[QueueAction, int]) -> QueueConsumer:
         pending=mark.pending,
         first=mark.first_seq,
         since=mark.first_at,
-        held=decided.get(QueueAction.HOLD, 0),
-        dropped=decided.get(QueueAction.DROP, 0),
+        not_routed=ahead,
+        held=counts[QueueAction.HOLD],
+        dropped=counts[QueueAction.DROP],
     )
 
 
@@ -287,7 +321,7 @@ def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRe
     )
 
 
-def _queued(name: str, event: FeedEvent) -> QueuedEvent:
+def _queued(name: str, event: FeedEvent, decided: str | None = None) -> QueuedEvent:
     return QueuedEvent(
         event=event.seq,
         input=name,
@@ -299,4 +333,5 @@ def _queued(name: str, event: FeedEvent) -> QueuedEvent:
         origin=event.origin,
         recorded_at=event.recorded_at,
         digest=event.manifest_digest,
+        decided=decided,
     )

@@ -1,6 +1,6 @@
 """What a process that takes what comes waits for, in sentences: for lists, for `why`, and for the sensor's tick."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,14 +17,17 @@ from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.state.batches import Batches
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.pending_events import PendingEvents
-from feed_assets.state.queue_records import InputKey, Mark, TriggerState
+from feed_assets.state.queue_changes import QueueChanges
+from feed_assets.state.queue_records import InputKey, Mark, QueueChange, TriggerState
 from feed_assets.state.records import EntityKey
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.trigger_inputs import TriggerInputs
 from feed_assets.state.triggers import Triggers
 from feed_assets.timing.dates import render_datetime
 
+_NAMED_AT_MOST = 3
 _ON_PAUSE = {
     OnPause.QUEUE: "what comes is queued",
     OnPause.DROP: "what comes is passed over",
@@ -65,6 +68,8 @@ class _Facts:
     state: TriggerState | None
     under_way: int
     schedule: ScheduleState
+    ahead: int
+    aside: Sequence[QueueChange]
     as_of: datetime
 
 
@@ -76,6 +81,7 @@ def describe_queues(
     marks = TriggerInputs(connection).of(consumers)
     states = Triggers(connection).of(consumers)
     busy = Batches(connection).under_way(consumers)
+    aside, last = QueueChanges(connection).set_aside(consumers), EventLog(connection).last_seq()
     schedules = Schedules(connection).of_many(Kind.PROCESS.value, {record.process for record in records})
     events = {
         cluster: PendingEvents(
@@ -87,14 +93,17 @@ def describe_queues(
     for record, consumer in zip(records, consumers, strict=True):
         assert record.trigger is not None
         mine = marks.get(consumer, {})
+        pending = pending_of(record, record.trigger, mine, events[record.cluster], context.as_of)
         schedule = schedules.get((Kind.PROCESS.value, *record.key))
         facts = _Facts(
             record=record,
             trigger=record.trigger,
-            pending=pending_of(record, record.trigger, mine, events[record.cluster], context.as_of),
+            pending=pending,
             state=states.get(consumer),
             under_way=busy.get(consumer, 0),
             schedule=schedule.state if schedule else context.without_row,
+            ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
+            aside=aside.get(consumer, ()),
             as_of=context.as_of,
         )
         found.append((_describe(facts), mine))
@@ -120,12 +129,14 @@ def _describe(facts: _Facts) -> Queue:
         cluster=facts.record.cluster,
         pending=sum(each.count for each in facts.pending.values()),
         lacks=find_lacking(facts.trigger, facts.pending).render(),
-        waits=tuple(_iter_waits(facts)),
+        waits=(*_iter_waits(facts), *_iter_aside(facts.aside)),
     )
 
 
 def _iter_waits(facts: _Facts) -> Iterator[str]:
     record, trigger, state = facts.record, facts.trigger, facts.state
+    if facts.ahead:
+        yield f"{facts.ahead} not routed yet: the next tick does it"
     if facts.schedule is not ScheduleState.SCHEDULED:
         yield f"it is {facts.schedule.value.lower()}: no batch is cut, and {_ON_PAUSE[trigger.on_pause]}"
     if state is None or state.sign != trigger.sign:
@@ -151,6 +162,14 @@ def _iter_waits(facts: _Facts) -> Iterator[str]:
         yield f"no batch is cut before {render_datetime(state.next_at)}"
     if state.by_at is not None:
         yield f"what is pending at {render_datetime(state.by_at)} is taken in any case"
+
+
+def _iter_aside(changes: Sequence[QueueChange]) -> Iterator[str]:
+    """Yield the newest events that were held or dropped, and how many more there are."""
+    for change in changes[-_NAMED_AT_MOST:]:
+        yield f"event {change.event} at {change.input} is {change.render()}"
+    if len(changes) > _NAMED_AT_MOST:
+        yield f"{len(changes) - _NAMED_AT_MOST} older ones were held or dropped"
 
 
 _BECAUSE = {
