@@ -9,7 +9,7 @@ from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, author_option, dry_run_option, name_argument, output_option
 from feed_assets.cli.proposals import find_ways
-from feed_assets.cli.render import print_json, print_list_json, print_table, say
+from feed_assets.cli.render import print_list_json, print_table, say
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
@@ -55,11 +55,11 @@ def test(name: str, dry_run: bool, output: str) -> None:
     """Send a letter that only tries a way out. The exit code is 1 if it was not taken."""
     tried = _open_desk(None, dry_run=dry_run).test(name)
     if output == "json":
-        print_json(tried)
+        print_list_json("ways", tried, len(tried))
     else:
-        row = (tried.name, tried.receiver, tried.verdict, tried.error or "")
-        print_table(("name", "receiver", "verdict", "error"), [row], output)
-    if tried.verdict not in ("delivered", "not sent"):
+        rows = [(each.name, each.receiver, each.verdict, each.error or "") for each in tried]
+        print_table(("name", "receiver", "verdict", "error"), rows, output)
+    if any(each.verdict not in ("delivered", "not sent") for each in tried):
         click.get_current_context().exit(FAILED)
 
 

@@ -7,22 +7,20 @@ from email.message import EmailMessage
 
 from feed_assets.delivery.exchange import BoundedMail, BoundedSecureMail, Exchange
 from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
-from feed_assets.masking import get_logger, mask
-from feed_assets.receivers import MailSecurity, MailSettings, split_addresses
+from feed_assets.masking import mask
+from feed_assets.receivers import MailSecurity, MailSettings
 
 KEY_HEADER = "X-Feed-Assets-Key"
 
 _FOR_EVER = 500
 _CLOSING = 421
 
-_logger = get_logger(__name__)
-
 
 class MailSender(Sender):
-    """Sends to addresses. What a repeat has in common with the first mail is its `Message-ID`."""
+    """Sends to an address. What a repeat has in common with the first mail is its `Message-ID`."""
 
     def __init__(self, address: str, mail: MailSettings) -> None:
-        self._to = split_addresses(address)
+        self._to = address
         self._mail = mail
         self._exchange = Exchange()
         self._server: BoundedMail | None = None
@@ -36,12 +34,9 @@ class MailSender(Sender):
         try:
             if self._server is None:
                 self._server = self._open()
-            refused = self._server.send_message(message, from_addr=self._mail.sender, to_addrs=self._to)
+            self._server.send_message(message, from_addr=self._mail.sender, to_addrs=[self._to])
         except smtplib.SMTPRecipientsRefused as exc:
-            codes = {code for code, _ in exc.recipients.values()}
-            error = "; ".join(f"{to}: {code} {_text(said)}" for to, (code, said) in exc.recipients.items())
-            verdict = Verdict.REFUSED if min(codes) >= _FOR_EVER else Verdict.FAILED
-            return Outcome(verdict=verdict, error=mask(error))
+            return self._judge(*exc.recipients[self._to])
         except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
             return self._judge(exc.smtp_code, exc.smtp_error)
         except (OSError, smtplib.SMTPException) as exc:
@@ -49,12 +44,11 @@ class MailSender(Sender):
             if was_open and isinstance(exc, smtplib.SMTPServerDisconnected) and not self._exchange.is_spent:
                 return self._send(message)
             return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
-        for to, (code, said) in refused.items():
-            _logger.warning("the mail server refuses %s: %s %s; others got the mail", to, code, _text(said))
         return DELIVERED
 
     def _judge(self, code: int, said: bytes | str) -> Outcome:
-        error = mask(f"the mail server answers {code} {_text(said)}")
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        error = mask(f"the mail server answers {code} {text}")
         if code == _CLOSING:
             self.close()
             return Outcome(verdict=Verdict.AWAY, error=error)
@@ -84,7 +78,7 @@ class MailSender(Sender):
 
     def _compose(self, letter: Letter) -> EmailMessage:
         message = EmailMessage()
-        message["From"], message["To"], message["Subject"] = self._mail.sender, ", ".join(self._to), letter.subject
+        message["From"], message["To"], message["Subject"] = self._mail.sender, self._to, letter.subject
         message["Date"] = letter.message.recorded_at
         digest = hashlib.sha256(letter.key.encode()).hexdigest()[:32]
         message["Message-ID"] = f"<{digest}@feed-assets>"
@@ -97,7 +91,3 @@ class MailSender(Sender):
         if self._server is not None:
             self._server.close()
             self._server = None
-
-
-def _text(said: bytes | str) -> str:
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else said

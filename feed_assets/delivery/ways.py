@@ -48,13 +48,15 @@ _TOPICS = {
 class Way:
     """A way out: a receiver, and the messages that it gets.
 
-    These are the messages of `topics`, `levels` and `subjects` (None is all of them), unless it `is_chosen_only`; and
-    those that the entities in `chosen` want it to get.
+    Each address of a receiver of the settings is a way of its own, so that nobody waits for another; `listener` is the
+    name of that receiver. The messages are those of `topics`, `levels` and `subjects` (None is all of them), unless it
+    `is_chosen_only`; and those that the entities in `chosen` want it to get.
     """
 
     name: str
     channel: Channel
     address: str = field(repr=False)
+    listener: str | None = None
     topics: frozenset[Topic] = frozenset()
     levels: frozenset[MessageLevel] = frozenset()
     subjects: Set[EntityKey] | None = None
@@ -120,7 +122,7 @@ def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None 
     remember_credentials(mail.model_dump(mode="json"), environ)
     for name, found in settings.notify.items():
         try:
-            ways[name] = _read_way(name, found, plan, mail, environ)
+            ways |= {way.name: way for way in _read_listener(name, found, plan, mail, environ)}
         except WayError as exc:
             faults[name] = exc
     for key, facts in sorted(plan.facts.items()):
@@ -130,23 +132,28 @@ def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None 
     return Ways(ways, faults)
 
 
-def _read_way(name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]) -> Way:
+def _read_listener(
+    name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]
+) -> list[Way]:
     address = _resolve(f"notify.{name}.url", found.url, environ) or ""
     fault = find_fault(found.channel, address)
     if fault is not None:
         raise WayError(name=name, reason=fault, next_step=f"Correct notify.{name}.url in the settings.")
     secret = _resolve(f"notify.{name}.secret", found.secret, environ)
     _hide(found.channel, address, secret)
-    return Way(
+    addresses = split_addresses(address) if found.channel is Channel.EMAIL else (address,)
+    way = Way(
         name=name,
         channel=found.channel,
-        address=address,
+        address=addresses[0],
+        listener=name,
         topics=frozenset(found.topics),
         levels=frozenset(found.levels),
         subjects=_with_tags(plan.facts, found.entities) if found.entities else None,
         secret=secret,
         mail=mail,
     )
+    return [way] if len(addresses) == 1 else [replace(way, name=f"{name}:{to}", address=to) for to in addresses]
 
 
 def _ways_of(key: EntityKey, record: NotificationRecord, known: Mapping[str, Way], mail: MailSettings) -> list[Way]:
@@ -155,16 +162,15 @@ def _ways_of(key: EntityKey, record: NotificationRecord, known: Mapping[str, Way
     is_mail = record.channel is Channel.EMAIL
     texts = [part for text in record.to for part in (split_addresses(text) if is_mail else (text,))]
     for text in texts:
-        way = known.get(text)
-        if way is None:
+        ways = [way for way in known.values() if way.listener == text]
+        if not ways:
             if find_fault(record.channel, text) is not None:
                 continue
             _hide(record.channel, text, None)
             name = _name_of(record.channel, text)
-            way = known.get(name) or Way(
-                name=name, channel=record.channel, address=text, is_chosen_only=True, mail=mail
-            )
-        found.append(replace(way, chosen={**way.chosen, key: record}))
+            new = Way(name=name, channel=record.channel, address=text, is_chosen_only=True, mail=mail)
+            ways = [known.get(name, new)]
+        found += [replace(way, chosen={**way.chosen, key: record}) for way in ways]
     return found
 
 

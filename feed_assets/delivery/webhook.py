@@ -98,6 +98,9 @@ def _judge(status: int, reason: str) -> Outcome:
     if 200 <= status < 300:
         return DELIVERED
     error = mask(f"it answers {status} {reason}".rstrip())
+    if 300 <= status < 400:
+        error = f"{error}: it has moved, and no redirect is followed; correct its URL"
+        return Outcome(verdict=Verdict.AWAY, error=error)
     if status in _BUSY:
         return Outcome(verdict=Verdict.AWAY, error=error)
     if status in _AGAIN or status >= 500:

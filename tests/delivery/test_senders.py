@@ -22,13 +22,17 @@ from feed_assets.delivery.commands import CommandSender
 from feed_assets.delivery.errors import WayError
 from feed_assets.delivery.mail import MailSender
 from feed_assets.delivery.port import Letter, Outcome, Verdict
+from feed_assets.delivery.ways import read_ways
 from feed_assets.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind
 from feed_assets.masking import remember_unnamed
+from feed_assets.plan.records import Plan
 from feed_assets.receivers import MailSecurity, MailSettings
+from feed_assets.settings import load_settings
+from feed_assets.state.database import Database
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.payloads import EntityAction, EntityPayload, InstanceEnd
-from tests.delivery.samples import NOW, message
+from tests.delivery.samples import NOW, SetClock, begin, deliver_on, message, tell
 from tests.receivers import MAIL_PASSWORD, MAIL_USER, MailServer, Receiver
 from tests.servers import free_port
 
@@ -204,12 +208,12 @@ def test_row_148_mails_have_the_subject_and_the_lines_of_falcon(
     mail_server: MailServer, end: InstanceEnd, subject: str
 ) -> None:
     letter = Letter(message=message("daily", 5, status=end))
-    sender = MailSender("ann@example.org,bob@example.org", mail_settings(mail_server))
+    sender = MailSender("ann@example.org", mail_settings(mail_server))
     assert sender.send(letter).verdict is Verdict.DELIVERED
     assert sender.send(letter).verdict is Verdict.DELIVERED
     sender.close()
     (recipients, one), (_, repeat) = mail_server.box.mails
-    assert recipients == ["ann@example.org", "bob@example.org"]
+    assert recipients == ["ann@example.org"]
     assert (one["Subject"], one["From"]) == (subject, "falcon@localhost")
     assert one["Message-ID"] == repeat["Message-ID"]
     assert one["X-Feed-Assets-Key"] == "instance/daily/5"
@@ -232,14 +236,45 @@ def test_what_a_mail_server_says_decides(mail_server: MailServer) -> None:
     settings = mail_settings(mail_server)
     mail_server.box.refusals |= {"gone@x.org": "550 no such mailbox", "full@x.org": "452 mailbox full"}
     refused = answer_to("gone@x.org", settings)
-    assert (refused.verdict, refused.error) == (Verdict.REFUSED, "gone@x.org: 550 no such mailbox")
+    assert (refused.verdict, refused.error) == (Verdict.REFUSED, "the mail server answers 550 no such mailbox")
     assert answer_to("full@x.org", settings).verdict is Verdict.FAILED
-    assert answer_to("gone@x.org, ann@x.org", settings).verdict is Verdict.DELIVERED
     assert answer_to("ann@x.org", mail_settings(mail_server, password="wrong")).verdict is Verdict.AWAY
     untrusted = answer_to("ann@x.org", mail_settings(mail_server, ca_file=None))
     assert untrusted.verdict is Verdict.AWAY
     assert "CERTIFICATE_VERIFY_FAILED" in (untrusted.error or "")
     assert answer_to("ann@x.org", MailSettings(port=free_port())).verdict is Verdict.AWAY
+
+
+def test_each_recipient_has_its_own_fate(mail_server: MailServer, database: Database) -> None:
+    given = {
+        "notify": {"oncall": {"url": "mailto:ann@x.org,full@x.org, gone@x.org"}},
+        "mail": mail_settings(mail_server).model_dump(mode="json"),
+    }
+    ways = read_ways(
+        load_settings(given, environ={}, start=None), Plan(digest="", clusters={}, feeds={}, processes={}), {}
+    ).usable.values()
+    begin(database, *ways, clock=SetClock())
+    tell(database, message("daily", 1), message("daily", 2))
+    mail_server.box.refusals |= {"gone@x.org": "550 no such mailbox", "full@x.org": "450 mailbox full"}
+
+    def counts() -> dict[str, tuple[int, int, int]]:
+        done = [deliver_on(database, way, SetClock(), now_or_never=True) for way in ways]
+        return {each.way: (each.delivered, each.failed, each.dead) for each in done}
+
+    assert counts() == {"oncall:ann@x.org": (2, 0, 0), "oncall:full@x.org": (0, 1, 0), "oncall:gone@x.org": (0, 0, 2)}
+    mail_server.box.refusals.clear()
+    assert counts() == {"oncall:ann@x.org": (0, 0, 0), "oncall:full@x.org": (2, 0, 0), "oncall:gone@x.org": (0, 0, 0)}
+    assert sorted(to for to, _ in mail_server.box.mails) == [["ann@x.org"]] * 2 + [["full@x.org"]] * 2
+
+
+def test_a_redirect_is_not_followed_and_told_as_a_fault_of_the_settings(receiver: Receiver) -> None:
+    receiver.answer = lambda _: 301
+    with closing(WebhookSender(receiver.url, None)) as sender:
+        outcome = sender.send(LETTER)
+    assert outcome.verdict is Verdict.AWAY
+    assert outcome.error == (
+        "it answers 301 Moved Permanently: it has moved, and no redirect is followed; correct its URL"
+    )
 
 
 def test_a_chat_is_posted_to_by_apprise(receiver: Receiver) -> None:

@@ -100,6 +100,13 @@ def test_an_entity_can_name_a_receiver_of_the_settings() -> None:
     assert not ways["ops"].wants(head(Topic.INSTANCE, INFO))
 
 
+def test_an_entity_that_names_a_receiver_names_each_of_its_addresses() -> None:
+    settings = settings_of(ops={"url": "mailto:ann@x.org,bob@x.org", "topics": ["sweep"]})
+    ways = ways_of(settings, notification={"type": "webhook", "to": ["ops"], "on": ["failure"]})
+    assert list(ways) == ["ops:ann@x.org", "ops:bob@x.org"]
+    assert all(way.wants(head(Topic.INSTANCE, ERROR)) for way in ways.values())
+
+
 def test_secrets_of_receivers_are_in_no_text() -> None:
     settings = settings_of(
         hook={"url": HOOK, "secret": "${env:HOOK_SECRET}"},

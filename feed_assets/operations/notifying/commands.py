@@ -93,19 +93,21 @@ class WayDesk:
         ]
         return (*found, *(ListedWay(name=name, fault=str(fault)) for name, fault in sorted(ways.faults.items())))
 
-    def test(self, name: str) -> TriedWay:
-        """Send a letter that only tries a way. It is in no outbox, and moves no cursor.
+    def test(self, name: str) -> tuple[TriedWay, ...]:
+        """Send a letter that only tries a way, or each way of a receiver. It is in no outbox, and moves no cursor.
 
         Raises:
             DeliveryError: there is no such way, or it cannot be used.
         """
-        way = self._choose([name])[0]
-        outcome = self._try(way) if not self.dry_run else None
-        return TriedWay(
-            name=way.name,
-            receiver=way.receiver,
-            verdict=outcome.verdict.value if outcome else "not sent",
-            error=outcome.error if outcome else None,
+        found = [(way, None if self.dry_run else self._try(way)) for way in self._choose([name])]
+        return tuple(
+            TriedWay(
+                name=way.name,
+                receiver=way.receiver,
+                verdict=outcome.verdict.value if outcome else "not sent",
+                error=outcome.error if outcome else None,
+            )
+            for way, outcome in found
         )
 
     def send(self, names: Collection[str]) -> tuple[RoundResult, ...]:
@@ -167,15 +169,15 @@ class WayDesk:
         return read_ways(self.settings, self.plan)
 
     def _choose(self, names: Collection[str]) -> list[Way]:
-        ways = self._ways()
+        """Return the ways of some names, of ways or of receivers of the settings; all without names."""
+        usable, faults = self._ways()
+        known = {name for way in usable.values() for name in (way.name, way.listener) if name is not None}
         for name in names:
-            if name in ways.faults:
-                raise ways.faults[name]
-            if name not in ways.usable:
-                raise UnknownWayError(
-                    name=name, similar=get_close_matches(name, ways.usable), known=sorted(ways.usable)
-                )
-        return [ways.usable[name] for name in (names or sorted(ways.usable))]
+            if name in faults:
+                raise faults[name]
+            if name not in known:
+                raise UnknownWayError(name=name, similar=get_close_matches(name, known), known=sorted(usable))
+        return [way for _, way in sorted(usable.items()) if not names or {way.name, way.listener} & {*names}]
 
     def _try(self, way: Way) -> Outcome:
         now = self.clock.now()
