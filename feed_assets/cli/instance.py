@@ -23,7 +23,7 @@ from feed_assets.cli.instance_options import (
     range_options,
     subject_options,
 )
-from feed_assets.cli.options import clusters_option, name_argument, output_option
+from feed_assets.cli.options import author_of, clusters_option, name_argument, output_option
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
@@ -190,7 +190,7 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
     show_default=True,
     help="How long the range is without --start.",
 )
-@click.option("--look", is_flag=True, help="Read storage now instead of the record.")
+@click.option("--look", is_flag=True, help="Read storage now instead of the record; what is gone is recorded.")
 @output_option
 @click.pass_context
 def listing(
@@ -218,7 +218,10 @@ def listing(
         statuses=parse_filter(Kind.FEED, filters).statuses,
         results=num_results,
         look=look,
+        author=author_of(None),
     )
+    if not look and any(each.url for each in found.instances):
+        say("by the record; --look asks storage", err=True)
     if output == "json":
         print_json(found)
     else:

@@ -35,9 +35,9 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     """Record what lies on storage and is not in the state: after its loss, or after the restore of an old backup.
 
     Feed instances are found by their paths, and what has written them by their manifests. A process instance whose
-    outputs are on storage counts as SUCCEEDED and does not run again. What the state knows stays as it is; a second
-    rebuild changes nothing. Holds come back from their traces beside the data. The sensors then report to Dagster what
-    it lacks.
+    outputs are on storage counts as SUCCEEDED and does not run again. What the state knows stays as it is, but what
+    storage has lost becomes MISSING; a second rebuild changes nothing. Holds come back from their traces beside the
+    data. The sensors then report to Dagster what it lacks.
 
     Exits with 1 if the storage of a feed, or a trace of a hold, cannot be read.
     """
@@ -75,7 +75,8 @@ def _print_rows(rebuilt: "Rebuilt", output: str) -> None:
 def _remark(feed: "RebuiltFeed") -> str:
     if feed.problem is not None:
         return feed.problem
-    return f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
+    unknown = f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
+    return "; ".join(filter(None, [unknown, f"{feed.vanished} are gone" if feed.vanished else ""]))
 
 
 def _describe_begin(begins_at: datetime | None) -> str:
@@ -97,4 +98,6 @@ def _summary(rebuilt: "Rebuilt") -> str:
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
     verb = "would be" if rebuilt.dry_run else "were"
     instances = f"{counted(feeds, 'feed instance')}, {counted(processes, 'process instance')}"
-    return f"{instances} and {counted(len(rebuilt.holds), 'hold')} {verb} recorded."
+    vanished = sum(each.vanished for each in rebuilt.feeds)
+    lost = f" {counted(vanished, 'instance')} lost by storage {verb} recorded as missing." if vanished else ""
+    return f"{instances} and {counted(len(rebuilt.holds), 'hold')} {verb} recorded.{lost}"

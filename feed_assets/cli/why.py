@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="For a feed and a process with the same name; by default the process.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Show everything upstream, also what the short form leaves out.")
-@click.option("--look", is_flag=True, help="Ask storage now for the missing data, and record what has arrived.")
+@click.option("--look", is_flag=True, help="Ask storage now, and record what has arrived and what is gone.")
 @text_output_option
 @click.pass_context
 def why(
@@ -53,7 +53,7 @@ def why(
     """
     from feed_assets.operations.explaining.explanations import explain
     from feed_assets.operations.explaining.summaries import render_summary
-    from feed_assets.operations.instances.polled_ranges import poll_instances_now
+    from feed_assets.operations.instances.polled_ranges import poll_instances_now, record_vanished_now
     from feed_assets.plan.rendering import counted
     from feed_assets.state.records import FeedKey
 
@@ -67,6 +67,10 @@ def why(
     nominal_time = instance_of(context, of_kind, name, instance)
     found = explain(context, of_kind, name, nominal_time, clusters)
     if look:
+        asked = {each.cluster for each in found.items}
+        if lost := record_vanished_now(context, of_kind, name, nominal_time, asked, author_of(None)):
+            say(f"{counted(lost, 'instance')} lost by storage, and recorded as missing", err=True)
+            found = explain(context, of_kind, name, nominal_time, clusters)
         roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
         missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
         if arrived := poll_instances_now(context, missing, author_of(None)):

@@ -15,9 +15,18 @@ class LifecycleError(FeedAssetsError):
 
 
 class InputsMissingError(LifecycleError):
-    """Mandatory input instances are missing; `missing` has their URLs by input (empty if unresolved)."""
+    """Mandatory input instances are missing; `missing` has their URLs by input (empty if unresolved), `lost` the URLs
+    of those that were available, and were found gone just now.
+    """
 
-    def __init__(self, *, process: str, nominal_time: datetime, missing: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        *,
+        process: str,
+        nominal_time: datetime,
+        missing: Mapping[str, tuple[str, ...]],
+        lost: tuple[str, ...] = (),
+    ) -> None:
         self.process = process
         self.nominal_time = nominal_time
         self.missing = missing
@@ -27,8 +36,8 @@ class InputsMissingError(LifecycleError):
         ]
         super().__init__(
             f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: "
-            f"{'; '.join(parts)}. Deliver the data (with the availability flag, if the feed has one) "
-            "and run the instance again."
+            f"{'; '.join(parts)}. {f'Storage has lost {render_some(lost)}. ' if lost else ''}"
+            "Deliver the data (with the availability flag, if the feed has one) and run the instance again."
         )
 
 

@@ -15,7 +15,8 @@ from feed_assets.operations.explaining.records import Explanation, Reason, Reaso
 from feed_assets.operations.restores import record_restore
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
 from tests.cli.pasting import (
     AT,
@@ -38,7 +39,7 @@ from tests.cli.project import run
 from tests.cli.retention_project import ok, planned
 from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
 from tests.databases import open_migrated
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING
+from tests.operations.harness import CLICKS, CLUSTER, COUNTING, NOON
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
@@ -109,6 +110,26 @@ def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> No
     land(counted)
     paste(said, "feed notify")
     assert status_of("clicks") == "AVAILABLE"
+
+
+@of("operations.explaining.contents.explain_lost: instance rerun")
+def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) -> None:
+    land(counted)
+    begin(counted, ProcessInstanceStatus.SUCCEEDED)
+    row = FeedInstance(
+        feed="counts",
+        cluster="primary",
+        nominal_time=AT,
+        status=FeedInstanceStatus.AVAILABLE,
+        updated_at=NOON,
+        files=1,
+    )
+    with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
+        FeedInstances(connection).put([row])
+    said = run("why", "counts", TIME, "--look")
+    assert "1 instance lost by storage, and recorded as missing" in said.stderr
+    paste(said.stdout, "instance rerun")
+    assert status_of() == "WAITING"
 
 
 @of("operations.explaining.sentences._not_materialized: feed notify")

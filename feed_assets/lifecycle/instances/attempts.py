@@ -13,6 +13,7 @@ from feed_assets.engines.said import FactValue, Said
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
+from feed_assets.lifecycle.arrival.vanishing import present_inputs, record_vanished
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
@@ -160,24 +161,31 @@ def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Except
 def open_gate(
     context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
 ) -> tuple[InputState, ...]:
-    """Freeze the inputs of an attempt, after polling storage for external inputs that the record lacks.
+    """Freeze the inputs of an attempt, after polling storage for external inputs that the record lacks, and for all
+    that it has: what is gone is recorded.
 
     Raises:
         InputsMissingError: a mandatory instance is missing.
     """
     now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
+    database, stores, real_now = context.database, context.stores, context.real_clock.now()
     with context.database.read() as connection:
         row = ProcessInstances(connection).get(*key)
         assert row is not None
         states, closed = check_gate(connection, context.plan, process, row, now)
-    if any(state.missing for state in states):
-        poll_missing_inputs(context.database, context.stores, context.plan, states, now)
-        with context.database.read() as connection:
+    is_short = any(state.missing for state in states)
+    if is_short:
+        poll_missing_inputs(database, stores, context.plan, states, now)
+    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
+    vanished = record_vanished(database, stores, present, now, real_now, origin)
+    if is_short or vanished:
+        with database.read() as connection:
             states, closed = check_gate(connection, context.plan, process, row, now)
     if closed:
         missing = {state.edge.name: _missing_urls(context, state) for state in closed}
-        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=missing)
-    scanned = scan_late_inputs(context.database, context.stores, context.plan, states, now, context.real_clock.now())
+        lost = tuple(_url(context, each.record, each.nominal_time) for each in vanished.values())
+        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=missing, lost=lost)
+    scanned = scan_late_inputs(database, stores, context.plan, states, now, real_now)
     with context.database.begin() as connection:
         leased.check_in(connection)
         freeze_inputs(connection, key, states, scanned, now)
@@ -186,8 +194,11 @@ def open_gate(
 
 def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]:
     record = context.plan.feeds[state.edge.feed_key]
-    store = context.stores.get(record.store)
-    return tuple(store.url(record.path(time)) for time in state.missing)
+    return tuple(_url(context, record, time) for time in state.missing)
+
+
+def _url(context: AttemptContext, record: FeedRecord, nominal_time: datetime) -> str:
+    return context.stores.get(record.store).url(record.path(nominal_time))
 
 
 def record_published(

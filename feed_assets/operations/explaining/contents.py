@@ -1,8 +1,12 @@
 """What attempts have read, written and left out, as reasons."""
 
+from feed_assets.command_lines import instance_command
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.facts import FeedFacts
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.instances.omissions import Omission
 from feed_assets.operations.instances.rows import rendered
+from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.records import FeedEvent, FrozenInput
 from feed_assets.timing.dates import render_datetime
@@ -62,3 +66,12 @@ def event_facts(event: FeedEvent) -> dict[str, object]:
         "files": event.files,
         **event.payload,
     }
+
+
+def explain_lost(context: OperationContext, record: FeedRecord, facts: FeedFacts, lost: FeedEvent) -> Reason:
+    """Return that storage has lost an instance, and the command by which it is produced again."""
+    url, found_at = context.feed_url(record, lost.nominal_time), rendered(lost.recorded_at)
+    text = f"storage has lost it: {url} is not there any more, noticed at {found_at} by {lost.origin}"
+    writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
+    command = next((instance_command("rerun", *writer) for writer in writers), None)
+    return Reason(code=ReasonCode.VANISHED, text=text, blocks=True, facts={"url": url, "at": found_at}, command=command)

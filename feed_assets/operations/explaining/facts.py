@@ -30,6 +30,7 @@ from feed_assets.state.records import (
     ArrivalPoll,
     EntityKey,
     FeedEvent,
+    FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,
@@ -83,6 +84,12 @@ class FeedFacts:
     poll: ArrivalPoll | None
     events: tuple[FeedEvent, ...]
     writers: tuple[ProcessKey, ...]
+
+    @property
+    def lost(self) -> FeedEvent | None:
+        """The event by which storage has lost the instance; None if it has not, or it has come again."""
+        is_lost = bool(self.events) and self.events[-1].kind is FeedEventKind.VANISHED
+        return self.events[-1] if is_lost else None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     OBSTRUCTED = "obstructed"
     TICK_FAILURE = "tick-failure"
     NOT_THERE = "not-there"
+    VANISHED = "vanished"
     NOT_POLLED = "not-polled"
     NOT_MATERIALIZED = "not-materialized"
     FLAG_MISSING = "flag-missing"

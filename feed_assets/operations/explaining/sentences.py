@@ -18,6 +18,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.contents import (
     event_facts,
     explain_left_out,
+    explain_lost,
     explain_read,
     explain_written,
     shorten_digest,
@@ -249,6 +250,9 @@ def explain_feed_state(
         reasons.append(
             Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
         )
+    elif facts.lost is not None:
+        reasons.append(explain_lost(context, record, facts, facts.lost))
+        reasons.extend([_polls(facts)] if facts.poll is not None else [])
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(record, key))
     elif record.is_external and facts.row is None and not record.is_expected:
@@ -378,10 +382,13 @@ def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, wr
     )
 
 
+_GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
+
+
 def _history(facts: FeedFacts) -> Iterator[Reason]:
     """Yield the last event of an instance that has gone or has changed."""
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
-    changes = [event for event in facts.events if event.kind is not FeedEventKind.EVICTED]
+    changes = [event for event in facts.events if event.kind not in _GONE]
     if status is not FeedInstanceStatus.AVAILABLE and changes:
         event = changes[-1]
         text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"

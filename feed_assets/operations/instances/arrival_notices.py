@@ -91,7 +91,7 @@ class NoticeResult:
 
 def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = False) -> NoticeResult:
     """Record the arrival that a notice reports. The next tick opens the gates of the processes that read the instance.
-    A notice of an instance that has already arrived does nothing and is no error.
+    A notice of an instance that has already arrived, and is still there, does nothing and is no error.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -109,6 +109,9 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     _check_notice(context, record, notice, time)
     with context.database.read() as connection:
         known = _find_known(connection, record, notice, time)
+    if known is not None and known.is_row and not notice.is_trusted:
+        wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
+        known = None if context.record_vanished(wanted, origin, dry_run=dry_run) else known
     if known is not None and not (notice.is_again and known.is_row):
         return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
     look = _look(context, record, notice, time)

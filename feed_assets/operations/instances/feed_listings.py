@@ -10,6 +10,7 @@ from feed_assets.json_form import NominalTime, shown
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.arrival_notices import notice_origin
 from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.lifecycles import find_data
 from feed_assets.operations.instances.queries import range_of
@@ -17,6 +18,7 @@ from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.storage.records import Availability
 
 _MOMENT = timedelta(microseconds=1)
 _STEP = 1024
@@ -69,11 +71,13 @@ def list_feed(
     statuses: frozenset[str] | None = None,
     results: int = 10,
     look: bool = False,
+    author: str = "",
 ) -> FeedListing:
     """Return the recorded instances of a feed with `start <= nominal time < end`; without an end, up to now.
 
-    With `look`, storage is checked instead, if the feed has data, and nothing is recorded. A cluster with unreachable
-    storage fails without the others. Ranges default to those of `decide_range`, with `results` instances.
+    With `look`, storage is checked instead, if the feed has data; what it has lost is recorded in the name of `author`.
+    A cluster with unreachable storage fails without the others. Ranges default to those of `decide_range`, with
+    `results` instances.
 
     Differs from Falcon: the end is not in the range; an evicted instance is EVICTED, not MISSING, unless storage is
     checked; a missing instance has no size, where Falcon says -1; sizes count no replicas; and instances follow the
@@ -105,7 +109,7 @@ def list_feed(
             rows = list(islice(found, results))[::-1] if is_page else list(found)
             if not look or not record.has_data:
                 return _recorded(context, record, rows)
-            return _looked(context, record, [time for time, _ in rows])
+            return _looked(context, record, [time for time, _ in rows], author)
 
         parts = consolidate(subjects.clusters, read)
     found = [each for each in parts.items if statuses is None or each.status in statuses]
@@ -132,10 +136,15 @@ def _recorded(
     ]
 
 
-def _looked(context: OperationContext, record: FeedRecord, times: Sequence[datetime]) -> list[ListedInstance]:
+def _looked(
+    context: OperationContext, record: FeedRecord, times: Sequence[datetime], author: str
+) -> list[ListedInstance]:
     candidates = [Candidate(record=record, nominal_time=time) for time in times]
     looks = poll_instances(context.stores, candidates)
     require_unobstructed(candidates, looks)
+    found = zip(candidates, looks, strict=True)
+    absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
+    context.record_vanished(absent, notice_origin(author))
     return [
         ListedInstance(
             feed=record.feed,

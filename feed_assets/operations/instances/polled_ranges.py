@@ -13,7 +13,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import BATCH, decide_poll_result, record_poll_results
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
+from feed_assets.lifecycle.arrival.vanishing import present_inputs
 from feed_assets.lifecycle.arrival.watching import find_standing
+from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.arrival_notices import notice_origin
@@ -135,6 +137,27 @@ def poll_now(
     require_unobstructed(candidates, looks)
     absent = tuple(each.key.nominal_time for each in polled if each.event is None)
     return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
+
+
+def record_vanished_now(
+    context: OperationContext, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str], author: str
+) -> int:
+    """Look at a feed instance, or at the inputs that a process instance has by the record; record those that storage
+    has lost, and return how many.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    wanted: list[Candidate] = []
+    with context.read() as connection:
+        for cluster in clusters:
+            if kind is Kind.FEED:
+                wanted.append(Candidate(record=context.feed_on(name, cluster), nominal_time=nominal_time))
+            elif active := context.timeline.find_or_declared(connection, (name, cluster), nominal_time):
+                times = [nominal_time]
+                states = input_states(connection, active.plan, active.record, times, context.as_of)[nominal_time]
+                wanted += present_inputs(active.plan, states)
+    return context.record_vanished(wanted, notice_origin(author))
 
 
 def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> int:

@@ -22,6 +22,7 @@ from feed_assets.state.records import (
     FeedKey,
     NewFeedEvent,
 )
+from feed_assets.timing.dates import NEVER
 
 ORIGIN = "rebuild"
 
@@ -32,7 +33,8 @@ OnProgress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltFeed:
     """A feed on a cluster: the complete instances on storage, how many of them are new to the record, and how many have
-    no manifest although a process writes the feed; these are left out. `problem` is why storage could not be read.
+    no manifest although a process writes the feed; these are left out. `vanished` are gone, although the record had
+    them. `problem` is why storage could not be read.
     """
 
     feed: str
@@ -40,6 +42,7 @@ class RebuiltFeed:
     complete: int = 0
     recorded: int = 0
     unknown: int = 0
+    vanished: int = 0
     problem: str | None = None
 
 
@@ -59,7 +62,8 @@ def rebuild_feed(
     """
     times = find_nominal_times(context.stores, record, context.as_of)
     name = f"{record.feed} on {record.cluster}"
-    looked = complete = recorded = unknown = 0
+    looked = recorded = unknown = 0
+    complete: set[datetime] = set()
     for count, batch in iter_found(context.stores, record, times, threads):
         known = [each for each in batch if record.is_external or each.publication is not None]
         with context.database.read() as connection:
@@ -69,12 +73,23 @@ def rebuild_feed(
                 _record_instances(connection, context, record, _find_new(connection, record, known))
         if not record.is_external:
             written.update({each.nominal_time: each for each in known})
-        looked, complete = looked + count, complete + len(batch)
+        looked += count
+        complete.update(each.nominal_time for each in batch)
         recorded, unknown = recorded + len(new), unknown + len(batch) - len(known)
         on_progress(name, looked, len(times))
     if record.is_external and recorded and not dry_run:
         move_watermark(context, record, times[0])
-    return RebuiltFeed(feed=record.feed, cluster=record.cluster, complete=complete, recorded=recorded, unknown=unknown)
+    with context.database.read() as connection:
+        standing = FeedInstances(connection).available_times(*record.key, record.sequence.start, NEVER)
+    absent = [Candidate(record=record, nominal_time=time) for time in standing if time not in complete]
+    return RebuiltFeed(
+        feed=record.feed,
+        cluster=record.cluster,
+        complete=len(complete),
+        recorded=recorded,
+        unknown=unknown,
+        vanished=context.record_vanished(absent, ORIGIN, dry_run=dry_run),
+    )
 
 
 def _find_new(connection: Connection, record: FeedRecord, found: Sequence[FoundInstance]) -> list[FoundInstance]:

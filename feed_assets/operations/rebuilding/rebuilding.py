@@ -40,8 +40,9 @@ class Rebuilt:
     @property
     def is_empty(self) -> bool:
         """Whether the record has everything already."""
-        recorded = any(each.recorded for each in self.feeds) or any(each.recorded for each in self.processes)
-        return not (recorded or self.holds)
+        feeds, processes = self.feeds, self.processes
+        is_news = any(each.recorded or each.vanished for each in feeds) or any(each.recorded for each in processes)
+        return not (is_news or self.holds)
 
     @property
     def is_complete(self) -> bool:
@@ -76,6 +77,7 @@ def rebuild_state(
     if not rebuilt.is_empty:
         feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
         figures = {"feed_instances": feeds, "process_instances": processes, "holds": len(rebuilt.holds)}
+        figures["vanished"] = sum(each.vanished for each in rebuilt.feeds)
         entities.audit("state rebuild", None, **figures)
     return rebuilt
 

@@ -1,0 +1,136 @@
+"""Record what storage has lost: instances that are available by the record, and that are not there any more.
+
+Whoever looks at storage and misses such an instance calls this. No consumer is woken, and what has read it stays.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.arrival.polling import decide_poll_result
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
+from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.plan.records import Plan
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.leases import find_held
+from feed_assets.state.locks import lock_log
+from feed_assets.state.manifests import Manifests
+from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Look
+
+
+def present_inputs(plan: Plan, states: Iterable[InputState]) -> list[Candidate]:
+    """Return the instances that the inputs of a process instance have by the record."""
+    found = ((plan.feeds[state.edge.feed_key], state.present) for state in states)
+    return [Candidate(record=record, nominal_time=time) for record, times in found for time in times]
+
+
+def record_vanished(
+    database: Database,
+    stores: StorePool,
+    candidates: Iterable[Candidate],
+    as_of: datetime,
+    real_now: datetime,
+    origin: str,
+    *,
+    dry_run: bool = False,
+) -> Mapping[FeedKey, Candidate]:
+    """Look at those of some instances that are AVAILABLE by the record; record those that are gone as MISSING, with an
+    event VANISHED each, and return them.
+
+    A storage that is away loses nothing: if nothing at all lies below the root of a store, nothing of it has vanished.
+    Instances on which somebody works are left alone, and those whose storage was never looked at, by a trusted notice.
+
+    Raises:
+        StorageError: a store could not look.
+    """
+    by_key = {FeedKey(*each.record.key, each.nominal_time): each for each in candidates if each.record.has_data}
+    with database.read() as connection:
+        rows = _find_standing(connection, by_key, real_now)
+    looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
+    gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
+    roots = {each.record.store for each in gone.values()}
+    away = {root for root in roots if not any(stores.get(root).walk("", 1, _choose_all))}
+    gone = {key: each for key, each in gone.items() if each.record.store not in away}
+    if not gone or dry_run:
+        return gone
+    with database.begin() as connection:
+        lock_log(connection)
+        standing = _find_standing(connection, gone, real_now)
+        gone = {key: each for key, each in gone.items() if standing.get(key) == rows[key]}
+        _record(connection, gone, rows, looks, as_of, origin)
+    return gone
+
+
+def _find_standing(
+    connection: Connection, by_key: Mapping[FeedKey, Candidate], real_now: datetime
+) -> dict[FeedKey, FeedInstance]:
+    """Return the rows of the instances that must be in their places: others are written or removed just now, have
+    stayed in a former place of their feed, or were taken on trust.
+    """
+    found = FeedInstances(connection).get_many(by_key)
+    rows = {key: row for key, row in found.items() if row.status is FeedInstanceStatus.AVAILABLE}
+    held = find_held(connection, [(f"feed/{key.feed}", key.cluster, key.nominal_time) for key in rows], real_now)
+    busy = {(lease.entity, lease.cluster, lease.nominal_time) for lease in held}
+    events = EventLog(connection).of_numbers(row.event_seq for row in rows.values() if row.event_seq is not None)
+
+    def is_settled(key: FeedKey, row: FeedInstance) -> bool:
+        event = events.get(row.event_seq or 0)
+        path = by_key[key].record.path(key.nominal_time)
+        is_here = event is None or event.payload.get("path", path) == path
+        return is_here and row.files is not None and (f"feed/{key.feed}", *key[1:]) not in busy
+
+    return {key: row for key, row in rows.items() if is_settled(key, row)}
+
+
+def _is_gone(candidate: Candidate, look: Look) -> bool:
+    """Return whether nothing is there; an empty folder of an external feed is nothing, too."""
+    if look.obstacle is not None or look.availability is Availability.AVAILABLE:
+        return False
+    return look.availability is Availability.MISSING or (candidate.record.is_external and not look.files)
+
+
+def _choose_all(_: str, names: Sequence[str]) -> Sequence[str]:
+    return names
+
+
+def _record(
+    connection: Connection,
+    gone: Mapping[FeedKey, Candidate],
+    rows: Mapping[FeedKey, FeedInstance],
+    looks: Mapping[FeedKey, Look],
+    as_of: datetime,
+    origin: str,
+) -> None:
+    events = [
+        NewFeedEvent(
+            feed=key.feed,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            kind=FeedEventKind.VANISHED,
+            origin=origin,
+            recorded_at=as_of,
+            manifest_digest=rows[key].manifest_digest,
+            bytes=rows[key].bytes,
+            files=rows[key].files,
+            payload={"path": each.record.path(key.nominal_time)},
+        )
+        for key, each in gone.items()
+    ]
+    status = FeedInstanceStatus.MISSING
+    FeedInstances(connection).put(
+        FeedInstance(**key._asdict(), status=status, updated_at=as_of, event_seq=seq, fence=rows[key].fence)
+        for key, seq in zip(gone, EventLog(connection).append(events), strict=True)
+    )
+    polled = [(each, looks[key]) for key, each in gone.items() if each.record.is_external]
+    polls = [decide_poll_result(each, look, as_of).next_poll for each, look in polled if each.record.is_expected]
+    ArrivalPolls(connection).put(poll for poll in polls if poll is not None)
+    Manifests(connection).remove(gone)
+    LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])

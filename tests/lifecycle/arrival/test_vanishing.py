@@ -1,0 +1,177 @@
+"""Data that somebody deletes by hand, or that storage loses."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.errors import InputsMissingError
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import ArrivalRefusedError
+from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.operations.instances.arrival_notices import Notice, record_notice
+from feed_assets.operations.instances.feed_listings import list_feed
+from feed_assets.operations.instances.polled_ranges import record_vanished_now
+from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
+from feed_assets.state.leases import Leases
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
+from tests.operations.contexts import context_of
+
+MISSING, AVAILABLE = FeedInstanceStatus.MISSING, FeedInstanceStatus.AVAILABLE
+ARRIVED, VANISHED = FeedEventKind.ARRIVED, FeedEventKind.VANISHED
+SOON = START + timedelta(minutes=5)
+LATER = START + timedelta(minutes=50)
+
+
+def deleted(root: Path, state: str | None = None) -> LifecycleHarness:
+    """`p` reads `a` and `c`; data of `a` have arrived, and somebody has deleted the folder."""
+    made = process("p", inputs={"a": "now(0,0)", "c": "now(0,0)"}, outputs={"b": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(root, feed("a"), feed("b"), feed("c"), made, state=state)
+    lifecycle.land("a", START)
+    assert lifecycle.tick(START) == []
+    rmtree(lifecycle.folder("a", START))
+    return lifecycle
+
+
+def kinds(lifecycle: LifecycleHarness, name: str = "a") -> list[FeedEventKind]:
+    return [event.kind for event in lifecycle.events(name)]
+
+
+def list_it(context: OperationContext) -> None:
+    (found,) = list_feed(context, "a", look=True, author="ann").instances
+    assert (found.status, found.bytes) == (MISSING, None)
+
+
+def ask_why(context: OperationContext) -> None:
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
+
+
+def ask_why_of_its_reader(context: OperationContext) -> None:
+    assert record_vanished_now(context, Kind.PROCESS, "p", START, ["primary"], "ann") == 1
+
+
+def give_notice(context: OperationContext) -> None:
+    with pytest.raises(ArrivalRefusedError, match="does not exist"):
+        record_notice(context, Notice(feed="a", nominal_time=START, author="ann"))
+
+
+def rebuild(context: OperationContext) -> None:
+    planned, rebuilt = rebuild_instances(context, dry_run=True), rebuild_instances(context)
+    assert (planned.feeds, planned.is_empty, rebuild_instances(context).is_empty) == (rebuilt.feeds, False, True)
+    assert {each.feed: each.vanished for each in rebuilt.feeds} == {"a": 1, "b": 0, "c": 0}
+
+
+@pytest.mark.parametrize("look", [list_it, ask_why, ask_why_of_its_reader, give_notice, rebuild])
+def test_whoever_misses_what_the_record_has_records_that_it_is_gone(
+    look: Callable[[OperationContext], None], tmp_path: Path, state_url: str
+) -> None:
+    lifecycle = deleted(tmp_path, state_url)
+
+    look(context_of(lifecycle, SOON))
+
+    assert kinds(lifecycle) == [ARRIVED, VANISHED]
+    (row,) = lifecycle.feed_instances("a").values()
+    assert (row.status, row.bytes, row.available_at, row.event_seq) == (MISSING, None, None, 2)
+    lifecycle.land("c", START)
+    assert lifecycle.tick(SOON + timedelta(seconds=1)) == []
+    lifecycle.land("a", START)
+    (request,) = lifecycle.tick(LATER)
+    assert request.nominal_times == (START,)
+    assert kinds(lifecycle) == [ARRIVED, VANISHED, ARRIVED]
+
+
+def test_why_says_that_storage_has_lost_it(tmp_path: Path) -> None:
+    lifecycle = deleted(tmp_path)
+    context = context_of(lifecycle, SOON)
+    ask_why(context)
+    (found,) = explain(context, Kind.FEED, "a", START).items
+    lost, polls, before = found.reasons
+    url = context.feed_url(lifecycle.feed("a"), START)
+    assert (lost.code, lost.blocks) == (ReasonCode.VANISHED, True)
+    assert lost.text == (
+        f"storage has lost it: {url} is not there any more, noticed at 2013-11-01T00:05:00Z by notice:ann"
+    )
+    assert (polls.code, before.text) == (
+        ReasonCode.POLLS,
+        "its last event before: ARRIVED at 2013-11-01T00:00:00Z by arrival",
+    )
+
+
+def test_a_run_whose_input_is_gone_fails_at_the_gate(tmp_path: Path) -> None:
+    lifecycle = deleted(tmp_path)
+    lifecycle.land("c", START)
+    (request,) = lifecycle.tick(SOON)
+    with pytest.raises(InputsMissingError, match=r"lacks file://.*/a/2013.* Storage has lost file://.*/a/2013"):
+        lifecycle.run("p", START, SOON)
+    assert kinds(lifecycle) == [ARRIVED, VANISHED]
+    assert lifecycle.statuses("p") == {START: ProcessInstanceStatus.FAILED}
+    assert (kinds(lifecycle, "c"), request.nominal_times) == ([ARRIVED], (START,))
+
+
+def test_a_run_goes_on_without_an_optional_input_that_is_gone(tmp_path: Path) -> None:
+    made = process("p", inputs={"a": "now(0,0)"}, optional=["a"], outputs={"b": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"), feed("b"), made)
+    lifecycle.land("a", START)
+    lifecycle.tick(START)
+    rmtree(lifecycle.folder("a", START))
+    lifecycle.run("p", START, SOON)
+    (row,) = lifecycle.instances("p").values()
+    assert (row.status, row.inputs[0].nominal_times) == (ProcessInstanceStatus.SUCCEEDED, ())
+
+
+def test_what_was_produced_and_is_gone_is_not_polled_and_its_writer_stays(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("b"), feed("z"), process("p", outputs={"b": "now(0,0)"}))
+    lifecycle.launch(lifecycle.tick(START), START)
+    rmtree(lifecycle.folder("b", START))
+    lifecycle.land("z", START)
+    list_feed(context_of(lifecycle, SOON), "b", look=True)
+    assert kinds(lifecycle, "b") == [FeedEventKind.PRODUCED, VANISHED]
+    assert lifecycle.next_poll("b", START) is None
+    assert lifecycle.statuses("p") == {START: ProcessInstanceStatus.SUCCEEDED}
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_a_storage_that_is_away_has_lost_nothing(tmp_path: Path, is_mounted: bool) -> None:
+    lifecycle = deleted(tmp_path)
+    (tmp_path / "primary").rename(tmp_path / "unmounted")
+    if is_mounted:
+        (tmp_path / "primary").mkdir()
+    (found,) = list_feed(context_of(lifecycle, SOON), "a", look=True).instances
+    assert (found.status, lifecycle.feed_statuses("a"), kinds(lifecycle)) == (MISSING, {START: AVAILABLE}, [ARRIVED])
+
+
+def test_what_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
+    lifecycle = deleted(tmp_path)
+    Leases(lifecycle.database).acquire("feed/a", "primary", START, "sweep", SOON, timedelta(hours=1))
+    assert record_vanished_now(context_of(lifecycle, SOON), Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert kinds(lifecycle) == [ARRIVED]
+
+
+def test_what_was_taken_on_trust_is_not_looked_for(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"), feed("c"))
+    lifecycle.land("c", START)
+    context = context_of(lifecycle, SOON)
+    record_notice(context, Notice(feed="a", nominal_time=START, author="ann", is_trusted=True))
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
+
+
+def test_what_has_stayed_in_a_former_place_is_not_lost(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"))
+    lifecycle.land("a", START)
+    lifecycle.tick(START)
+    moved = feed("a").model_copy(update={"locations": feed("elsewhere").locations})
+    lifecycle.declare(moved)
+    assert record_vanished_now(context_of(lifecycle, SOON), Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert kinds(lifecycle) == [ARRIVED]
+
+
+def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
+    lifecycle = deleted(tmp_path)
+    with pytest.raises(ArrivalRefusedError, match="does not exist"):
+        record_notice(context_of(lifecycle, SOON), Notice(feed="a", nominal_time=START, author="ann"), dry_run=True)
+    assert kinds(lifecycle) == [ARRIVED]
