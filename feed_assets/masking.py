@@ -129,13 +129,15 @@ def is_named(secret: str) -> bool:
 
 
 def encodable(text: str) -> str:
-    r"""Return a text in which each lone surrogate is an escape, so that it can be written anywhere.
+    r"""Return a text in which each lone surrogate and each NUL is an escape, so that it can be written anywhere.
 
-    Lone surrogates stand for the bytes of file names that are not UTF-8.
+    Lone surrogates stand for the bytes of file names that are not UTF-8. PostgreSQL and C keep no NUL.
 
     >>> encodable(b"part-\xff".decode("utf-8", "surrogateescape"))
     'part-\\udcff'
     """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -3,9 +3,9 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, text
 
-from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.topics import MessageLevel, Topic
 
@@ -38,7 +38,7 @@ ways_out = Table(
     Column("tries", BigInteger, nullable=False),
     Column("down_since", UtcDateTime),
     Column("next_at", UtcDateTime),
-    Column("error", Prose),
+    Column("error", Text),
     Column("holder", Text),
     Column("held_until", UtcDateTime),
     PrimaryKeyConstraint("name", name="fa_ways_out_pk"),
@@ -56,7 +56,7 @@ deliveries = Table(
     Column("tries", BigInteger, nullable=False),
     Column("next_at", UtcDateTime),
     Column("dead_at", UtcDateTime),
-    Column("error", Prose),
+    Column("error", Text),
     PrimaryKeyConstraint("seq", "way", name="fa_deliveries_pk"),
     sqlite_with_rowid=False,
 )

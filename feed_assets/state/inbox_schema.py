@@ -1,7 +1,8 @@
 """The table of files that were taken from inboxes. It belongs to the same schema as all other tables."""
 
-from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table
 
+from feed_assets.state.column_types import Text
 from feed_assets.state.schema import metadata
 
 taken_files = Table(

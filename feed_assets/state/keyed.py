@@ -4,8 +4,8 @@ So a statement has the same text for one key as for thousands, and SQLAlchemy co
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,6 @@ from sqlalchemy import (
     Select,
     Subquery,
     Table,
-    Text,
     and_,
     bindparam,
     cast,
@@ -27,7 +26,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from feed_assets.state.column_types import UtcDateTime, to_micros
+from feed_assets.masking import encodable
+from feed_assets.state.column_types import Text, UtcDateTime, to_micros
+
+_MAY_BE_REFUSED = re.compile(r"\\u(?:0000|d)")  # \u0000, or a half of a pair: \udcff
+_render = json.JSONEncoder(separators=(",", ":"), default=to_micros).encode
 
 KEY_ROWS = "key_rows"
 POSITION = "position"
@@ -38,10 +41,13 @@ _NUMBER_COLUMNS = frozenset(
 )
 
 
-def render_rows(rows: Iterable[Sequence[str | int | datetime | None]]) -> str:
-    """Render the value of the parameter `KEY_ROWS`."""
-    values = [[to_micros(value) if isinstance(value, datetime) else value for value in row] for row in rows]
-    return json.dumps(values, separators=(",", ":"))
+def render_rows(rows: Iterable[Sequence[object]]) -> str:
+    """Render the value of the parameter `KEY_ROWS`; its texts are kept as those of columns are (see `Text`)."""
+    listed = list(rows)
+    text = _render(listed)
+    if _MAY_BE_REFUSED.search(text):
+        text = _render([[encodable(each) if isinstance(each, str) else each for each in row] for row in listed])
+    return text
 
 
 @cache  # measured: building the subquery takes longer than executing it

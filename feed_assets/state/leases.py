@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Text,
     Update,
     and_,
     case,
@@ -21,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
-from feed_assets.state.column_types import from_micros
+from feed_assets.state.column_types import Text, from_micros
 from feed_assets.state.database import Database
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed

@@ -3,18 +3,17 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, Text, text
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, text
 
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
-from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.state.schema import metadata
 
 # Queries repeat this condition literally, as for the other tables.
 HAS_NUMBER = text("number IS NOT NULL")
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
-_Ordered = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+_Ordered = Text().with_variant(Text(collation="C"), "postgresql")
 """A text in the order of its bytes, so that a prefix is a range of the index."""
 
 metadata_entities = Table(
@@ -41,7 +40,7 @@ entity_metadata = Table(
     Column("scope", Choice(Scope), nullable=False),
     Column("kind", Choice(MetadataKind), nullable=False),
     Column("name", Text, nullable=False),
-    Column("value", Prose, nullable=False),
+    Column("value", Text, nullable=False),
     Column("origin", Choice(Origin), nullable=False),
     Column("author", Text, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
@@ -94,7 +93,7 @@ facts = Table(
     Column("attempt", BigInteger, nullable=False),
     Column("category", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("value", Prose, nullable=False),
+    Column("value", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "category", "name", name="fa_facts_pk"),
     sqlite_with_rowid=False,

@@ -13,11 +13,10 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Table,
-    Text,
     text,
 )
 
-from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Prose, UtcDateTime
+from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Text, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
 
@@ -64,7 +63,7 @@ sweeps = Table(
     Column("purge_at", UtcDateTime),
     Column("purged_at", UtcDateTime),
     Column("undone_at", UtcDateTime),
-    Column("note", Prose),
+    Column("note", Text),
     PrimaryKeyConstraint("sweep_id", name="fa_sweeps_pk"),
     Index("fa_sweeps_by_state", "state", "cluster", "created_at"),
     Index("fa_sweeps_by_cluster", "cluster", "created_at"),

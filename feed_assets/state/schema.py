@@ -15,12 +15,11 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     Table,
-    Text,
     text,
 )
 
 from feed_assets.state.causes import Cause
-from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Prose, UtcDateTime
+from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Text, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
@@ -109,7 +108,7 @@ arrival_polls = Table(
     Column("found", Text, nullable=False),
     Column("polled_at", UtcDateTime, nullable=False),
     Column("next_poll_at", UtcDateTime, nullable=False),
-    Column("obstacle", Prose),
+    Column("obstacle", Text),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_arrival_polls_pk"),
     Index("fa_arrival_polls_due", "cluster", "next_poll_at", "feed", "nominal_time"),
     sqlite_with_rowid=False,
@@ -128,7 +127,7 @@ tick_failures = Table(
     Column("cluster", Text, nullable=False),
     Column("step", Choice(TickStep), nullable=False),
     Column("subject", Text, nullable=False),
-    Column("reason", Prose, nullable=False),
+    Column("reason", Text, nullable=False),
     Column("since", UtcDateTime, nullable=False),
     Column("next_try_at", UtcDateTime, nullable=False),
     Column("failures", BigInteger, nullable=False),
@@ -190,7 +189,7 @@ process_instances = Table(
     Column("deadline_at", UtcDateTime),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
-    Column("cause_detail", Prose),
+    Column("cause_detail", Text),
     Column("definition_digest", Text),
     Column("release", BigInteger),
     Column("retries", BigInteger, nullable=False, server_default=text("0")),
@@ -252,8 +251,8 @@ attempts = Table(
     Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("started_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
-    Column("reason", Prose),
-    Column("cause_detail", Prose, nullable=False),
+    Column("reason", Text),
+    Column("cause_detail", Text, nullable=False),
     Column("release", BigInteger),
     Column("cause", Choice(Cause)),
     Column("inputs", FrozenInputs),
@@ -367,7 +366,7 @@ releases = Table(
     Column("fingerprint", Text, nullable=False),
     Column("members", Entries("members", _member_values, _to_member), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("reason", Prose, nullable=False),
+    Column("reason", Text, nullable=False),
     PrimaryKeyConstraint("process", "cluster", "release", name="fa_releases_pk"),
     sqlite_with_rowid=False,
 )

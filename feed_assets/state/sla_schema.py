@@ -3,9 +3,9 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, text
 
-from feed_assets.state.column_types import Choice, UtcDateTime
+from feed_assets.state.column_types import Choice, Text, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.sla_records import Recovery, SlaLevel
 

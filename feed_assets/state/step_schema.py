@@ -1,8 +1,8 @@
 """The table of the steps of attempts. It belongs to the same schema as all other tables."""
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
 
-from feed_assets.state.column_types import Choice, Payload, Prose, UtcDateTime
+from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.step_records import StepStatus
 
@@ -18,7 +18,7 @@ steps = Table(
     Column("status", Choice(StepStatus), nullable=False),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
-    Column("reason", Prose),
+    Column("reason", Text),
     Column("basis", Text, nullable=False),
     Column("made_in", BigInteger, nullable=False),
     Column("frames", Payload),

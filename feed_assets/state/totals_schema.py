@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
 
-from feed_assets.state.column_types import Choice
+from feed_assets.state.column_types import Choice, Text
 from feed_assets.state.schema import metadata
 
 

@@ -3,9 +3,9 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, PrimaryKeyConstraint, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, PrimaryKeyConstraint, Table, text
 
-from feed_assets.state.column_types import Choice, Prose, UtcDateTime
+from feed_assets.state.column_types import Choice, Text, UtcDateTime
 from feed_assets.state.queue_records import QueueAction, RangeUse
 from feed_assets.state.schema import metadata
 
@@ -91,7 +91,7 @@ queue_changes = Table(
     Column("event", BigInteger, nullable=False),
     Column("action", Choice(QueueAction), nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Prose, nullable=False),
+    Column("reason", Text, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("nominal_time", UtcDateTime),
     PrimaryKeyConstraint("process", "cluster", "input", "event", name="fa_queue_changes_pk"),

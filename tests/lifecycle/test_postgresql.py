@@ -146,3 +146,17 @@ def test_rows_69_73_74_late_data_are_processed_and_flow_down(state_url: str, tmp
         lifecycle.launch(lifecycle.tick(moment), moment)
     assert "late" in (lifecycle.content("sums", START) or "")
     assert {name: lifecycle.instances(name)[START].attempt for name in ("count", "sum")} == {"count": 2, "sum": 2}
+
+
+def test_a_failure_whose_message_has_a_nul_ends_its_instance_with_that_reason(lifecycle: LifecycleHarness) -> None:
+    def failing(work: Work) -> Mapping[str, str]:
+        raise ValueError("a\0b")
+
+    lifecycle.job = failing
+    lifecycle.land("clicks", START)
+    (request,) = lifecycle.tick(at("01T00:10"))
+    with pytest.raises(ValueError, match="a"):
+        lifecycle.launch([request], at("01T00:20"))
+    row = lifecycle.instances("count")[START]
+    assert (row.status, row.attempt) == (ProcessInstanceStatus.FAILED, 1)
+    assert "a\\x00b" in (row.cause_detail or "")

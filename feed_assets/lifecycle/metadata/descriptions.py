@@ -77,7 +77,9 @@ class Description:
     def metadata(self) -> dict[MetadataKey, MetadataValue]:
         """Return what the program says."""
         found = {
-            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(_text(value), Origin.SYSTEM, NOBODY)
+            MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name): MetadataValue(
+                encodable(value), Origin.SYSTEM, NOBODY
+            )
             for name, value in self.system.items()
         }
         tags = {
@@ -90,11 +92,6 @@ class Description:
         """Return what the declaration says."""
         definition = Origin.DEFINITION
         return {each.key: MetadataValue(mask(each.value), definition, self.author) for each in self.declared}
-
-
-def _text(value: str) -> str:
-    """Return a text as databases accept it."""
-    return encodable(value).replace("\0", "")
 
 
 def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Description]:
