@@ -128,7 +128,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from socket import gaierror
 
-from feed_assets.masking import mask
+from feed_assets.masking import mask, text_of
 
 MOST_CHARACTERS = 1_000
 """The length of a message at most, wherever it is shown or recorded."""
@@ -232,7 +232,7 @@ def describe_error(error: BaseException) -> str:
     >>> describe_error(ValueError("no such\\n  place"))
     'ValueError: no such place'
     """
-    text = mask(" ".join(str(error).split()))
+    text = mask(" ".join(text_of(error).split()))
     if not isinstance(error, FeedAssetsError):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
     return shorten(text)

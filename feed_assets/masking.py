@@ -206,6 +206,14 @@ def get_logger(name: str) -> logging.Logger:
     return logger
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, whatever its own code does when it is asked for it, such as `sys.exit`."""
+    try:
+        return str(error)
+    except BaseException as exc:  # noqa: BLE001 - code of users
+        return f"its text cannot be read, because reading it raises {type(exc).__name__}"
+
+
 def format_error(error: BaseException) -> str:
     """Return the traceback of an error, with those of its causes, without secrets."""
     return mask("".join(traceback.format_exception(error)))
@@ -218,7 +226,7 @@ def masked_errors() -> Iterator[None]:
         yield
     except BaseException as exc:
         for error in _iter_chain(exc):
-            if (masked := mask(str(error))) != str(error):
+            if (masked := mask(text := text_of(error))) != text:
                 error.args = (masked,)
         raise
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from feed_assets.engines.errors import EngineError, WorkflowFailedError
 from feed_assets.engines.port import Work
+from feed_assets.masking import text_of
 from feed_assets.timing.dates import render_datetime
 
 _LONGEST_REASON = 800
@@ -64,7 +65,7 @@ def render_cause(exc: BaseException) -> str:
     >>> render_cause(ValueError("no such origin."))
     'ValueError: no such origin'
     """
-    text = _APPENDED.split(str(exc), maxsplit=1)[0].strip()
+    text = _APPENDED.split(text_of(exc), maxsplit=1)[0].strip()
     if len(text) > _LONGEST_REASON:
         text = f"{text[:_LONGEST_REASON]} …"
     return f"{type(exc).__name__}: {text}".rstrip(". :\n")

@@ -8,6 +8,7 @@ before the new content becomes visible.
 from collections.abc import Collection, Mapping
 
 from feed_assets.entities.existing import Existing
+from feed_assets.masking import encodable
 from feed_assets.storage.copy_port import Prepared
 from feed_assets.storage.errors import (
     ForeignContentError,
@@ -41,6 +42,30 @@ def refuse_foreign(store: InstanceStore, path: str, names: Collection[str], clea
     """
     if names and not clearing.is_known and clearing.existing is Existing.REFUSE:
         raise ForeignContentError(store=store.root_url, path=path, files=tuple(sorted(names)))
+
+
+def refuse_unreadable(
+    store: InstanceStore, path: str, names: Collection[str], flag: str | None, *, reads_folders: bool
+) -> None:
+    """Refuse to adopt content that no reader of the feed sees.
+
+    Raises:
+        StorageError: a name is not UTF-8, or a file is in a folder that is not read.
+    """
+    for name in sorted(each for each in names if is_content(each, flag)):
+        *folders, _ = name.split("/")
+        if encodable(name) != name:
+            reason = "its name is not UTF-8, so Spark cannot read it"
+        elif not reads_folders and any("=" not in folder for folder in folders):
+            reason = "it is in a folder, and files below an instance are read only of a feed that declares `partitions`"
+        else:
+            continue
+        raise StorageError(
+            store=store.root_url,
+            path=path,
+            reason=f"{encodable(name)!r} cannot be adopted: {reason}",
+            next_step="Nothing was changed. Rename or move it, or write `existing: replace` for the feed.",
+        )
 
 
 def clear_place(

@@ -76,6 +76,10 @@ class Speechless(Exception):
     def __str__(self):
         raise RuntimeError("speechless")
 
+class Deadly(Exception):
+    def __str__(self):
+        sys.exit(1)
+
 def summing(numbers, context):
     hour = context.nominal_time.hour
     if hour == 1:
@@ -92,13 +96,15 @@ def summing(numbers, context):
         raise Speechless
     if hour == 7:
         raise GeneratorExit
+    if hour == 8:
+        raise Deadly
     return numbers.agg(f.sum("n").alias("total"))
 """
 
 
 @pytest.mark.spark
 def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home, made: Materializer) -> None:
-    for hour in range(9):
+    for hour in range(10):
         land(home.data, hour, hour)
     (home.folder / "jobs_of_test.py").write_text(POISONS)
     state = sqlite_state(home)
@@ -114,22 +120,23 @@ def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home,
     )
     with state.begin() as connection:
         ProcessInstances(connection).add_waiting([died])
-    done = made.run(key(0), key(8))
+    done = made.run(key(0), key(9))
     assert not done.success
     assert "The other 2 are published." in failure_of(done)
     events = made.instance.fetch_materializations(AssetKey(["here", "sums"]), limit=10, ascending=True).records
-    assert [event.partition_key for event in events] == [key(8), key(0)]  # what may end the process is done last
+    assert [event.partition_key for event in events] == [key(9), key(0)]  # what may end the process is done last
     with sqlite_state(home).read() as connection:
         instances = ProcessInstances(connection)
         assert instances.counts("summing", "here") == {
             ProcessInstanceStatus.SUCCEEDED: 2,
-            ProcessInstanceStatus.FAILED: 7,
+            ProcessInstanceStatus.FAILED: 8,
         }
-        found = instances.find_between("summing", "here", START, START + timedelta(hours=8))
+        found = instances.find_between("summing", "here", START, START + timedelta(hours=9))
     reasons = {row.nominal_time.hour: row.reason or "" for row in found}
     wanted = ("SystemExit: 0", "KeyboardInterrupt", "BaseException: base", "ValueError: long long", "a builtins.int")
     for hour, reason in enumerate(wanted, start=1):
         assert reason in reasons[hour]
+    assert "Deadly: its text cannot be read, because reading it raises SystemExit" in reasons[8]
     assert len(reasons[4]) <= MOST_CHARACTERS
 
 

@@ -1,6 +1,7 @@
 """Retention as Dagster sees it: the schedule, the job of ops, and what is told of the partitions."""
 
 import shutil
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -66,11 +67,10 @@ def run(harness: LocationHarness) -> ExecuteInProcessResult:
     return execute(harness)
 
 
-def execute(harness: LocationHarness) -> ExecuteInProcessResult:
+def execute(harness: LocationHarness, tags: Mapping[str, str] | None = None) -> ExecuteInProcessResult:
     job = build_retention_job(harness.runtime, "here")
-    return job.execute_in_process(
-        instance=harness.instance, resources={names.spark_resource("here"): LazyPySparkResource(spark_config={})}
-    )
+    resources = {names.spark_resource("here"): LazyPySparkResource(spark_config={})}
+    return job.execute_in_process(instance=harness.instance, resources=resources, tags=tags)
 
 
 def evicted(harness: LocationHarness) -> list[int]:
@@ -255,6 +255,17 @@ def test_a_run_by_hand_is_refused_in_safe_mode(harness: LocationHarness) -> None
     assert isinstance(request, RunRequest)
     with pytest.raises(SafeModeError, match="run of sweeps: it is not allowed during safe mode"):
         execute(harness)
+    assert evicted(harness) == []
+
+
+def test_a_requested_run_does_nothing_when_safe_mode_has_come_and_is_no_failure(harness: LocationHarness) -> None:
+    request = look(harness)
+    assert isinstance(request, RunRequest)
+    set_safe_mode(harness.runtime.database(harness.instance), is_on=True, author="test", now=NOON)
+    done = execute(harness, request.tags)
+    assert done.success
+    said = [entry.user_message for entry in harness.instance.all_logs(done.run_id)]
+    assert any("nothing is done: run of sweeps: it is not allowed during safe mode" in line for line in said)
     assert evicted(harness) == []
 
 

@@ -21,7 +21,7 @@ from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepChunk, SweepItem, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.clearing import find_foreign, refuse_foreign
+from feed_assets.storage.clearing import find_foreign, refuse_foreign, refuse_unreadable
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Displaced, describe_displaced
 from feed_assets.timing.frequency import Frequency, Unit
@@ -92,16 +92,22 @@ class Place:
         """What went to the trash, for the partition; empty if nothing did."""
         return describe_displaced(self.displaced)
 
-    def is_to_adopt(self, store: InstanceStore, path: str) -> bool:
+    def is_to_adopt(self, store: InstanceStore, record: FeedRecord) -> bool:
         """Return whether foreign content stands here that is to become the instance.
 
         Raises:
             ForeignContentError: foreign content stands here, and nothing decides about it.
+            StorageError: it is to be adopted, but nobody could read it.
         """
-        clearing = self.clearing
+        clearing, path = self.clearing, record.path(self.owner.nominal_time)
         foreign = () if clearing.is_known else find_foreign(store, path)
         refuse_foreign(store, path, foreign, clearing)
-        return bool(foreign) and clearing.existing is Existing.ADOPT
+        if not foreign or clearing.existing is not Existing.ADOPT:
+            return False
+        is_recursive = any(name.lower() == "recursivefilelookup" for name, _ in record.options)
+        reads_folders = bool(record.partitions) or is_recursive
+        refuse_unreadable(store, path, foreign, record.flag, reads_folders=reads_folders)
+        return True
 
     def record_displaced(self, displaced: Displaced) -> None:
         """Record the sweep of what goes to the trash, before it goes; no error if it is recorded already."""

@@ -93,7 +93,7 @@ def stage_target(
     record = context.plan.feeds[edge.feed_key]
     store = context.stores.get(record.store)
     place = Place.of(context, record, lease.nominal_time, properties)
-    is_adopted = place.is_to_adopt(store, record.path(lease.nominal_time))
+    is_adopted = place.is_to_adopt(store, record)
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")
     stack.callback(store.discard, staging)
     return Target(

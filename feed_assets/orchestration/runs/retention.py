@@ -40,6 +40,7 @@ from feed_assets.lifecycle.retention.schedule import (
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
 from feed_assets.masking import get_logger
+from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.restores import HELD
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
@@ -151,7 +152,8 @@ def _is_worked_on(connection: Connection, sweep: Sweep, real_now: datetime) -> b
 def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) -> list[str]:
     """Plan the sweeps of due feeds; return the ids of the sweeps to run, including interrupted ones."""
     sweep_context = _sweep_context(runtime, context)
-    require_mode(sweep_context.database, Operation.RETENTION_RUN)
+    if _is_stopped(context, sweep_context.database):
+        return []
     now, grace = sweep_context.clock.now(), runtime.settings.retention_grace
     apply_retention_schedule(sweep_context.database, sweep_context.timeline, cluster, now, grace)
     with sweep_context.database.read() as connection:
@@ -188,6 +190,22 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
     return [*(sweep.sweep_id for sweep in waiting), *ready]
 
 
+def _is_stopped(context: OpExecutionContext, database: Database) -> bool:
+    """Return whether safe mode has come since the schedule requested the run, which then does nothing, and says so.
+
+    Raises:
+        SafeModeError: a person has started the run in safe mode.
+    """
+    try:
+        require_mode(database, Operation.RETENTION_RUN)
+    except SafeModeError as exc:
+        if names.TAG_CLUSTER not in context.run.tags:
+            raise
+        context.log.warning(f"nothing is done: {exc}")
+        return True
+    return False
+
+
 def _note_failures(context: SweepContext, cluster: str, planned: PlannedSweeps) -> Bulkheads:
     """Record the feeds that could not be planned; they are tried again sooner than by their cadence."""
     bulkheads = Bulkheads.open(context.database, cluster, context.real_clock)
@@ -212,6 +230,8 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         Failure: sweeps failed; each continues in the next run.
     """
     sweep_context = _sweep_context(runtime, context)
+    if _is_stopped(context, sweep_context.database):
+        return
     bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
     failed: list[str] = []
     for sweep_id in sweeps:
@@ -250,6 +270,8 @@ def _plan_again(context: SweepContext, sweep_id: str, cluster: str, grace: timed
 def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:
     """Remove expired trash for good; a sweep whose trash cannot be removed does not affect the others."""
     sweep_context = _sweep_context(runtime, context)
+    if _is_stopped(context, sweep_context.database):
+        return
     try:
         found = find_purgeable(sweep_context, cluster, sweep_context.clock.now())
     except SweepRefusedError as exc:

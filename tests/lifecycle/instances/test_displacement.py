@@ -1,5 +1,6 @@
 """What stands in the place of an output: foreign content is refused, adopted or replaced; nothing is lost."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.errors import ForeignContentError
+from feed_assets.storage.errors import ForeignContentError, StorageError
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 
 NOON = at("12:00")
@@ -140,6 +141,30 @@ def test_adopted_content_becomes_the_instance_and_nothing_is_computed(tmp_path: 
     lifecycle.run("count", START, NOON, "run-2")
     assert texts(folder) == {"part-0": "made"}
     assert sweeps_of(lifecycle) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [(b"below/part.csv", "'below/part.csv' cannot be adopted: it is in a folder"), (b"part-\xff.csv", "is not UTF-8")],
+)
+def test_what_no_reader_sees_is_not_adopted(tmp_path: Path, name: bytes, reason: str) -> None:
+    lifecycle = counting(tmp_path, existing="adopt")
+    file = Path(os.fsdecode(os.fsencode(put(lifecycle, theirs="theirs")) + b"/" + name))
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("1")
+    with pytest.raises(StorageError, match=reason):
+        lifecycle.run("count", START, NOON)
+    assert (file.read_text(), lifecycle.feed_statuses("counts")) == ("1", {})
+
+
+@pytest.mark.parametrize("more", [{"partitions": ["below"]}, {"options": {"recursiveFileLookup": "true"}}])
+def test_a_feed_whose_readers_look_into_folders_adopts_them(tmp_path: Path, more: Mapping[str, Any]) -> None:
+    lifecycle = counting(tmp_path, existing="adopt", **more)
+    folder = put(lifecycle, theirs="theirs")
+    (folder / "below").mkdir()
+    (folder / "below" / "part.csv").write_text("1")
+    (done,) = lifecycle.run("count", START, NOON)
+    assert done.content.files == 2
 
 
 def test_a_person_adopts_for_one_instance(tmp_path: Path) -> None:
