@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import SystemFault, system_fault_of
 from feed_assets.storage.copy_port import Copying, Reading
+from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -245,6 +246,10 @@ class InstanceStore(ABC):
     @abstractmethod
     def copying(self) -> Copying:
         """Return this store as the source and target of copies."""
+
+    def deliveries(self, folder: str, shelf: str) -> Deliveries:
+        """Return a folder into which others put files; what is moved aside there has a place of its own, by `shelf`."""
+        raise NotImplementedError(f"{self.root_url} has no folders: {folder}, {shelf}")
 
     def place(self, path: str) -> "Place":
         """Return where the files of an instance are: at the path in this store, except those of a table's partition.

@@ -1,7 +1,7 @@
 """Find the files in an inbox, and remember those that stay there."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from feed_assets.entities.maps import EMPTY
 from feed_assets.json_form import NominalTime
 from feed_assets.plan.records import FeedRecord, InboxRecord
+from feed_assets.storage.deliveries import DeliveredFile, Deliveries
+from feed_assets.storage.listing import moment
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import render_datetime
 
 _HIDDEN = (".", "_")
+_LONGEST_NAME = 255
 
 
 class FileStatus(StrEnum):
@@ -37,17 +38,13 @@ class FileStatus(StrEnum):
 
 
 class InboxFile(NamedTuple):
-    """A file of an inbox as it was found. `obstacle` is why it cannot be read."""
+    """A file of an inbox as it was found. `version` changes when it is written; `obstacle` is why it is not taken."""
 
     name: str
     size: int
     modified_at: datetime | None
+    version: str
     obstacle: str | None = None
-
-    @property
-    def version(self) -> str:
-        """Changes when the file is written."""
-        return f"{self.size} {self.modified_at and self.modified_at.isoformat()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +66,12 @@ class LeftFile(NamedTuple):
     reason: str
 
 
-class ClaimedFile(NamedTuple):
-    """A file that is to be taken: its version in the inbox, and its content."""
-
-    name: str
-    version: str
-    size: int
-    checksum: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Files that are to be taken into one instance."""
 
     nominal_time: datetime
-    files: tuple[ClaimedFile, ...]
+    files: tuple[DeliveredFile, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,47 +121,31 @@ def find_files(stores: StorePool, record: FeedRecord) -> list[InboxFile]:
     Raises:
         StorageError: the storage cannot be listed.
     """
-    inbox = inbox_of(record)
-    store = stores.get(inbox.store)
-
-    def choose(_folder: str, names: Sequence[str]) -> Iterable[str]:
-        wanted = (name for name in names if not name.startswith(_HIDDEN) and name != record.flag)
-        return [name for name in wanted if fnmatchcase(name, inbox.pattern)]
-
-    names = {path.rpartition("/")[2] for path in store.walk(inbox.directory, 1, choose)}
-    paths = [path_in(record, name) for name in sorted(names - _find_folders(store, inbox, names))]
-    looks = store.look(paths, None)
-    found = [
-        InboxFile(path.rpartition("/")[2], look.bytes, look.modified_at, look.obstacle)
-        for path, look in zip(paths, looks, strict=True)
-        if look.availability is not Availability.MISSING or look.obstacle is not None
-    ]
+    pattern, found = inbox_of(record).pattern, list[InboxFile]()
+    for entry in deliveries_of(stores, record).find():
+        name = entry.path
+        if not name.startswith(_HIDDEN) and name != record.flag and fnmatchcase(name, pattern):
+            modified_at = None if entry.modified is None else moment(entry.modified)
+            shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            found.append(InboxFile(shown, entry.size, modified_at, entry.version, _find_obstacle(name)))
     return sorted(found, key=lambda file: (file.modified_at is None, file.modified_at, file.name))
 
 
-def _find_folders(store: InstanceStore, inbox: InboxRecord, names: Collection[str]) -> set[str]:
-    """Return those of some names in an inbox that are folders."""
-    folders = set()
-
-    def choose(folder: str, below: Sequence[str]) -> Iterable[str]:
-        if not folder:
-            return [name for name in below if name in names]
-        folders.add(folder.strip("/"))
-        return ()
-
-    for _ in store.walk_folders(inbox.directory, 2, choose) if names else ():
-        pass
-    return folders
+def _find_obstacle(name: str) -> str | None:
+    """Return what is wrong with a name that no record, or no file of an instance, can have."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "its name is not UTF-8; give it one that is"
+    if size > _LONGEST_NAME:
+        return f"its name has {size:,} bytes, but a file has at most {_LONGEST_NAME}; give it a shorter one"
+    return None
 
 
-def look_again(store: InstanceStore, record: FeedRecord, names: Sequence[str]) -> dict[str, str]:
-    """Return the versions of the files with some names; those that are gone are left out."""
-    looks = store.look([path_in(record, name) for name in names], None)
-    return {
-        name: InboxFile(name, look.bytes, look.modified_at).version
-        for name, look in zip(names, looks, strict=True)
-        if look.availability is not Availability.MISSING and look.obstacle is None
-    }
+def deliveries_of(stores: StorePool, record: FeedRecord) -> Deliveries:
+    """Return the directory of an inbox, in which each feed and cluster has a place of its own."""
+    inbox = inbox_of(record)
+    return stores.get(inbox.store).deliveries(inbox.directory, f"{record.cluster}/{record.feed}")
 
 
 def path_in(record: FeedRecord, name: str) -> str:
@@ -204,5 +176,5 @@ def _location(record: FeedRecord) -> str:
 
 
 def _parse_claim(kept: Mapping[str, Any]) -> Claim:
-    files = tuple(ClaimedFile(*file) for file in kept["files"])
+    files = tuple(DeliveredFile(*file) for file in kept["files"])
     return Claim(nominal_time=datetime.fromisoformat(kept["time"]), files=files)

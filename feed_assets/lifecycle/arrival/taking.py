@@ -5,8 +5,8 @@ the next look goes on with the same files and the same instance. A file leaves t
 event.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4
@@ -16,16 +16,15 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.lifecycle.arrival.inbox_files import (
     Claim,
-    ClaimedFile,
     FileStatus,
     InboxFile,
     InboxState,
     LeftFile,
     SeenFile,
     cursor_of,
+    deliveries_of,
     inbox_of,
     judge_file,
-    look_again,
     path_in,
 )
 from feed_assets.lifecycle.arrival.recording import find_free_time, record_arrival
@@ -34,21 +33,22 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
-from feed_assets.state.records import FeedEventKind, NewFeedEvent
+from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.taken_files import TakenFile, TakenFiles
+from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Manifest, ManifestEntry, Outcome
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
 
 ORIGIN = "inbox"
 MOST_FILES = 1_000
 """The number of files that are taken into one instance."""
 
 _KEY = "inbox"
-_LONGEST_SWEEP = 200
 _REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE)
 _logger = get_logger(__name__)
 
@@ -94,6 +94,7 @@ class _Inbox:
         self._as_of = as_of
         self._is_asked = is_asked
         self._source = stores.get(inbox_of(record).store)
+        self._deliveries = deliveries_of(stores, record)
         self._target = stores.get(record.store)
         with database.read() as connection:
             self._kept = Cursors(connection).get(cursor_of(record))
@@ -101,12 +102,14 @@ class _Inbox:
 
     def take(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> None:
         """Finish what was claimed before, then claim what is there, and take it."""
+        self._deliveries.put_back()
         if self._state.claim is not None:
             self._finish(self._state.claim)
         there = [file for file in found if file.name not in self.seen]
         chosen = list(self._choose(there, real_now, largest))
         contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
-        known = self._claim(list(self._keep_unchanged(contents)), {file.name: file for file in found})
+        gone = self._find_gone({checksum for _, checksum in contents})
+        known = self._claim(list(self._keep_unchanged(contents)), {file.name: file for file in found}, gone)
         if known and (stuck := self._remove(known)):
             self._store(replace(self._state, left={**self._state.left, **stuck}))
         if self._state.claim is not None:
@@ -154,18 +157,44 @@ class _Inbox:
 
     def _keep_unchanged(self, contents: Sequence[tuple[InboxFile, str]]) -> Iterator[tuple[InboxFile, str]]:
         """Yield the files that nobody has written while they were read."""
-        versions = look_again(self._source, self._record, [file.name for file, _ in contents])
+        versions = {file.path: file.version for file in self._deliveries.find()} if contents else {}
         for file, checksum in contents:
             if versions.get(file.name) == file.version:
                 yield file, checksum
             else:
                 self._see(file, FileStatus.CHANGING, "it was changed while it was read")
 
-    def _claim(self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile]) -> list[ClaimedFile]:
-        """Record what is to be taken, and what stays; return files that were taken before and came once more."""
+    def _find_gone(self, checksums: Collection[str]) -> set[int]:
+        """Return the events that have brought some contents, and whose instance does not stand any more as recorded."""
+        with self._database.read() as connection:
+            earlier = {file.event for file in TakenFiles(connection).of_contents(*self._record.key, checksums)}
+        return earlier - self._find_standing(earlier)
+
+    def _find_standing(self, events: Collection[int]) -> set[int]:
+        """Return the events whose instance is recorded as AVAILABLE with what they have brought, and is on storage."""
+        with self._database.read() as connection:
+            found = EventLog(connection).of_numbers(events).values()
+            keys = {FeedKey(*self._record.key, event.nominal_time): event for event in found}
+            rows = FeedInstances(connection).get_many(keys)
+        digests = {key: row.manifest_digest for key, row in rows.items() if row.status is FeedInstanceStatus.AVAILABLE}
+        kept = [event for key, event in keys.items() if digests.get(key) == event.manifest_digest]
+        looks = self._target.look([str(event.payload["path"]) for event in kept], self._record.flag)
+        return {
+            event.seq
+            for event, look in zip(kept, looks, strict=True)
+            if look.availability is Availability.AVAILABLE and (look.files, look.bytes) == (event.files, event.bytes)
+        }
+
+    def _claim(
+        self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile], gone: Collection[int]
+    ) -> list[DeliveredFile]:
+        """Record what is to be taken, and what stays; return files that were taken before and came once more.
+
+        What only events have brought that are `gone` is taken as if it were new.
+        """
         with self._database.begin() as connection:
             self._lock(connection)
-            claimed, known = self._sort(connection, contents)
+            claimed, known = self._sort(connection, contents, gone)
             claim = None
             if claimed:
                 time = find_free_time(connection, self._record, self._as_of)
@@ -174,16 +203,17 @@ class _Inbox:
         return known
 
     def _sort(
-        self, connection: Connection, contents: Sequence[tuple[InboxFile, str]]
-    ) -> tuple[list[ClaimedFile], list[ClaimedFile]]:
+        self, connection: Connection, contents: Sequence[tuple[InboxFile, str]], gone: Collection[int]
+    ) -> tuple[list[DeliveredFile], list[DeliveredFile]]:
         """Return the files that are to be taken, and those that were taken before under the same name."""
-        claimed, known = list[ClaimedFile](), list[ClaimedFile]()
-        earlier = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
+        claimed, known = list[DeliveredFile](), list[DeliveredFile]()
+        taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
+        earlier = [file for file in taken if file.event not in gone]
         events = EventLog(connection).of_numbers({each.event for each in earlier})
         times = {(each.checksum, each.name): events[each.event].nominal_time for each in earlier}
         first = {each.checksum: each.name for each in reversed(earlier)}
         for file, checksum in contents:
-            each = ClaimedFile(file.name, file.version, file.size, checksum)
+            each = DeliveredFile(file.name, file.version, file.size, checksum)
             name = first.get(checksum)
             if (checksum, file.name) in times:
                 known.append(each)
@@ -218,19 +248,18 @@ class _Inbox:
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
         key = f"{_KEY}/{self._record.cluster}/{self._record.feed}/{claim.nominal_time.isoformat()}"
-        with self._database.read() as connection:
-            event = EventLog(connection).find_key(key)
-            names: Collection[str] = (
-                {each.name for each in TakenFiles(connection).of_events([event.seq])} if event else ()
-            )
+        event = self._find_event(key)
         if event is None:
             path = self._record.path(claim.nominal_time)
             manifest = self._target.published_manifest(path)
             if manifest is None or manifest.extra.get(_KEY) != key:
                 manifest = self._publish(claim, path, key)
             if manifest is not None:
-                names = {entry.path for entry in manifest.entries}
                 self._record_arrival(claim, manifest, key)
+                event = self._find_event(key)
+        events = self._find_standing({event.seq} if event else ())
+        with self._database.read() as connection:
+            names = {each.name for each in TakenFiles(connection).of_events(events)}
         files = [file for file in claim.files if file.name in names]
         for file in files:
             self.seen[file.name] = SeenFile(
@@ -239,23 +268,36 @@ class _Inbox:
         stuck = self._remove(files)
         self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
 
+    def _find_event(self, key: str) -> FeedEvent | None:
+        with self._database.read() as connection:
+            return EventLog(connection).find_key(key)
+
     def _publish(self, claim: Claim, path: str, key: str) -> Manifest | None:
         """Publish the claimed files that are still there; None if there are none."""
         staging = self._target.stage(path, f"inbox-{uuid4().hex[:12]}")
-        staging.local_path.mkdir(parents=True, exist_ok=True)
-        is_empty = True
-        for file in claim.files:
-            to = staging.local_path / file.name
-            with to.open("wb") as copy:
-                entry = self._entry(file.name, copy)
-            if entry is not None and entry.checksum == file.checksum:
-                is_empty = False
-            else:
-                to.unlink()
-        if is_empty:
+        with ExitStack() as failed:
+            failed.callback(self._discard, staging)
+            staging.local_path.mkdir(parents=True, exist_ok=True)
+            is_empty = True
+            for file in claim.files:
+                to = staging.local_path / file.name
+                with to.open("wb") as copy:
+                    entry = self._entry(file.name, copy)
+                if entry is not None and entry.checksum == file.checksum:
+                    is_empty = False
+                else:
+                    to.unlink()
+            if is_empty:
+                return None
+            flag, extra = self._record.flag, {_KEY: key}
+            manifest = self._target.publish(staging, flag=flag, guard=self._require_claim, extra=extra)
+            failed.pop_all()
+        return manifest
+
+    def _discard(self, staging: StagingPlace) -> None:
+        """Remove a staging that is of no use; one that a storage keeps is swept later."""
+        with suppress(StorageError):
             self._target.discard(staging)
-            return None
-        return self._target.publish(staging, flag=self._record.flag, guard=self._require_claim, extra={_KEY: key})
 
     def _record_arrival(self, claim: Claim, manifest: Manifest, key: str) -> None:
         record, time = self._record, claim.nominal_time
@@ -289,27 +331,15 @@ class _Inbox:
                 for entry in manifest.entries
             )
 
-    def _remove(self, files: Iterable[ClaimedFile]) -> dict[str, LeftFile]:
-        """Remove files from the inbox; return those that cannot be removed. One that was written since is another.
-
-        What an interrupted removal has left in the trash goes, too.
-        """
-        claimed = {file.name: file for file in files}
-        versions = look_again(self._source, self._record, list(claimed))
-        same = [file for file in claimed.values() if versions.get(file.name) == file.version]
-        trash, sweep = self._source.trash(), f"inbox-{self._record.cluster}-{self._record.feed}"[:_LONGEST_SWEEP]
-        trash.purge(sweep)
-        if not same:
-            return {}
-        moved = trash.put(sweep, [path_in(self._record, file.name) for file in same])
-        trash.purge(sweep)
+    def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
+        """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""
+        versions = {file.name: file.version for file in files}
         stuck = {}
-        for file, result in zip(same, moved, strict=True):
-            if result.outcome is Outcome.REFUSED:
-                reason = f"it was taken, but it cannot be removed: {result.reason}"
-                stuck[file.name] = LeftFile(file.version, FileStatus.STUCK, reason)
-                self.seen[file.name] = replace(self.seen[file.name], status=FileStatus.STUCK, reason=reason)
-                self._warn(file.name, reason)
+        for name, why in self._deliveries.remove(files).items() if files else ():
+            reason = f"it was taken, but it cannot be removed: {why}"
+            stuck[name] = LeftFile(versions[name], FileStatus.STUCK, reason)
+            self.seen[name] = replace(self.seen[name], status=FileStatus.STUCK, reason=reason)
+            self._warn(name, reason)
         return stuck
 
     def _require_claim(self) -> None:

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
+from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
     PathRefusedError,
     PlaceOccupiedError,
@@ -22,6 +23,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
 from feed_assets.storage.local.copying import LocalCopying
+from feed_assets.storage.local.deliveries import LocalDeliveries
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, opened
 from feed_assets.storage.local.reader import LocalReader
@@ -214,6 +216,9 @@ class LocalStore(InstanceStore):
 
     def copying(self) -> Copying:
         return self._copying
+
+    def deliveries(self, folder: str, shelf: str) -> Deliveries:
+        return LocalDeliveries(self._root, parse_path(self.root_url, folder), shelf, self._calls, self._refused)
 
     def url(self, path: str) -> str:
         return f"file://{self._reader.target(path)}"

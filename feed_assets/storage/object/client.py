@@ -7,7 +7,7 @@ Keys are relative to the root of a store. A missing object raises `FileNotFoundE
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,10 +43,10 @@ class ObjectListing:
 
 
 class Children(NamedTuple):
-    """The names directly below a key."""
+    """The names directly below a key, and the objects by their names."""
 
     folders: Sequence[str]
-    files: Sequence[str]
+    files: Mapping[str, ObjectFile]
 
 
 class RootRefusedError(OSError):
@@ -124,6 +124,15 @@ class ObjectClient(ABC):
     @abstractmethod
     def remove(self, keys: Sequence[str]) -> None:
         """Remove objects; missing ones are no error."""
+
+    def remove_unchanged(self, key: str, size: int, tag: str) -> None:
+        """Remove an object that still has this size and tag, by one conditional request where the storage knows any.
+
+        Otherwise it is compared directly before.
+        """
+        found = self.find(key)
+        if found is not None and (found.size, found.tag) == (size, tag):
+            self.remove([key])
 
 
 def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

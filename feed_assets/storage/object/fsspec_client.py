@@ -53,9 +53,9 @@ class FsspecClient(ObjectClient):
         with self._request() as (fs, root), suppress(FileNotFoundError, NotADirectoryError):
             path = f"{root}/{prefix}".rstrip("/")
             found = [info for info in fs.ls(path, detail=True) if info["name"].rstrip("/") != path]
-        names = {info["name"].rstrip("/").rpartition("/")[2]: info["type"] for info in found}
-        folders, files = ([name for name, its in names.items() if its == kind] for kind in ("directory", "file"))
-        return Children(folders, files)
+        infos = {info["name"].rstrip("/").rpartition("/")[2]: info for info in found}
+        files = {name: _object_file(name, info) for name, info in infos.items() if info["type"] == "file"}
+        return Children([name for name, info in infos.items() if info["type"] == "directory"], files)
 
     def find(self, key: str) -> ObjectFile | None:
         with suppress(FileNotFoundError), self._request() as (fs, root):

@@ -21,7 +21,7 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import ObjectStore
+from obstore.store import AzureStore, ObjectStore, S3Store
 
 from feed_assets.storage.object.client import (
     Children,
@@ -34,6 +34,7 @@ from feed_assets.storage.object.client import (
     counted,
     each,
 )
+from feed_assets.storage.object.conditional_removal import ConditionalRemoval
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -57,6 +58,7 @@ class ObstoreClient(ObjectClient):
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._removal = ConditionalRemoval(store) if isinstance(store, AzureStore | S3Store) else None
 
     def check(self) -> None:
         try:
@@ -112,7 +114,8 @@ class ObstoreClient(ObjectClient):
             found = obstore.list_with_delimiter(self._store, prefix or None)
         start = len(prefix) + 1 if prefix else 0
         folders = [path[start:] for path in found["common_prefixes"]]
-        return Children(folders, [meta["path"][start:] for meta in found["objects"] if len(meta["path"]) >= start])
+        files = {meta["path"][start:]: meta for meta in found["objects"] if len(meta["path"]) >= start}
+        return Children(folders, {name: _object_file(name, meta) for name, meta in files.items()})
 
     def find(self, key: str) -> ObjectFile | None:
         with suppress(FileNotFoundError), _REQUEST:
@@ -200,6 +203,11 @@ class ObstoreClient(ObjectClient):
         except FileNotFoundError:  # some storages stop at the first missing object
             if len(keys) > 1:
                 each(lambda key: self.remove([key]), keys)
+
+    def remove_unchanged(self, key: str, size: int, tag: str) -> None:
+        etag = tag.partition(" ")[0]
+        if self._removal is None or not etag or not self._removal.remove(key, etag):
+            super().remove_unchanged(key, size, tag)
 
 
 class _Request:

@@ -10,6 +10,7 @@ from pathlib import Path
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
+from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     PathRefusedError,
@@ -27,6 +28,7 @@ from feed_assets.storage.object.client import (
     each,
 )
 from feed_assets.storage.object.copying import ObjectCopying
+from feed_assets.storage.object.deliveries import ObjectDeliveries
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
 from feed_assets.storage.object.staging import ObjectStaging
@@ -234,6 +236,9 @@ class ObjectStore(InstanceStore):
 
     def copying(self) -> Copying:
         return ObjectCopying(self.client, self.root_url, self._refused, self._staging)
+
+    def deliveries(self, folder: str, shelf: str) -> Deliveries:  # noqa: ARG002 - nothing is moved aside
+        return ObjectDeliveries(self.client, self._key(folder), self.check_root, self._refused)
 
     def _key(self, path: str) -> str:
         return parse_path(self.root_url, path)

@@ -1,5 +1,6 @@
 """Inboxes: files that hold still become one instance, each content once, whoever is interrupted."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +20,9 @@ from feed_assets.lifecycle.arrival.taking import take_files
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.taken_files import TakenFile, TakenFiles
 from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.local.calls import LocalCalls
 from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.reader import LocalReader
-from feed_assets.storage.local.trash import LocalTrash
-from feed_assets.storage.records import Moved, Outcome
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, validity
 
 FIRST = at("01T06:00")
@@ -220,8 +220,8 @@ POINTS = [
     (taking._Inbox, "_record_arrival", True),
     (taking._Inbox, "_remove", True),
     (FeedInstances, "put", False),
-    (LocalTrash, "put", True),
-    (LocalTrash, "purge", False),
+    (LocalCalls, "move", True),
+    (LocalCalls, "remove_file", False),
 ]
 
 
@@ -263,17 +263,17 @@ def test_a_file_that_cannot_be_removed_is_told_once_and_no_second_instance(
     lifecycle = harness(tmp_path)
     stuck = put(lifecycle, "1.json", "one")
 
-    def refuse(_self: LocalTrash, _sweep: str, paths: list[str], **_: object) -> list[Moved]:
-        return [Moved(path=path, outcome=Outcome.REFUSED, reason="it is read-only") for path in paths]
+    def refuse(_self: LocalCalls, _folder: int, name: str, *_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalTrash, "put", refuse)
+        patch.setattr(LocalCalls, "move", refuse)
         for minute in range(3):
             look(lifecycle, FIRST + minute * MINUTE)
         assert ask(lifecycle, FIRST + 3 * MINUTE) == {"1.json": FileStatus.STUCK}
         assert look(lifecycle, FIRST + 5 * MINUTE).arrived == 0
     (told,) = caplog.messages
-    assert "1.json stays in the inbox: it was taken, but it cannot be removed: it is read-only." in told
+    assert "1.json stays in the inbox: it was taken, but it cannot be removed: this user lacks the permission." in told
     assert len(lifecycle.events("orders")) == 1
     assert ask(lifecycle, FIRST + 6 * MINUTE) == {"1.json": FileStatus.KNOWN}
     assert not stuck.exists()

@@ -1,0 +1,36 @@
+"""The port to a folder into which other programs put files: what is in it, and how a file leaves it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from feed_assets.storage.listing import Entry
+
+
+class DeliveredFile(NamedTuple):
+    """A file whose content is known: its version when it was read, its size, and the checksum of what was read."""
+
+    name: str
+    version: str
+    size: int
+    checksum: str
+
+
+class Deliveries(ABC):
+    """One folder, in which others may write and rename at any moment. Every method raises `StorageError`."""
+
+    @abstractmethod
+    def find(self) -> list[Entry]:
+        """List the files directly in the folder, by name, with few requests; links and folders are no files."""
+
+    @abstractmethod
+    def put_back(self) -> None:
+        """Put back what an interrupted `remove` has moved aside, unless another file has its place by now."""
+
+    @abstractmethod
+    def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
+        """Remove files that are still those that were read; return why others cannot be removed, by name.
+
+        A file of the same name that came since stays, whenever it comes; at storages without conditional removals, one
+        that comes between a comparison and the removal behind it may not.
+        """
