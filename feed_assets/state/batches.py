@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, union, update
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.state.pending_events import in_range
+from feed_assets.state.pending_events import in_range, is_counted, is_unchanged
 from feed_assets.state.queue_records import EventRange, InputKey, Mark, QueueAction, RangeUse
 from feed_assets.state.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.rows import RowMapper
@@ -118,6 +118,21 @@ class Batches:
         if batch is not None:
             is_its.append(_B.nominal_time == batch)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_B.input, _B.feed, _B.to_seq))
+
+    def takers(self, instance: FeedKey) -> list[tuple[ProcessKey, str]]:
+        """Return the batches that have taken events of a feed instance, each with its input."""
+        of_it = (_E.feed == instance.feed, _E.cluster == instance.cluster, _E.nominal_time == instance.nominal_time)
+        of_feed = (_B.feed == _E.feed, _B.feed_cluster == _E.cluster, _B.after_seq < _E.seq, _B.to_seq >= _E.seq)
+        is_taken = (_B.use == RangeUse.TAKEN, _B.nominal_time.is_not(None), is_counted(counts_unchanged=True))
+        of_input = (_C.process == _B.process, _C.cluster == _B.cluster, _C.input == _B.input, _C.event == _E.seq)
+        counts = (or_(_B.counts_unchanged, ~is_unchanged()), ~exists().where(*of_input).correlate(batches, feed_events))
+        together = select(*(_B[name] for name in ProcessKey._fields), _B.input).where(
+            *of_it, *of_feed, *is_taken, *counts
+        )
+        is_freed = (_C.event == _E.seq, _C.action == QueueAction.ADD, _C.nominal_time.is_not(None))
+        singly = select(*(_C[name] for name in ProcessKey._fields), _C.input).where(*of_it, *is_freed)
+        found = sorted(self._connection.execute(union(together, singly)))
+        return [(ProcessKey(process, cluster, time), name) for process, cluster, time, name in found]
 
     def find_range(self, key: InputKey, event: int) -> EventRange | None:
         """Return the range of an input that an event is in; None if it is in none."""

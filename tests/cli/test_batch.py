@@ -445,6 +445,33 @@ def test_a_dry_run_of_a_call_changes_nothing(project: Path) -> None:
     dry("end", "load")
 
 
+def neighbours(*arguments: str) -> list[tuple[str, str, str, str]]:
+    found = shown("instance", "dependency", *arguments)["dependencies"]
+    return [(each["tag"], each["name"], each["nominal_time"], each["by"]) for each in found]  # type: ignore[attr-defined]
+
+
+def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(project: Path) -> None:
+    batch, now = loaded(project, 1, 2), "2026-03-01T06:00:01Z"
+    (rates,) = shown("instance", "listing", "rates")["instances"]  # type: ignore[misc]
+    for feed, time in (("orders", now), ("orders", "2026-03-01T06:00:02Z"), ("rates", rates["nominal_time"])):
+        assert neighbours("feed", feed, time) == [("Input", "load", batch, feed)]
+    assert neighbours("feed", "loaded", batch) == [("Output", "load", batch, "loaded")]
+    assert neighbours("feed", "loaded", now) == neighbours("feed", "prices", "2026-03-01T00:00Z") == []
+    seconds = ("2026-03-01T06:00:01Z", "2026-03-01T06:00:02Z")
+    assert sorted(neighbours("process", "load", batch)) == sorted(
+        [
+            ("Input", "rates", rates["nominal_time"], "rates"),
+            *(("Input", "orders", time, "orders") for time in seconds),
+            ("Output", "loaded", batch, "loaded"),
+        ]
+    )
+    assert "process load on" not in ok("why", "loaded", now, "--kind", "feed", "--all").stdout
+    start = ("--start", "2026-03-01T00:00Z", "--end", "2026-03-02T00:00Z")
+    summary = shown("entity", "summary", "feed", *start)["entities"]
+    times = {each["name"]: [one["nominal_time"] for one in each["instances"]] for each in summary}  # type: ignore[attr-defined]
+    assert (times["orders"], times["rejected"]) == ([*reversed(seconds)], [])
+
+
 def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
     entities = project / "entities/all.yaml"
     entities.write_text(entities.read_text() + FROM_NOW)

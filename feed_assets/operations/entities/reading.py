@@ -222,10 +222,14 @@ def _newest(
             )
         return
     assert isinstance(entity, Feed)
-    sequence = entity.sequence_on(cluster)
-    indices = sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_before(end) + 1))
-    times = [sequence.at(index) for index in reversed(indices[-limit:])]
-    rows = FeedInstances(connection).find_between(entity.name, cluster, times[-1], times[0]) if times else []
+    sequence, instances = entity.sequence_on(cluster), FeedInstances(connection)
+    if entity.is_expected:
+        indices = sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_before(end) + 1))
+        times = [sequence.at(index) for index in reversed(indices[-limit:])]
+        rows = instances.find_between(entity.name, cluster, times[-1], times[0]) if times else []
+    else:
+        rows = instances.find_between(entity.name, cluster, start, end, limit=limit, newest_first=True)
+        times = [row.nominal_time for row in rows]
     by_time = {row.nominal_time: row for row in rows}
     for time in times:
         known = by_time.get(time)

@@ -19,7 +19,10 @@ from feed_assets.operations.instances.lifecycles import find_single
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.batches import Batches
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.timing.windows import Window, parse_window
 
 INPUT = "Input"
@@ -51,7 +54,8 @@ def find_dependencies(
     """Return the dependencies and dependents of an instance, one step away, on each of some clusters. For a process
     instance these are the instances of its inputs, including optional ones, and of its outputs; for a copy, the
     instances at source and target. For a feed instance these are the process instances and copies that write or read
-    it. A cluster where the time is no instance fails without the others.
+    it. Of what comes as it comes, and of batches, there are only those that have come or were cut. A cluster where the
+    time is no instance fails without the others.
 
     Differs from Falcon: all producers of a feed are found, exactly also across clock changes; `latest` and `future` are
     resolved as they were when the instance ran, or as they are now. Only the readers through `latest` and `future` are
@@ -79,7 +83,7 @@ def _of_process(
 ) -> Iterator[NeighbourInstance]:
     active = context.active_release(connection, name, cluster, nominal_time)
     yield from _inputs(context, connection, active, nominal_time)
-    yield from _outputs(active, nominal_time)
+    yield from _outputs(connection, active, nominal_time)
 
 
 def _of_feed(
@@ -91,6 +95,9 @@ def _of_feed(
         yield _process(written, time, OUTPUT)
     for _, read, time in iter_readers(context, connection, record, nominal_time):
         yield _process(read, time, INPUT)
+    for batch, name in Batches(connection).takers(FeedKey(*record.key, nominal_time)):
+        process, where, time = batch
+        yield NeighbourInstance(kind=Kind.PROCESS, name=process, cluster=where, nominal_time=time, tag=INPUT, by=name)
 
 
 def _inputs(
@@ -98,24 +105,29 @@ def _inputs(
 ) -> Iterator[NeighbourInstance]:
     process = active.record
     states = input_states(connection, active.plan, process, [nominal_time], context.as_of)[nominal_time]
+    for taken in Batches(connection).events_of(ProcessKey(*process.key, nominal_time)) if process.trigger else ():
+        if all(state.edge.name != taken.input for state in states):
+            for time in sorted({event.nominal_time for event in taken.events}):
+                yield _feed((taken.feed, taken.feed_cluster), time, INPUT, taken.input)
     row = ProcessInstances(connection).get(*process.key, nominal_time)
     frozen = {entry.name: entry.nominal_times for entry in row.inputs} if row else {}
     for state in states:
         edge = state.edge
         times = frozen.get(edge.name) if edge.is_data_driven else None
         for time in times or state.expected or ():
-            yield NeighbourInstance(
-                kind=Kind.FEED, name=edge.feed, cluster=edge.feed_cluster, nominal_time=time, tag=INPUT, by=edge.name
-            )
+            yield _feed(edge.feed_key, time, INPUT, edge.name)
 
 
-def _outputs(active: ActiveRelease, nominal_time: datetime) -> Iterator[NeighbourInstance]:
+def _outputs(connection: Connection, active: ActiveRelease, nominal_time: datetime) -> Iterator[NeighbourInstance]:
     for edge in active.record.outputs:
         time = active.plan.output_time(edge, nominal_time)
-        if time is not None:
-            yield NeighbourInstance(
-                kind=Kind.FEED, name=edge.feed, cluster=edge.cluster, nominal_time=time, tag=OUTPUT, by=edge.name
-            )
+        is_expected = active.plan.feeds[edge.feed_key].is_expected
+        if time is not None and (is_expected or FeedInstances(connection).get(*edge.feed_key, time) is not None):
+            yield _feed(edge.feed_key, time, OUTPUT, edge.name)
+
+
+def _feed(key: Key, time: datetime, tag: str, by: str) -> NeighbourInstance:
+    return NeighbourInstance(kind=Kind.FEED, name=key[0], cluster=key[1], nominal_time=time, tag=tag, by=by)
 
 
 def _process(edge: InputEdge | OutputEdge, time: datetime, tag: str) -> NeighbourInstance:
@@ -131,19 +143,19 @@ def iter_writers(
     for active in _spans(context, connection, record, [edge.process_key for edge in record.outputs_of]):
         for edge in active.record.outputs:
             if edge.feed_key == record.key:
-                for time in _times(active, record, edge.window, nominal_time):
+                for time in _times(connection, active, record, edge.window, nominal_time):
                     yield active, edge, time
 
 
 def iter_readers(
     context: OperationContext, connection: Connection, record: FeedRecord, nominal_time: datetime
 ) -> Iterator[tuple[ActiveRelease, InputEdge, datetime]]:
-    """Yield the process instances that read an instance of a feed, with the definitions that govern them."""
+    """Yield the process instances that read a feed's instance by a window, with the definitions that govern them."""
     for active in _spans(context, connection, record, [edge.process_key for edge in record.inputs_of]):
         for edge in active.record.inputs:
-            if edge.feed_key == record.key:
-                window = edge.window if edge.window is not None and not edge.window.is_data_driven else _own_time()
-                for time in _times(active, record, window, nominal_time):
+            if edge.feed_key == record.key and edge.window is not None:
+                window = _own_time() if edge.window.is_data_driven else edge.window
+                for time in _times(connection, active, record, window, nominal_time):
                     yield active, edge, time
 
 
@@ -159,16 +171,21 @@ def _spans(
         yield from timeline.spans(connection, process)
 
 
-def _times(active: ActiveRelease, record: FeedRecord, window: Window, nominal_time: datetime) -> Iterator[datetime]:
-    """Yield the instances of a release span whose window contains the feed's instance, by the feed of that span."""
-    feed = active.plan.feeds.get(record.key)
+def _times(
+    connection: Connection, active: ActiveRelease, record: FeedRecord, window: Window, nominal_time: datetime
+) -> Iterator[datetime]:
+    """Yield the instances of a release span whose window contains the feed's instance, by the feed of that span; only
+    those that there are, if something makes each.
+    """
+    feed, process = active.plan.feeds.get(record.key), active.record
     if feed is None or not feed.sequence.contains(nominal_time):
         return
-    sequence = active.record.sequence
-    for index in window.consumers(feed.sequence.index(nominal_time), feed.sequence, sequence):
-        time = sequence.at(index)
-        if active.contains(time):
-            yield time
+    found = window.consumers(feed.sequence.index(nominal_time), feed.sequence, process.sequence)
+    times: Iterable[datetime] = map(process.sequence.at, found)
+    if found and not process.is_enumerated:
+        first, last = process.sequence.at(found[0]), process.sequence.at(found[-1])
+        times = (row.nominal_time for row in ProcessInstances(connection).find_between(*process.key, first, last))
+    yield from filter(active.contains, times)
 
 
 @cache  # building the parser of expressions takes a tenth of a second, which `why` need not wait for
