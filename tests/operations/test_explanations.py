@@ -426,3 +426,27 @@ def test_why_an_instance_is_to_run_again_is_told(tmp_path: Path) -> None:
     found = why(lifecycle, "count", START, at("01T02:00"))
     assert reason(found, ReasonCode.LAST_CHANGE).text == "last change: late data: clicks changed"
     assert ReasonCode.ENDED not in codes(found)
+
+
+@pytest.mark.parametrize("name", ["count", "counts"])
+def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its_release(
+    tmp_path: Path, name: str
+) -> None:
+    counts, made = feed("counts"), process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), counts, made)
+    lifecycle.land("clicks", START)
+    lifecycle.tick(at("01T01:00"))
+    url = context_of(lifecycle, START).feed_url(lifecycle.feed("clicks"), at("01T01:00"))
+    renamed = feed("views").model_copy(update={"locations": feed("clicks").locations})
+    later = process("count", inputs={"views": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    lifecycle.now = at("01T01:30")
+
+    lifecycle.declare(renamed, counts, later)
+    lifecycle.tick(at("01T01:30"))
+
+    kind = Kind.PROCESS if name == "count" else Kind.FEED
+    (found,) = explain(context_of(lifecycle, at("01T01:30")), kind, name, at("01T01:00")).items
+    told = found.render()
+    assert "lacks 1 of 1 instances of feed clicks, which is not declared any more" in told
+    assert f"{url} has not been polled yet" in told or f"{url} does not exist" in told
+    assert "feed notify clicks" not in told

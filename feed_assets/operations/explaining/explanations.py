@@ -235,7 +235,7 @@ class _Explainer:
     def _reason(self, blocker: Blocker, followed: int, key: ProcessKey) -> Reason:
         match blocker:
             case InputMissing():
-                return self._missing(blocker, followed)
+                return self._missing(blocker, followed, key)
             case InputUnresolved(edge=edge):
                 window = edge.taken
                 text = f"input {edge.name}: feed {edge.feed} has too few available instances for {window}"
@@ -244,10 +244,12 @@ class _Explainer:
             case _:
                 return _plain(blocker, key)
 
-    def _missing(self, blocker: InputMissing, followed: int) -> Reason:
+    def _missing(self, blocker: InputMissing, followed: int, key: ProcessKey) -> Reason:
         edge, missing = blocker.edge, blocker.missing
         text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
-        text += describe_missing(self._context, edge, missing)
+        if edge.feed_key not in self._context.plan.feeds:
+            text += ", which is not declared any more"
+        text += describe_missing(self._all_facts.processes[key].active, edge, missing)
         if len(missing) > followed:
             text += f"; the oldest {followed} are" if followed > 1 else "; the oldest is"
         if is_flow(edge.process):

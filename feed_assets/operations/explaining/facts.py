@@ -3,8 +3,8 @@ instances one step further upstream. Each level costs a few statements, however 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from feed_assets.operations.instances.neighbours import iter_writers
 from feed_assets.operations.restores import is_restored
 from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.event_log import EventLog
@@ -78,8 +79,11 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedFacts:
-    """The facts of one feed instance. `writers` are the process instances that write it."""
+    """The facts of one feed instance. `record` is the feed by the release that waits for it, or as it is declared;
+    `writers` are the process instances that write it.
+    """
 
+    record: FeedRecord
     row: FeedInstance | None
     poll: ArrivalPoll | None
     events: tuple[FeedEvent, ...]
@@ -125,9 +129,11 @@ def load_instance_facts(
     )
     for depth in range(DEEPEST):
         all_facts.processes |= _process_facts(context, connection, processes, is_first=depth == 0)
-        upstream = [*feeds, *(key for each in processes for key in missing_inputs(all_facts.processes[each]))]
-        feeds = _unknown(upstream, all_facts.feeds, all_facts)
-        all_facts.feeds |= _feed_facts(context, connection, feeds)
+        upstream = {key: context.plan.feeds[key.feed, key.cluster] for key in feeds}
+        for each in processes:
+            upstream |= _missing_inputs(context, all_facts.processes[each])
+        feeds = _unknown(list(upstream), all_facts.feeds, all_facts)
+        all_facts.feeds |= _feed_facts(context, connection, {key: upstream[key] for key in feeds})
         processes = _unknown(
             [writer for key in feeds for writer in all_facts.feeds[key].writers], all_facts.processes, all_facts
         )
@@ -141,12 +147,20 @@ def _unknown(keys: Sequence[K], known: Collection[K], all_facts: InstanceFacts) 
     return [key for key in dict.fromkeys(keys) if key not in known][: max(0, all_facts.most - all_facts.size)]
 
 
-def missing_inputs(facts: ProcessFacts) -> Iterator[FeedKey]:
-    """Yield the first missing instances of each input that keeps the gate closed."""
-    followed = facts.followed
+def _missing_inputs(context: OperationContext, facts: ProcessFacts) -> dict[FeedKey, FeedRecord]:
+    """Return the first missing instances of each input that keeps the gate closed, with their feeds by the release.
+
+    The plan of an older release does not have who writes a feed: that is as it is declared.
+    """
+    if facts.active is None:
+        return {}
+    found: dict[FeedKey, FeedRecord] = {}
     for state in closed_gates(facts.states):
-        for time in state.missing[:followed]:
-            yield FeedKey(*state.edge.feed_key, time)
+        record = facts.active.plan.feeds[state.edge.feed_key]
+        declared = context.plan.feeds.get(record.key)
+        record = record if declared is None else replace(record, outputs_of=declared.outputs_of)
+        found |= {FeedKey(*record.key, time): record for time in state.missing[: facts.followed]}
+    return found
 
 
 def _process_facts(
@@ -239,7 +253,9 @@ def _leases(
     return found
 
 
-def _feed_facts(context: OperationContext, connection: Connection, keys: Sequence[FeedKey]) -> dict[FeedKey, FeedFacts]:
+def _feed_facts(
+    context: OperationContext, connection: Connection, keys: Mapping[FeedKey, FeedRecord]
+) -> dict[FeedKey, FeedFacts]:
     if not keys:
         return {}
     rows = FeedInstances(connection).get_many(keys)
@@ -247,12 +263,13 @@ def _feed_facts(context: OperationContext, connection: Connection, keys: Sequenc
     events = EventLog(connection).for_instances(keys)
     return {
         key: FeedFacts(
+            record=record,
             row=rows.get(key),
             poll=polls.get(key),
             events=tuple(events.get(key, ())),
-            writers=tuple(_writers(context, connection, key)) if _is_awaited(rows.get(key)) else (),
+            writers=tuple(_writers(context, connection, record, key)) if _is_awaited(rows.get(key)) else (),
         )
-        for key in keys
+        for key, record in keys.items()
     }
 
 
@@ -260,8 +277,8 @@ def _is_awaited(row: FeedInstance | None) -> bool:
     return row is None or row.status is not FeedInstanceStatus.AVAILABLE
 
 
-def _writers(context: OperationContext, connection: Connection, key: FeedKey) -> Iterator[ProcessKey]:
-    record = context.plan.feeds.get((key.feed, key.cluster))
-    if record is not None:
-        for _, edge, time in iter_writers(context, connection, record, key.nominal_time):
-            yield ProcessKey(edge.process, key.cluster, time)
+def _writers(
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+) -> Iterator[ProcessKey]:
+    for _, edge, time in iter_writers(context, connection, record, key.nominal_time):
+        yield ProcessKey(edge.process, key.cluster, time)

@@ -64,7 +64,7 @@ def explain_process_state(
     if row is not None:
         reasons.extend(_progress(context, row, facts.active, is_blocked=is_blocked, take=_find_take(context, row)))
     if is_root:
-        reasons.extend(_optional_inputs(context, facts))
+        reasons.extend(_optional_inputs(facts))
         reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
         reasons.extend(_update(connection, key))
@@ -148,19 +148,20 @@ def _retry(row: ProcessInstance) -> Iterator[Reason]:
         yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": None, "retries": row.retries})
 
 
-def describe_missing(context: OperationContext, edge: InputEdge, missing: Sequence[datetime]) -> str:
+def describe_missing(active: ActiveRelease | None, edge: InputEdge, missing: Sequence[datetime]) -> str:
     """Return the ranges of several missing instances, as the end of a sentence; empty for a single one."""
-    record = context.plan.feeds.get(edge.feed_key)
-    return "" if record is None or len(missing) < 2 else f", {render_ranges(missing, record.sequence)}"
+    if active is None or len(missing) < 2:
+        return ""
+    return f", {render_ranges(missing, active.plan.feeds[edge.feed_key].sequence)}"
 
 
-def _optional_inputs(context: OperationContext, facts: ProcessFacts) -> Iterator[Reason]:
+def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
     for state in facts.states:
         if state.edge.optional and state.missing:
             name, expected = state.edge.name, len(state.expected or ())
             missing = [render_datetime(time) for time in state.missing]
             text = f"optional input {name} lacks {len(missing)} of {expected} instances"
-            text += describe_missing(context, state.edge, state.missing) + "; it can run without them"
+            text += describe_missing(facts.active, state.edge, state.missing) + "; it can run without them"
             yield Reason(
                 code=ReasonCode.OPTIONAL_INPUT,
                 text=text,
@@ -237,7 +238,7 @@ def explain_feed_state(
     """Return all reasons of a feed instance; `writers` explain the process instances that write it, and `omissions`
     are those that have left it out. Its expiry is described only for the instance that the query names.
     """
-    record = context.plan.feeds[key.feed, key.cluster]
+    record = facts.record
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
         keeping = explain_keeping(context, connection, record, key) if is_root else ()
@@ -246,10 +247,8 @@ def explain_feed_state(
     if status is FeedInstanceStatus.EVICTED:
         reasons.extend(explain_eviction(connection, key, facts.events))
     elif key.nominal_time > context.as_of:
-        text = "its nominal time is in the future"
-        reasons.append(
-            Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
-        )
+        text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
+        reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
     elif facts.lost is not None:
         reasons.append(explain_lost(context, record, facts, facts.lost))
         reasons.extend([_polls(facts)] if facts.poll is not None else [])
@@ -262,7 +261,7 @@ def explain_feed_state(
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
         reasons.append(
-            _absence(context, record, key, status) if obstacle is None else _obstruction(context, key, obstacle)
+            _absence(context, record, key, status) if obstacle is None else _obstruction(context, record, key, obstacle)
         )
         reasons.append(_polls(facts))
     elif omissions:
@@ -304,7 +303,8 @@ def _name_process(name: str) -> str:
 def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
     url = context.feed_url(record, key.nominal_time)
     facts: dict[str, object] = {"url": url, "flag": record.flag}
-    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
+    is_declared = record.key in context.plan.feeds
+    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster) if is_declared else None
     told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
     if status is FeedInstanceStatus.PARTIAL:
         text = f"{told}{url} lacks its flag {record.flag}" if record.flag else f"{told}{url} is being published"
@@ -344,8 +344,8 @@ def _not_materialized(record: FeedRecord, key: FeedKey) -> Reason:
     return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=notify)
 
 
-def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:
-    url = context.feed_url(context.plan.feeds[key.feed, key.cluster], key.nominal_time)
+def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, obstacle: str) -> Reason:
+    url = context.feed_url(record, key.nominal_time)
     text = f"{url} cannot be polled: {obstacle}"
     return Reason(
         code=ReasonCode.OBSTRUCTED,
