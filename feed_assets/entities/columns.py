@@ -45,6 +45,16 @@ _COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re
 _COMMENTED = re.compile(r"(.*?)\s+COMMENT\s+(['\"])(.*)\2", re.DOTALL | re.IGNORECASE)  # date COMMENT 'y, m'
 
 
+def names_of_type(name: str) -> set[str]:
+    """Return a plain type under all its names.
+
+    >>> sorted(names_of_type("long")), names_of_type("string")
+    (['bigint', 'long'], {'string'})
+    """
+    shown = _SPARK_NAMES.get(name, name)
+    return {name, shown, *(other for other, spark in _SPARK_NAMES.items() if spark == shown)}
+
+
 class ColumnFacts(NamedTuple):
     """The type of a column, as Spark shows it, and its comment."""
 

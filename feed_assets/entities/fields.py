@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, LiteralString, TypeVar
+from unicodedata import combining, normalize
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -139,11 +140,21 @@ def _check_zone(value: str) -> str:
     return value
 
 
+def without_marks(text: str) -> str:
+    """Return a text with letters of the alphabet only, for a suggestion; empty if another one would be lost.
+
+    >>> without_marks("über"), without_marks("größe")
+    ('uber', '')
+    """
+    plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
+    return plain if all(each.isascii() or not each.isalpha() for each in plain) else ""
+
+
 def _check_name(value: str) -> str:
     if len(value) > LONGEST_NAME:
         raise refuse("name", f"the name has {len(value):,} characters, more than {LONGEST_NAME}", "Shorten it.")
     if _NAME.fullmatch(value) is None:
-        suggestion = re.sub(r"[^A-Za-z0-9-]+", "-", value).strip("-").lstrip("0123456789-")
+        suggestion = re.sub(r"[^A-Za-z0-9-]+", "-", without_marks(value)).strip("-").lstrip("0123456789-")
         remedy = f"For example {suggestion!r}." if suggestion else "For example 'clicks'."
         reason = "a name is a letter, then letters, digits and '-'"
         raise refuse("name", f"{value!r} is not a name: {reason}", remedy)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, assert_never
 
+from feed_assets.entities.fields import without_marks
 from feed_assets.entities.maps import EMPTY
 
 LONGEST_NAME = 50
@@ -201,10 +202,10 @@ def find_fault(key: MetadataKey, value: str, *, is_strict: bool = False) -> tupl
 def suggest_name(name: str) -> str:
     """Return a name of a property or tag that is similar to one that cannot be.
 
-    >>> suggest_name("run book (new)"), suggest_name("$")
-    ('run-book-new', 'checked')
+    >>> suggest_name("run book (new)"), suggest_name("Über"), suggest_name("Größe")
+    ('run-book-new', 'Uber', 'checked')
     """
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME] or "checked"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", without_marks(name)).strip("-")[:LONGEST_NAME] or "checked"
 
 
 def measure(metadata: Metadata) -> int:

@@ -30,7 +30,10 @@ def parse_instance(text: str, zone: ZoneInfo) -> datetime:
         raise DateTimeError(text=text, reason="it has neither that form nor that of a day or partition key")
     day, hour, minute, second = found.groups(default="00")
     local = parse_datetime(f"{day}T{hour}:{minute}:{second}Z", seconds=True)
-    return local.replace(tzinfo=zone).astimezone(UTC)
+    moment = local.replace(tzinfo=zone).astimezone(UTC)
+    if moment.astimezone(zone).date() != local.date():
+        raise DateTimeError(text=text, reason=f"{zone.key} leapt that day")
+    return moment
 
 
 def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:

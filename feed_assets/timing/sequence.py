@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.zones import is_fixed
+from feed_assets.timing.zones import find_leapt_day, is_fixed
 
 _NO_TIME = timedelta(0)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class InstanceSequence:
     - days: n × 24 hours, corrected once by the difference of the UTC offsets, never leaving the target date. A time in
       the spring gap moves one hour back on the clock (02:30 → 01:30) for an anchor in winter time, and one hour forward
       for an anchor in summer time. A repeated time is the one with the anchor's offset.
+      A day that the zone leaps, such as 30 December 2011 in Pacific/Apia, has no instance of `days(1)`.
     - months: the later of the two readings: 02:30 in the gap is 03:30, a repeated 01:30 is the second.
 
     Differs from Falcon: Falcon steps from instance to instance in places, so its months drift (31 → 28 → 28).
@@ -48,6 +50,7 @@ class InstanceSequence:
     _is_elapsed: bool = field(init=False, repr=False, compare=False)
     _wall_start: datetime = field(init=False, repr=False, compare=False)
     _offset: timedelta = field(init=False, repr=False, compare=False)
+    _leapt: int | None = field(init=False, repr=False, compare=False)
     _size: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,11 +63,15 @@ class InstanceSequence:
                 )
         wall = self.start.astimezone(self.timezone)
         unit = self.frequency.unit
+        step = self.frequency.as_duration()
+        is_elapsed = not self.frequency.is_calendar or (unit is Unit.DAYS and is_fixed(self.timezone))
+        leapt = None if is_elapsed or unit is not Unit.DAYS or step > _DAY else find_leapt_day(self.timezone)
         fields: dict[str, object] = {
             "start": self.start.astimezone(UTC),
             "end": None if self.end is None else self.end.astimezone(UTC),
-            "_step": self.frequency.as_duration(),
-            "_is_elapsed": not self.frequency.is_calendar or (unit is Unit.DAYS and is_fixed(self.timezone)),
+            "_step": step,
+            "_is_elapsed": is_elapsed,
+            "_leapt": None if leapt is None else leapt.toordinal() - wall.toordinal(),
             "_wall_start": wall.replace(tzinfo=None, fold=0),
             "_offset": wall.utcoffset(),
         }
@@ -171,6 +178,7 @@ class InstanceSequence:
         wall, anchor = moment.astimezone(self.timezone), self._wall_start
         if self.frequency.unit is Unit.DAYS:
             n = (wall.toordinal() - anchor.toordinal()) // self.frequency.count
+            n += self._leapt is not None and self._leapt < 0
         else:
             n = ((wall.year - anchor.year) * 12 + wall.month - anchor.month) // self.frequency.count
         while (found := self.at(n)) > moment:
@@ -178,6 +186,8 @@ class InstanceSequence:
         return n, found
 
     def _day_at(self, n: int) -> datetime:
+        if self._leapt is not None:
+            n += (0 < self._leapt <= n) - (n <= self._leapt < 0)
         elapsed = self.start + self._step * n
         offset = elapsed.astimezone(self.timezone).utcoffset()
         if offset == self._offset:

@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache, lru_cache
 from io import BytesIO
 from zoneinfo import ZoneInfo
@@ -95,6 +95,20 @@ class OffsetChange:
 def offset_changes(zone: ZoneInfo) -> tuple[OffsetChange, ...]:
     """Return every change of the zone's UTC offset from 1900 to 2100, oldest first."""
     return () if is_fixed(zone) else tuple(_iter_changes(zone))
+
+
+@lru_cache(maxsize=256)
+def find_leapt_day(zone: ZoneInfo) -> date | None:
+    """Return the day that a zone leapt, going to the other side of the date line; None if there is none.
+
+    >>> find_leapt_day(ZoneInfo("Pacific/Apia")), find_leapt_day(ZoneInfo("Europe/Berlin"))
+    (datetime.date(2011, 12, 30), None)
+    """
+    offsets = [_offset(zone, _FROM.replace(year=year)) for year in range(_FROM.year, _UNTIL.year)]
+    if max(offsets) - min(offsets) < _DAY:
+        return None  # without a look at each change
+    leaps = [change for change in offset_changes(zone) if change.after - change.before >= _DAY]
+    return (leaps[0].at + leaps[0].before).date() if leaps else None
 
 
 def offset_spread(zone: ZoneInfo, since: datetime | None = None) -> timedelta:

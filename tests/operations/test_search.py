@@ -77,6 +77,25 @@ def test_values_and_tags_are_found_by_their_words_and_as_a_whole(found: Describe
         assert found.find(text) == [], text
 
 
+def test_words_of_sentences_are_found_without_their_punctuation_and_as_typed(found: Described) -> None:
+    text = 'Orders of the shop; weekly roll-up (v2.1), incl. "e-mail" of the patient\'s data. Größe'
+    found.say("doc/one", {"a": text, "place": "/in/a.b;c/(x)"})
+    words = ("shop", "weekly", "roll-up", "v2.1", "e-mail", "mail", "patient", "patient's", "data", "data.")
+    for word in (*words, "GRÖSSE", "GRO\u0308SSE", "grös*", "a:Data", "/in/a.b;c/(x)", "/in/a.b*"):
+        assert found.find(word) == ["one"], word
+    for word in ("in", "/in", "v2", "sho", "s", ";"):
+        assert found.find(word) == [], word
+
+
+def test_a_type_is_found_under_each_of_its_names(found: Described) -> None:
+    for name, kind in (("one", "long"), ("two", "bigint")):
+        fields = [{"name": "order_id", "type": kind}, {"name": "n", "type": ["null", "int"]}]
+        found.say(f"doc/{name}", {"schema": json.dumps({"type": "record", "name": "r", "fields": fields})})
+    for word in ("order_id:LONG", "order_id:bigint"):
+        assert found.find(word) == ["one", "two"], word
+    assert found.find("n:integer") == ["one", "two"]
+
+
 def test_one_of_several_terms_is_enough_and_more_rank_higher(found: Described) -> None:
     found.say("doc/one", {"a": "red"})
     found.say("doc/two", {"a": "red", "b": "green"})

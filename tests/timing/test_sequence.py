@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
-from feed_assets.timing.errors import InstanceError
+from feed_assets.timing.errors import DateTimeError, InstanceError
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.instance_texts import parse_instance
 from feed_assets.timing.sequence import InstanceSequence
 from tests.timing.strategies import moments, sequences
 
@@ -74,6 +75,20 @@ def test_a_midnight_that_does_not_exist_stays_on_its_day() -> None:
     local = [daily.at(n).astimezone(zone) for n in range(60)]
     assert {moment.hour for moment in local if moment.day == 4 and moment.month == 11} == {1}
     assert [moment.date() for moment in local] == sorted({moment.date() for moment in local})
+
+
+@pytest.mark.parametrize("start", ["2011-12-27T10:00Z", "2011-12-27T18:30Z", "2012-01-03T10:00Z"])
+def test_a_day_that_a_zone_leapt_has_no_instance(start: str) -> None:
+    apia = sequence(start, "days(1)", "Pacific/Apia")
+    times = {n: apia.at(n) for n in range(-7, 8)}
+    days = [time.astimezone(apia.timezone).date() for time in times.values()]
+    assert (days[-1] - days[0], date(2011, 12, 30) in days) == (timedelta(days=15), False)
+    for n, time in times.items():
+        assert apia.index_at_or_before(time) == apia.index_at_or_after(time) == n
+        assert apia.index_at_or_before(time - timedelta(minutes=1)) == n - 1
+    with pytest.raises(DateTimeError, match="Pacific/Apia leapt that day"):
+        parse_instance("2011-12-30", apia.timezone)
+    assert parse_instance("2011-12-31", apia.timezone) == parse_datetime("2011-12-30T10:00Z")
 
 
 def test_a_monthly_time_in_a_gap_moves_forward_and_a_repeated_one_is_the_second() -> None:

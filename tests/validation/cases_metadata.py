@@ -31,7 +31,7 @@ METADATA_CASES = (
         good={"cluster primary/tags": {"owner": "ops"}},
         bad={"cluster primary/tags": {"größe": "groß"}},
         text="cluster 'primary': its tag is no metadata, and search does not find it: property 'größe': a name has 1 "
-        "to 50 letters of the alphabet, digits, '-' and '_'. Write it like 'gr-e'.",
+        "to 50 letters of the alphabet, digits, '-' and '_'. Write it like 'checked'.",
     ),
     Case(
         code="metadata-twice",

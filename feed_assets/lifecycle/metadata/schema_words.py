@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from feed_assets.entities.columns import names_of_type
+
 
 def read_schema(text: str) -> tuple[str, ...]:
-    """Return each field of a schema alone and with its type, and the names of records; nothing of another text.
+    """Return each field of a schema alone and with each name of its type, and the names of records; else nothing.
 
     >>> read_schema('{"type": "record", "name": "r", "fields": [{"name": "a", "type": ["int", "null"]}]}')
-    ('r', 'r:record', 'a', 'a:int')
+    ('r', 'r:record', 'a', 'a:int', 'a:integer')
     >>> read_schema("plain text")
     ()
     """
@@ -52,4 +54,4 @@ def _of_type(found: Any) -> Iterator[str]:
 def _named(name: Any, kind: str) -> Iterator[str]:
     if isinstance(name, str) and name:
         yield name
-        yield f"{name}:{kind}"
+        yield from (f"{name}:{each}" for each in sorted(names_of_type(kind)))

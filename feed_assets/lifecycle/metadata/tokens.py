@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
+from unicodedata import normalize
 
 from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
 from feed_assets.lifecycle.metadata.schema_words import read_schema
@@ -22,6 +23,8 @@ SCHEMA = "schema"
 
 _NAME, _TAG, _TEXT, _LISTED = 4, 2, 1, 0
 _SEPARATORS = re.compile(r"[\s,\-_:]+")
+_PUNCTUATION = ".,:;!?()[]\"'“”„‘’«»…"
+_OF_SENTENCES = re.compile(rf"(?:['’]s\b|[\s\-_{re.escape(_PUNCTUATION.removeprefix('.'))}])+")  # the patient's (v2.1)
 _LONGEST = 200
 """The characters of a token. A longer text is found by its beginning with a star, and whole by its digest."""
 
@@ -46,13 +49,18 @@ def index_entity(path: str, kind: str, name: str, metadata: Metadata) -> set[Tok
 def fold(text: str) -> str:
     """Return a text as it stands in the index.
 
-    >>> fold("Dep_Delay"), len(fold("a" * 4096))
-    ('dep_delay', 241)
+    >>> fold("Dep_Delay"), fold("GRÖSSE") == fold("Größe"), len(fold("a" * 4096))
+    ('dep_delay', True, 241)
     """
-    text = text.strip().lower()
+    text = small(text.strip())
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST]} {hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()}"
+
+
+def small(text: str) -> str:
+    """Return a text in small letters, the same for each way to write a letter."""
+    return text.lower() if text.isascii() else normalize("NFKC", normalize("NFKC", text).casefold())
 
 
 def parse_number(text: str) -> float | None:
@@ -73,8 +81,11 @@ def parse_number(text: str) -> float | None:
 
 
 def _iter_text(text: str, field: str, scope: Scope, weight: int) -> Iterator[Token]:
-    """Yield a whole text, and its words, which do not weigh more than text."""
+    """Yield a whole text, and its words, which do not weigh more than text: those of CDAP, those between blanks as they
+    are written, and those of sentences, without punctuation.
+    """
     whole = fold(text)
     yield Token(whole, field, scope, weight, parse_number(text))
-    words = {fold(word) for word in _SEPARATORS.split(text.lower()) if word}
-    yield from (Token(word, field, scope, _TEXT) for word in words - {whole})
+    words = {*_SEPARATORS.split(text), *(word.strip(_PUNCTUATION + "-_") for word in text.split())}
+    words |= {word.strip(_PUNCTUATION) for word in _OF_SENTENCES.split(text)}
+    yield from (Token(word, field, scope, _TEXT) for word in set(map(fold, words)) - {whole, ""})

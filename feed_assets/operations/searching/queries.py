@@ -9,7 +9,7 @@ dates and times, and are required.
 import re
 
 from feed_assets.entities.errors import MetadataRefusedError
-from feed_assets.lifecycle.metadata.tokens import fold, parse_number
+from feed_assets.lifecycle.metadata.tokens import fold, parse_number, small
 from feed_assets.state.search_records import Comparison, Match, Term
 
 EVERYTHING = "*"
@@ -56,10 +56,10 @@ def _parse_term(word: str) -> Term:
             matches.append(_match(word[at + 1 :], is_beginning=is_beginning, field=fold(word[:at])))
     return Term(
         matches=tuple(matches),
-        field_beginning=word.lower() if is_beginning and colons else None,
+        field_beginning=small(word) if is_beginning and colons else None,
         is_required=is_required,
     )
 
 
 def _match(text: str, *, is_beginning: bool, field: str | None = None) -> Match:
-    return Match(text=text.lower() if is_beginning else fold(text), is_beginning=is_beginning, field=field)
+    return Match(text=small(text) if is_beginning else fold(text), is_beginning=is_beginning, field=field)
