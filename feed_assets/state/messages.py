@@ -107,7 +107,7 @@ def _keys(cls: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
 
 
 def _reader(hint: Any, is_falcon: bool) -> Callable[[Any], Any]:
-    if hint is datetime:
+    if hint in (datetime, datetime | None):
         return _parse_falcon_time if is_falcon else datetime.fromisoformat
     if get_origin(hint) is tuple:
         return tuple

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias, TypedDict, assert_never
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.maps import EMPTY
@@ -104,9 +104,18 @@ class MetadataPayload:
         return (kind, below.partition("/")[0])
 
 
+class InstanceRange(TypedDict, total=False):
+    """How many instances a message is about, if it is more than one."""
+
+    count: int
+    oldest: datetime
+    newest: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePayload:
-    """The end of an attempt of an instance, for one path, in Falcon's keys.
+    """The end of an attempt of an instance, for one path, in Falcon's keys; or of `count` that did not succeed, of
+    which `nominal_time` is the `oldest`.
 
     `cluster` of a copy is `target,source`. `feed_names` and `feed_instance_paths` are `NONE` where there is no output.
     `workflow_id` is the run of Dagster, `run_id` the number of the attempt. If another attempt follows without
@@ -130,6 +139,9 @@ class InstancePayload:
     log_dir: str = NONE
     final: bool = True
     error: str | None = None
+    count: int | None = None
+    oldest: datetime | None = None
+    newest: datetime | None = None
     others: Mapping[str, object] = EMPTY
 
     @property
@@ -147,7 +159,7 @@ class InstancePayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPayload:
-    """An instance that has failed in its last attempt: no other follows without a command."""
+    """An instance that has failed in its last attempt, or `count` of them: no other follows without a command."""
 
     topic: ClassVar[Topic] = Topic.RETRY
     level: ClassVar[MessageLevel] = MessageLevel.ERROR
@@ -159,6 +171,9 @@ class RetryPayload:
     attempts: int
     run_id: str | None = None
     error: str | None = None
+    count: int | None = None
+    oldest: datetime | None = None
+    newest: datetime | None = None
     others: Mapping[str, object] = EMPTY
 
     @property

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_all_ends
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -127,6 +127,7 @@ def apply_action(
         rows = [row for _, row in sorted(instances.get_many(keys).items())]
         results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
         changed = [each for each in results if each.is_changed]
+        ended: list[Ended] = []
         for each in changed:
             changes = _changes(connection, timeline, action, each, author, as_of)
             if overrides is not None:
@@ -134,7 +135,9 @@ def apply_action(
             instances.transition(each.instance.key, {each.before}, **changes)
             if each.before is RUNNING:
                 Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
-                _tell(connection, timeline, each, changes["cause_detail"], as_of)
+                is_final = each.after is KILLED  # one that is suspended goes on some time
+                ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))
+        tell_all_ends(connection, timeline, ended, as_of)
         anew = [each.instance.key for each in changed if from_start or each.after is KILLED]
         abandoned = Steps(connection).begin_anew(anew)
         stopped = _release_work(database, connection, changed, as_of)
@@ -142,17 +145,6 @@ def apply_action(
             connection, {(each.instance.process, each.instance.cluster) for each in changed if each.after is WAITING}
         )
     return ActionEffects(results=tuple(results), stopped=stopped, abandoned=tuple(abandoned))
-
-
-def _tell(
-    connection: Connection, timeline: ReleaseTimeline, each: ActionResult, reason: str | None, as_of: datetime
-) -> None:
-    """Tell that a running attempt was broken off; one that is suspended goes on some time."""
-    row = each.instance
-    active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
-    plan, process = (active.plan, active.record) if active is not None else (timeline.plan, None)
-    ended = Ended(row=row, status=KILLED, error=reason, is_final=each.after is KILLED)
-    tell_ends(connection, plan, process, [ended], as_of, timeline.plan)
 
 
 def _changes(

@@ -1,23 +1,35 @@
 """Tell other programs how instances end, in the transaction in which they do: one message for each output path, with
 Falcon's keys. Source: Falcon's `WorkflowExecutionContext` and its messages.
 
-Differs from Falcon: a time-out, and a kill of a running instance, are FAILED with their reason in `error`.
+Differs from Falcon: a time-out, and a kill of a running instance, are FAILED with their reason in `error`; several
+instances of a process that end alike in one transaction are one message.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.plan.edges import Key
 from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import NONE, InstanceEnd, InstanceOperation, InstancePayload, RetryPayload
+from feed_assets.state.payloads import (
+    NONE,
+    InstanceEnd,
+    InstanceOperation,
+    InstancePayload,
+    InstanceRange,
+    RetryPayload,
+)
 from feed_assets.state.process_instances import ENDED
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 
@@ -52,40 +64,58 @@ def tell_ends(
 
     Takes the lock of the log.
     """
-    Outbox(connection).append_many(
-        [message for each in ended for message in _messages(plan, declared or plan, process, each, now)]
-    )
+    alike: dict[tuple[ProcessInstanceStatus, bool], list[Ended]] = defaultdict(list)
+    for each in sorted(ended, key=lambda each: each.row.nominal_time):
+        is_final = each.status is ProcessInstanceStatus.SUCCEEDED or _is_final(process, each, now)
+        alike[each.status, is_final].append(each)
+    messages = [_messages(plan, declared or plan, process, found, now) for found in alike.values()]
+    Outbox(connection).append_many(list(chain.from_iterable(messages)))
+
+
+def tell_all_ends(connection: Connection, timeline: ReleaseTimeline, ended: Iterable[Ended], now: datetime) -> None:
+    """Write the messages about ends of instances of any processes. Takes the lock of the log."""
+    by_process: dict[Key, list[Ended]] = defaultdict(list)
+    for each in ended:
+        by_process[each.row.process, each.row.cluster].append(each)
+    for key, found in by_process.items():
+        active = timeline.find(connection, key, found[0].row.nominal_time)
+        plan, process = (timeline.plan, None) if active is None else (active.plan, active.record)
+        tell_ends(connection, plan, process, found, now, timeline.plan)
 
 
 def tell_exhausted(
-    connection: Connection, process: ProcessRecord | None, rows: Iterable[ProcessInstance], now: datetime
+    connection: Connection, process: ProcessRecord | None, rows: Sequence[ProcessInstance], now: datetime
 ) -> None:
-    """Write the messages about instances that have failed in their last attempt. Takes the lock of the log."""
-    messages = []
-    for row in rows:
-        kind, name = _entity_of(process, row)
-        payload = RetryPayload(
-            kind=Kind(kind),
-            entity=name,
-            cluster=row.cluster,
-            nominal_time=row.nominal_time,
-            attempts=row.attempt,
-            run_id=row.run_id,
-            error=row.reason,
-        )
-        key = f"retry/{row.process}/{row.cluster}/{row.nominal_time.isoformat()}/{row.attempt}/{now.isoformat()}"
-        messages.append(OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key))
-    Outbox(connection).append_many(messages)
+    """Write the message about instances of a process that have failed in their last attempt. Takes the lock of the
+    log.
+    """
+    rows = sorted(rows, key=lambda row: row.nominal_time)
+    row = rows[0]
+    kind, name = _entity_of(process, row)
+    payload = RetryPayload(
+        kind=Kind(kind),
+        entity=name,
+        cluster=row.cluster,
+        nominal_time=row.nominal_time,
+        attempts=row.attempt,
+        run_id=row.run_id,
+        error=row.reason,
+        **_range_of(rows),
+    )
+    key = f"retry/{row.process}/{row.cluster}/{row.nominal_time.isoformat()}/{row.attempt}/{now.isoformat()}"
+    Outbox(connection).append_many([OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)])
 
 
 def keys_of_end(process: ProcessRecord | None, row: ProcessInstance | None) -> list[str]:
-    """Return the keys that the messages about the end of an instance have: one for each output, and one without; none
-    if it has not ended.
+    """Return the keys that the messages about the end of an instance have: one for each output, one without, and one of
+    those that ended together; none if it has not ended.
     """
     if row is None or row.status not in ENDED:
         return []
     outputs = [edge.name for edge in process.outputs] if process is not None else []
-    return [_key_of(row, row.status, output, row.ended_at or row.updated_at) for output in ("", *outputs)]
+    ended_at = row.ended_at or row.updated_at
+    keys = [_key_of(row, row.status, output, ended_at) for output in ("", *outputs)]
+    return [*keys, _key_of_many(row, row.status, ended_at)]
 
 
 def user_topic_of(name: str, facts: EntityFacts) -> str | None:
@@ -94,14 +124,15 @@ def user_topic_of(name: str, facts: EntityFacts) -> str | None:
 
 
 def _messages(
-    plan: Plan, declared: Plan, process: ProcessRecord | None, ended: Ended, now: datetime
+    plan: Plan, declared: Plan, process: ProcessRecord | None, alike: Sequence[Ended], now: datetime
 ) -> Iterator[OutboxMessage]:
+    ended, is_one = alike[0], len(alike) == 1
     row = ended.row
     key = _entity_of(process, row)
     facts = declared.facts.get(key, _NO_FACTS)
     copy = process.copy if process is not None else None
     succeeded = ended.status is ProcessInstanceStatus.SUCCEEDED
-    for output, feed, url in _outputs(plan, process, ended):
+    for output, feed, url in _outputs(plan, process, ended) if is_one else [("", NONE, NONE)]:
         yield OutboxMessage(
             recorded_at=now,
             payload=InstancePayload(
@@ -119,10 +150,18 @@ def _messages(
                 time_stamp=now,
                 final=succeeded or _is_final(process, ended, now),
                 error=ended.error,
+                **_range_of([each.row for each in alike]),
             ),
-            idempotency_key=_key_of(row, ended.status, output, now),
+            idempotency_key=_key_of(row, ended.status, output, now) if is_one else _key_of_many(row, ended.status, now),
             user_topic=user_topic_of(key[1], facts),
         )
+
+
+def _range_of(rows: Sequence[ProcessInstance]) -> InstanceRange:
+    """Return what a message says of several instances, oldest first."""
+    if len(rows) == 1:
+        return {}
+    return {"count": len(rows), "oldest": rows[0].nominal_time, "newest": rows[-1].nominal_time}
 
 
 def _outputs(plan: Plan, process: ProcessRecord | None, ended: Ended) -> Iterator[tuple[str, str, str]]:
@@ -160,3 +199,7 @@ def _key_of(row: ProcessInstance, status: ProcessInstanceStatus, output: str, no
     again = f"/{now.isoformat()}" if status is ProcessInstanceStatus.TIMEDOUT else ""
     instance = f"{row.process}/{row.cluster}/{row.nominal_time.isoformat()}"
     return f"instance/{instance}/{row.attempt}{again}/{status.value}/{output}"
+
+
+def _key_of_many(row: ProcessInstance, status: ProcessInstanceStatus, now: datetime) -> str:
+    return f"instances/{row.process}/{row.cluster}/{now.isoformat()}/{status.value}"

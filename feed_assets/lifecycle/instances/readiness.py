@@ -18,7 +18,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.affected import find_affected
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
-from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
+from feed_assets.lifecycle.instances.end_messages import Ended, tell_all_ends
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.instances.updates import note_updates
@@ -378,8 +378,6 @@ def _tell_timed_out(
 ) -> None:
     """Tell of those instances that still wait that they time out."""
     reason = describe_cause(Cause.TIMED_OUT, None)
-    for key, row in ProcessInstances(connection).get_many(keys).items():
-        active = timeline.find(connection, (key.process, key.cluster), key.nominal_time)
-        if active is not None and row.status in _WAITING:
-            ended = Ended(row=row, status=ProcessInstanceStatus.TIMEDOUT, error=reason)
-            tell_ends(connection, active.plan, active.record, [ended], as_of, timeline.plan)
+    rows = [row for row in ProcessInstances(connection).get_many(keys).values() if row.status in _WAITING]
+    ended = [Ended(row=row, status=ProcessInstanceStatus.TIMEDOUT, error=reason) for row in rows]
+    tell_all_ends(connection, timeline, ended, as_of)

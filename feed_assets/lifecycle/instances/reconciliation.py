@@ -3,6 +3,7 @@
 For a launched instance Dagster's run is the truth. Callers pass its state as plain values.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from typing import assert_never
 
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command, is_elsewhere
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause, describe_cause
@@ -158,14 +160,18 @@ def apply_reconciliation(
             if _launch_of(instance) == _launch_of(current[instance.key])
             and instances.transition(instance.key, {status}, **changes)
         ]
+        by_process: dict[Key, list[Ended]] = defaultdict(list)
         for instance, changes in changed:
             end = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
             reason = describe_cause(changes["cause"], changes["cause_detail"])
             attempts.end(instance.key, end, as_of, reason)
-            if plan is not None and instance.status is ProcessInstanceStatus.RUNNING:
+            if instance.status is ProcessInstanceStatus.RUNNING:
                 is_final = False if changes["status"] is ProcessInstanceStatus.READY else None
                 told = Ended(row=instance, status=end, error=reason, is_final=is_final)
-                tell_ends(connection, plan, plan.processes.get((instance.process, instance.cluster)), [told], as_of)
+                by_process[instance.process, instance.cluster].append(told)
+        if plan is not None:
+            for key, ends in by_process.items():
+                tell_ends(connection, plan, plan.processes.get(key), ends, as_of)
         return tuple(instance.key for instance, _ in changed)
 
 

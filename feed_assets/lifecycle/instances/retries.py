@@ -45,7 +45,7 @@ def apply_retries(
     with database.begin() as connection:
         lock_log(connection)  # before any row: whoever ends an instance takes it first, too
         instances = ProcessInstances(connection)
-        exhausted = []
+        exhausted: list[ProcessInstance] = []
         for row in instances.undecided(cluster, RETRIES_A_TICK):
             decision = bulkheads.run_unit(
                 TickStep.RETRIES, row.process, None, _decide_for, connection, timeline, row, as_of
@@ -54,19 +54,21 @@ def apply_retries(
                 continue
             changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": as_of}
             if decision.is_exhausted:
-                exhausted.append(row.key)
-                tell_exhausted(connection, timeline.plan.processes.get((row.process, row.cluster)), [row], as_of)
+                exhausted.append(row)
                 changes["cause"] = Cause.RETRIES_EXHAUSTED
                 changes["cause_detail"] = f"{row.reason or row.status.value}; all {row.retries} retries have been made"
             if decision.retry_at is None:
                 changes["notice_at"] = as_of
             instances.transition(row.key, {row.status}, **changes)
+        for name in sorted({row.process for row in exhausted}):
+            rows = [row for row in exhausted if row.process == name]
+            tell_exhausted(connection, timeline.plan.processes.get((name, cluster)), rows, as_of)
         again = []
         for row in instances.due_retries(cluster, as_of, RETRIES_A_TICK):
             if bulkheads.run_unit(TickStep.RETRIES, row.process, False, _restart, connection, timeline, row, as_of):
                 again.append(row.key)
         note_changed(connection, [(key.process, key.cluster) for key in again])
-    return RetryResult(again=tuple(again), exhausted=tuple(exhausted))
+    return RetryResult(again=tuple(again), exhausted=tuple(row.key for row in exhausted))
 
 
 def _decide_for(

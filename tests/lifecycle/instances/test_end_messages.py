@@ -9,10 +9,12 @@ import pytest
 
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.attempts import begin_attempt
+from feed_assets.lifecycle.instances.end_messages import keys_of_end
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.state.messages import OutboxMessage, render_payload
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import InstancePayload
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.lifecycle.instances.test_retries import counting, failing, run_due
@@ -155,6 +157,37 @@ def test_a_time_out_a_kill_and_a_lost_worker_are_told(tmp_path: Path) -> None:
     ends = [(line[5], line[6], line[7]) for line in lines(lifecycle)[1:]]
     assert ends == [("FAILED", "1", False), ("FAILED", "2", True), ("FAILED", "3", True)]
     assert render_payload(told(lifecycle)[-1].payload)["error"] == "killed by ann"
+
+
+def test_time_outs_of_one_look_are_one_message_that_why_finds(tmp_path: Path) -> None:
+    work = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, frequency="minutes(5)")
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks", frequency="minutes(5)"), feed("counts", frequency="minutes(5)"), work
+    )
+    for moment in (START, at("02"), at("05"), at("05T00:05")):  # an outage of three days
+        lifecycle.tick(moment)
+    found = [render_payload(each.payload) for each in told(lifecycle)]
+    assert [(each.get("count"), each.get("oldest"), each.get("newest")) for each in found] == [
+        (None, None, None),
+        (288, "2013-11-01-00-05", "2013-11-02-00-00"),
+    ]
+    assert {each["error"] for each in found} == {"its mandatory inputs did not all become available in time"}
+    with lifecycle.database.read() as connection:
+        row = ProcessInstances(connection).get("count", "primary", at("02"))
+        keys = Outbox(connection).find_keys(keys_of_end(lifecycle.process("count"), row))
+    assert [each.idempotency_key for each in told(lifecycle) if each.seq in keys.values()] == list(keys) != []
+
+
+def test_used_up_retries_of_one_look_are_one_message(tmp_path: Path) -> None:
+    retry = {"policy": "periodic", "delay": "minutes(10)", "attempts": 1}
+    work = process("count", outputs={"counts": "now(0,0)"}, end=START + timedelta(hours=2), retry=retry)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("counts"), work)
+    failing(lifecycle, 9)
+    for minute in (60, 70, 80):
+        run_due(lifecycle, START + timedelta(minutes=minute))
+    (exhausted,) = told(lifecycle, Topic.RETRY)
+    said = render_payload(exhausted.payload)
+    assert (said["count"], said["oldest"]) == (2, START.isoformat())
 
 
 def test_an_end_that_is_not_recorded_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
