@@ -247,9 +247,9 @@ class InstanceStore(ABC):
     def copying(self) -> Copying:
         """Return this store as the source and target of copies."""
 
-    def deliveries(self, folder: str, shelf: str) -> Deliveries:
-        """Return a folder into which others put files; what is moved aside there has a place of its own, by `shelf`."""
-        raise NotImplementedError(f"{self.root_url} has no folders: {folder}, {shelf}")
+    def deliveries(self, folder: str) -> Deliveries:
+        """Return a folder into which others put files. Tables have none."""
+        raise NotImplementedError(f"{self.root_url} has no folder {folder}")
 
     def place(self, path: str) -> "Place":
         """Return where the files of an instance are: at the path in this store, except those of a table's partition.

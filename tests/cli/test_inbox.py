@@ -96,6 +96,23 @@ def test_the_inbox_is_shown_and_emptied(project: Path) -> None:
     assert (audited["action"], audited["author"], audited["details"]["files"]) == ("feed take", "ann", 2)
 
 
+def test_a_name_that_cannot_be_recorded_stays_with_a_sentence_and_the_others_are_taken(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = f"{'n' * 230}.json"
+    for name in (os.fsdecode(b"\xff.json"), long, "line\nbreak.json", "ü ?*[%41]#+&.json"):
+        put(project, name, name.encode(errors="replace").decode())
+    left = {"\\xff.json": "STUCK", long: "STUCK"}
+    assert seen("--dry-run").items() >= left.items()
+    tick(project)
+    assert seen() == left
+    told = "".join(caplog.messages)
+    assert "/\\xff.json stays in the inbox: its name is not UTF-8; give it one that is." in told
+    assert "its name has 235 bytes, but a file here has at most 233; give it a shorter one." in told
+    assert {file.name for file in (project / "data/in/orders").iterdir()} == {os.fsdecode(b"\xff.json"), long}
+    assert len(list((project / "data/orders").rglob("[lü]*.json"))) == 2
+
+
 def test_a_large_inbox_is_emptied_whole_and_ticks_remember_what_stays(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,7 +17,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 
 _HIDDEN = (".", "_")
-_LONGEST_NAME = 255
+_LONGEST_NAME = 255 - len(".feed-assets.01234567.")
 
 
 class FileStatus(StrEnum):
@@ -138,14 +138,14 @@ def _find_obstacle(name: str) -> str | None:
     except UnicodeEncodeError:
         return "its name is not UTF-8; give it one that is"
     if size > _LONGEST_NAME:
-        return f"its name has {size:,} bytes, but a file has at most {_LONGEST_NAME}; give it a shorter one"
+        return f"its name has {size:,} bytes, but a file here has at most {_LONGEST_NAME}; give it a shorter one"
     return None
 
 
 def deliveries_of(stores: StorePool, record: FeedRecord) -> Deliveries:
-    """Return the directory of an inbox, in which each feed and cluster has a place of its own."""
+    """Return the directory of an inbox."""
     inbox = inbox_of(record)
-    return stores.get(inbox.store).deliveries(inbox.directory, f"{record.cluster}/{record.feed}")
+    return stores.get(inbox.store).deliveries(inbox.directory)
 
 
 def path_in(record: FeedRecord, name: str) -> str:

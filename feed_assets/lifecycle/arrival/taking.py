@@ -108,8 +108,8 @@ class _Inbox:
         there = [file for file in found if file.name not in self.seen]
         chosen = list(self._choose(there, real_now, largest))
         contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
-        gone = self._find_gone({checksum for _, checksum in contents})
-        known = self._claim(list(self._keep_unchanged(contents)), {file.name: file for file in found}, gone)
+        unchanged = list(self._keep_unchanged(contents))
+        known = self._claim(unchanged, {file.name: file for file in found}, self._find_gone(unchanged))
         if known and (stuck := self._remove(known)):
             self._store(replace(self._state, left={**self._state.left, **stuck}))
         if self._state.claim is not None:
@@ -164,8 +164,9 @@ class _Inbox:
             else:
                 self._see(file, FileStatus.CHANGING, "it was changed while it was read")
 
-    def _find_gone(self, checksums: Collection[str]) -> set[int]:
-        """Return the events that have brought some contents, and whose instance does not stand any more as recorded."""
+    def _find_gone(self, contents: Sequence[tuple[InboxFile, str]]) -> set[int]:
+        """Return the events that have brought some contents, and whose instance does not stand any more."""
+        checksums = {checksum for _, checksum in contents}
         with self._database.read() as connection:
             earlier = {file.event for file in TakenFiles(connection).of_contents(*self._record.key, checksums)}
         return earlier - self._find_standing(earlier)

@@ -1,9 +1,10 @@
-"""Remove delivered files from a local folder: each is moved aside first, where no name can bring another, and compared.
+"""Remove delivered files from a local folder: each gets a hidden name first, that no program brings another to.
 
-What is another goes back. Each removal has a folder of its own, so that it never meets what another one has moved.
+Then it is compared, and gets its name back if it is another one than was read.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,93 +15,70 @@ from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.listing import Entry
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
 from feed_assets.storage.local.files import entry_of, opened, read_chunks
-from feed_assets.storage.local.tree import make_directories
-from feed_assets.storage.paths import CONTROL_FOLDER, path_name
 from feed_assets.storage.refusals import Refuse, Translated
 
-_GONE = (FileNotFoundError, FileExistsError)
+_ASIDE = re.compile(r"\.feed-assets\.[0-9a-f]{8}\.(.+)", re.DOTALL)  # ".feed-assets.0123abcd.orders.json"
+_IN_USE = (FileNotFoundError, FileExistsError)
 
 
 class LocalDeliveries(Deliveries):
-    """A folder below a root. What is moved aside has a place of its own for each `shelf`."""
+    """A folder below a root. Each removal has hidden names of its own, so that it never meets those of another one."""
 
-    def __init__(self, root: str, folder: str, shelf: str, calls: LocalCalls, refuse: Refuse) -> None:
+    def __init__(self, root: str, folder: str, calls: LocalCalls, refuse: Refuse) -> None:
         self._root = root
         self._folder = folder
-        self._shelf = f"{CONTROL_FOLDER}/inboxes/{path_name(shelf)}"
         self._calls = calls
         self._refuse = refuse
 
     def find(self) -> list[Entry]:
-        with self._translated(), suppress(FileNotFoundError), self._opened(self._folder) as (folder,):
-            names = sorted(self._calls.list_folder(folder))
+        with self._opened() as (folder, names):
             seen = {name: found for name in names if (found := self._calls.find(folder, name)) is not None}
             return [entry_of(name, found) for name, found in seen.items() if stat.S_ISREG(found.st_mode)]
-        return []
 
     def put_back(self) -> None:
-        with (
-            self._translated(),
-            suppress(FileNotFoundError),
-            self._opened(self._folder, self._shelf) as (folder, shelf),
-        ):
-            for token in self._calls.list_folder(shelf):
-                with suppress(FileNotFoundError), self._calls.opened(shelf, token) as aside:
-                    for name in self._calls.list_folder(aside):
-                        with suppress(*_GONE):
-                            self._calls.move(aside, name, folder, name)
-                self._drop(shelf, token)
+        with self._opened() as (folder, names):
+            for found in filter(None, map(_ASIDE.fullmatch, names)):
+                with suppress(*_IN_USE):
+                    self._calls.move(folder, found[0], folder, found[1])
 
     def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
-        refused: dict[str, str] = {}
-        token = uuid4().hex
-        with self._translated():
-            make_directories(f"{self._root}/{self._shelf}/{token}")
-            with suppress(FileNotFoundError), self._opened(self._folder, f"{self._shelf}/{token}") as (folder, aside):
-                for file in files:
-                    reason = self._remove(folder, aside, file)
-                    if reason is not None:
-                        refused[file.name] = reason
-            with suppress(FileNotFoundError), self._opened(self._shelf) as (shelf,):
-                self._drop(shelf, token)
-        return refused
+        token = uuid4().hex[:8]
+        with self._opened() as (folder, names):
+            known = frozenset(names)
+            there = [file for file in files if file.name in known]
+            reasons = [self._remove(folder, file, f".feed-assets.{token}.{file.name}") for file in there]
+        return {file.name: reason for file, reason in zip(there, reasons, strict=True) if reason is not None}
 
-    def _remove(self, folder: int, aside: int, file: DeliveredFile) -> str | None:
-        """Move a file aside and remove it, or put it back if it is another; return what keeps it from being moved."""
+    def _remove(self, folder: int, file: DeliveredFile, aside: str) -> str | None:
+        """Remove a file if it is the one that was read; return what keeps it from getting another name."""
         try:
-            self._calls.move(folder, file.name, aside, file.name)
-        except FileNotFoundError:
-            return None
+            self._calls.move(folder, file.name, folder, aside)
         except OSError as exc:
-            if exc.errno not in OBSTACLES:
+            if exc.errno not in OBSTACLES and not isinstance(exc, FileNotFoundError):
                 raise
-            return OBSTACLES[exc.errno]
-        with suppress(*_GONE):
-            if self._is_same(aside, file):
-                self._calls.remove_file(aside, file.name)
+            return OBSTACLES.get(exc.errno or 0)
+        with suppress(*_IN_USE):
+            if self._is_same(folder, file, aside):
+                self._calls.remove_file(folder, aside)
             else:
-                self._calls.move(aside, file.name, folder, file.name)
+                self._calls.move(folder, aside, folder, file.name)
         return None
 
-    def _is_same(self, folder: int, file: DeliveredFile) -> bool:
-        found = self._calls.find(folder, file.name)
+    def _is_same(self, folder: int, file: DeliveredFile, aside: str) -> bool:
+        found = self._calls.find(folder, aside)
         if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
             return False
-        with opened(file.name, os.O_RDONLY | os.O_NOFOLLOW, folder) as descriptor:
+        with opened(aside, os.O_RDONLY | os.O_NOFOLLOW, folder) as descriptor:
             return checksum_of(read_chunks(descriptor)) == file.checksum
 
-    def _drop(self, shelf: int, token: str) -> None:
-        """Remove the place of one removal; it stays while it holds a file whose name is in use."""
-        with suppress(OSError):
-            self._calls.remove_folder(shelf, token)
-
     @contextmanager
-    def _opened(self, *paths: str) -> Iterator[list[int]]:
-        """Open folders below the root. Raises `FileNotFoundError` if one of them does not exist."""
-        with ExitStack() as stack:
-            root = self._calls.open_root(self._root)
-            stack.callback(self._calls.close, root)
-            yield [stack.enter_context(self._calls.opened(root, path)) for path in paths]
-
-    def _translated(self) -> Translated:
-        return Translated(self._refuse, self._folder)
+    def _opened(self) -> Iterator[tuple[int, list[str]]]:
+        """Open the folder, and list its names in order; one that does not exist has none."""
+        with Translated(self._refuse, self._folder), ExitStack() as stack:
+            folder, names = -1, list[str]()
+            with suppress(FileNotFoundError):
+                root = self._calls.open_root(self._root)
+                stack.callback(self._calls.close, root)
+                folder = stack.enter_context(self._calls.opened(root, self._folder))
+                names = sorted(self._calls.list_folder(folder))
+            yield folder, names

@@ -217,8 +217,8 @@ class LocalStore(InstanceStore):
     def copying(self) -> Copying:
         return self._copying
 
-    def deliveries(self, folder: str, shelf: str) -> Deliveries:
-        return LocalDeliveries(self._root, parse_path(self.root_url, folder), shelf, self._calls, self._refused)
+    def deliveries(self, folder: str) -> Deliveries:
+        return LocalDeliveries(self._root, parse_path(self.root_url, folder), self._calls, self._refused)
 
     def url(self, path: str) -> str:
         return f"file://{self._reader.target(path)}"

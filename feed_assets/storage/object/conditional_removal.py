@@ -24,8 +24,7 @@ from feed_assets.storage.paths import CONTROL_FOLDER
 _SIGNED_FOR = timedelta(minutes=15)
 _SECONDS = 60.0
 _PROBE = f"{CONTROL_FOLDER}/conditions"
-_DONE = frozenset({HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
-_IS_ANOTHER = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.NOT_FOUND})
+_DECIDED = frozenset({200, 202, 204, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.NOT_FOUND})
 _NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS, 500, 502, 503, 504})
 
 
@@ -46,7 +45,7 @@ class ConditionalRemoval:
         with self._lock:
             if self._is_trusted is None:
                 self._is_trusted = self._knows_conditions()
-        return self._is_trusted and self._request(key, etag) in _DONE | _IS_ANOTHER
+        return self._is_trusted and self._request(key, etag) in _DECIDED
 
     def _knows_conditions(self) -> bool:
         if isinstance(self._store, AzureStore):

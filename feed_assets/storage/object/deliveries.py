@@ -25,9 +25,6 @@ class ObjectDeliveries(Deliveries):
         folders = frozenset(found.folders)
         return [entry_of(file) for name, file in sorted(found.files.items()) if name not in folders]
 
-    def put_back(self) -> None:
-        """Nothing is moved aside."""
-
     def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
         with Translated(self._refuse, self._key):
             reasons = each(self._remove, files)

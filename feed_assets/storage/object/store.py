@@ -237,7 +237,7 @@ class ObjectStore(InstanceStore):
     def copying(self) -> Copying:
         return ObjectCopying(self.client, self.root_url, self._refused, self._staging)
 
-    def deliveries(self, folder: str, shelf: str) -> Deliveries:  # noqa: ARG002 - nothing is moved aside
+    def deliveries(self, folder: str) -> Deliveries:
         return ObjectDeliveries(self.client, self._key(folder), self.check_root, self._refused)
 
     def _key(self, path: str) -> str:
