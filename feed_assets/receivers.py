@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from email.utils import parseaddr
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import Annotated
@@ -32,12 +33,12 @@ class Channel(StrEnum):
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an address of electronic mail.
+    """Return whether a text is an address of electronic mail, in the letters that every mail server takes.
 
     >>> is_address("ops@example.com"), is_address("not-an-address")
     (True, False)
     """
-    return _ADDRESS.fullmatch(text) is not None
+    return _ADDRESS.fullmatch(text) is not None and text.isascii() and text.isprintable()
 
 
 def split_addresses(text: str) -> tuple[str, ...]:
@@ -73,6 +74,8 @@ def find_fault(channel: Channel, text: str) -> str | None:
         return None
     match channel:
         case Channel.EMAIL:
+            if not text.isascii():
+                return "only ASCII is taken; a domain with other letters is written like ops@xn--bcher-kva.example"
             is_good = all(map(is_address, split_addresses(text)))
             return None if is_good else "it is no address of electronic mail like ops@example.com"
         case Channel.WEBHOOK:
@@ -148,6 +151,14 @@ class MailSettings(BaseModel):
     password: str | None = Field(default=None, repr=False)
     sender: str = "feed-assets@localhost"
     ca_file: str | None = None
+
+    @field_validator("sender")
+    @classmethod
+    def _is_sender(cls, sender: str) -> str:
+        if not sender.isprintable() or not is_address(parseaddr(sender)[1]):
+            expected = "an address in ASCII, such as ops@example.com, also behind a name: Ops <ops@example.com>"
+            raise PydanticCustomError("receiver", "no sender", {"expected": expected})
+        return sender
 
 
 class ReceiverSettings(BaseModel):

@@ -90,6 +90,16 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             {},
             "setting 'metadata.system.exclude': ['schema'] is not a list of KIND/NAME, such as feed/schema or */owner.",
         ),
+        (
+            "",
+            {"FEED_ASSETS_MAIL__SENDER": "a\udcff@example.org"},
+            "setting 'mail.sender': its value is not an address in ASCII, such as ops@example.com",
+        ),
+        (
+            "notify: {ops: {url: 'mailto:jürgen@example.org'}}",
+            {},
+            "setting 'notify.ops.url': its value is not the URL of a receiver",
+        ),
         ("metadata: {system: {include: feed/*}}", {}, "setting 'metadata.system.include': 'feed/*' is not a list."),
     ],
 )

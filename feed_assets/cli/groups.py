@@ -4,7 +4,11 @@ from typing import Any
 
 import click
 
+from feed_assets.masking import encodable
+
 _SENTENCE = 1_000
+_PLACES = frozenset({"files", "path", "source", "target", "to", "folder", "storage"})
+"""Parameters that name files, which need not be UTF-8."""
 _GIVEN = "feed_assets.given"
 
 
@@ -14,6 +18,14 @@ class Verb(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         ctx.meta[_GIVEN] = ctx
+        for param in self.params:
+            given = ctx.params.get(param.name or "")
+            if isinstance(param.type, click.types.StringParamType) and param.name not in _PLACES:
+                for text in given if isinstance(given, tuple) else (given,):
+                    if isinstance(text, str) and encodable(text) != text:
+                        raise click.BadParameter(
+                            f"{text!r} has bytes that are not UTF-8. Write it in UTF-8.", ctx, param
+                        )
         return super().invoke(ctx)
 
 

@@ -66,8 +66,8 @@ def history(feed: str, cluster: str | None, limit: int, output: str) -> None:
             each.cluster,
             each.rows,
             each.rejected,
-            f"{each.percent:g}",
-            f"{each.threshold:g}",
+            f"{each.percent:.12g}",
+            f"{each.threshold:.12g}",
             "passed" if each.passed else "failed",
             ", ".join(f"{name} {number:,}" for name, number in each.broken.items() if number),
         )
@@ -76,8 +76,8 @@ def history(feed: str, cluster: str | None, limit: int, output: str) -> None:
     print_table(("instance", "cluster", "rows", "bad", "good %", "needed %", "result", "broken"), rows, output)
     if trend.lowest is not None and output == "table":
         say(
-            f"{trend.percent:g} % of {trend.rows:,} rows are good; the worst instance is "
-            f"{render_datetime(trend.lowest.nominal_time)} with {trend.lowest.percent:g} %; "
+            f"{trend.percent:.12g} % of {trend.rows:,} rows are good; the worst instance is "
+            f"{render_datetime(trend.lowest.nominal_time)} with {trend.lowest.percent:.12g} %; "
             f"{trend.failed:,} of {len(rows):,} failed",
             err=True,
         )
@@ -86,7 +86,8 @@ def history(feed: str, cluster: str | None, limit: int, output: str) -> None:
 def _lines(found: "InstanceQuality") -> Iterator[str]:
     result = "is good enough" if found.passed else "is not good enough"
     yield f"feed {found.feed} on {found.cluster} at {render_datetime(found.nominal_time)} {result}"
-    yield f"  {found.good:,} of {found.rows:,} rows are good: {found.percent:g} %, needed are {found.threshold:g} %"
+    shares = f"{found.percent:.12g} %, needed are {found.threshold:.12g} %"
+    yield f"  {found.good:,} of {found.rows:,} rows are good: {shares}"
     for name, number in found.broken.items():
         yield f"  rule {name}: broken by {number:,}"
     if found.quarantine is not None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -29,6 +30,8 @@ _COLOURS = {
     "red": ("FAILED", "KILLED", "TIMEDOUT", "MISSING", "ROTTEN", "EXTRA", "OCCUPIED", "LOST", "REFUSED"),
 }
 _COLOUR_OF = {state: colour for colour, states in _COLOURS.items() for state in states}
+_COMMANDS = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it: control characters, and marks that turn the direction of letters."""
 _BLANKS = str.maketrans("\t\r\n", "   ")
 
 
@@ -41,21 +44,35 @@ class Output(StrEnum):
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text without secrets, on standard output or on standard error. Nothing else here prints text."""
+    """Print a text without secrets, on standard output or on standard error. A terminal shows all of it as it is."""
+    _echo(_shown(text), err=err, nl=nl)
+
+
+def _shown(text: str) -> str:
+    r"""Return a text without secrets, in which what a terminal would obey is an escape.
+
+    >>> _shown("\x1b]0;title\x07 \u202etxt")
+    '\\x1b]0;title\\x07 \\u202etxt'
+    """
+    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), mask(text))
+
+
+def _echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text that is fit to be shown, and may have our colours. Nothing else here prints."""
     status_line.hush()
-    click.echo(mask(text), err=err, nl=nl)
+    click.echo(text, err=err, nl=nl)
 
 
 def confirm(question: str) -> None:
     """Ask a person on standard error; abort the command unless the answer is yes."""
     with status_line.paused():
-        click.confirm(question, abort=True, err=True)
+        click.confirm(_shown(question), abort=True, err=True)
 
 
 def print_json(result: object = None, /, **members: object) -> None:
     """Print a result, or members by name, as a JSON document (see `render_document`)."""
-    status_line.hush()
-    click.echo(json.dumps(render_document(result, **members), indent=2, ensure_ascii=False))
+    text = json.dumps(render_document(result, **members), indent=2, ensure_ascii=False)
+    _echo(_COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(
@@ -69,7 +86,7 @@ def print_table(
     cells. The first line has the names of the columns. On narrow terminals `spare` columns are left out.
     """
     values = [(*row, *[None] * (len(header) - len(row))) for row in rows]
-    cells = [["" if cell is None else mask(str(cell)) for cell in row] for row in values]
+    cells = [["" if cell is None else _shown(str(cell)) for cell in row] for row in values]
     if output == Output.CSV:
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows([header, *cells])
@@ -88,7 +105,7 @@ def print_table(
         paint=paint_state if _has_colours() else str,
     )
     for line in layout.lines:
-        say(line)
+        _echo(line)
     if cells and layout.left_out:
         say(f"left out for want of room: {', '.join(layout.left_out)}; --output csv has all columns", err=True)
 
@@ -101,7 +118,7 @@ def paint_state(state: str) -> str:
 
 def say_state(state: str) -> None:
     """Print a state, in its colour on a terminal."""
-    say(paint_state(state) if _has_colours() else state)
+    _echo(paint_state(state) if _has_colours() else state)
 
 
 def _has_colours() -> bool:

@@ -52,6 +52,11 @@ class Quality(EntityModel):
             raise refuse("quality", f"a rule is called {UNIQUE!r}, as the demand of unique is", "Rename the rule.")
         return self
 
+    @property
+    def needed(self) -> Decimal:
+        """The threshold, exactly as it was written."""
+        return Decimal(str(self.threshold)).normalize()
+
     def has_passed(self, *, rows: int, good: int) -> bool:
         """Return whether an instance with so many rows is good enough. One without rows has no bad ones."""
-        return good >= (self.min_rows or 0) and good * 100 >= Decimal(str(self.threshold)) * rows
+        return good >= (self.min_rows or 0) and good * 100 >= self.needed * rows

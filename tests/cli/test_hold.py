@@ -238,3 +238,20 @@ def test_what_an_undo_holds_leaves_a_trace(project: Path) -> None:
     assert trace_names(project) == [f"undo-{sweep}"]
     ok(run("hold", "release", f"undo-{sweep}"))
     assert trace_names(project) == []
+
+
+@pytest.mark.parametrize("option", ["--reason", "--author"])
+def test_words_that_are_no_text_are_wrong_usage(project: Path, option: str) -> None:
+    result = run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers", option, "a\udcff")
+    assert (result.exit_code, "not UTF-8" in result.stderr, option in result.stderr) == (2, True, True)
+    assert document("list") == []
+
+
+def test_a_terminal_obeys_no_words_of_people(project: Path) -> None:
+    reason = "\x1b]0;mine\x07 \u202etxt\r\x9b1m"
+    run("hold", "add", "audit", "--feed", "clicks", "--reason", reason)
+    (row,) = table(run("hold", "list"))
+    assert row[-2] == "\\x1b]0;mine\\x07 \\u202etxt\\r\\x9b1m"
+    listed = run("hold", "list", "--output", "json").stdout
+    assert json.loads(listed)["holds"][0]["reason"] == reason
+    assert listed.replace("\n", "").isprintable()

@@ -39,9 +39,10 @@ class Verdict:
 
     @property
     def percent(self) -> Decimal:
-        """The share of good rows in percent, rounded down: never a threshold that was missed."""
+        """The share of good rows in percent, rounded down to the digits of the threshold: on the same side of it."""
         share = Decimal(self.good * 100) / self.rows if self.rows else Decimal(100)
-        return share.quantize(Decimal("0.001"), ROUND_DOWN).normalize()
+        digits = max(3, -int(self.quality.needed.as_tuple().exponent))
+        return share.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN).normalize()
 
     @property
     def has_passed(self) -> bool:
@@ -60,7 +61,7 @@ class Verdict:
         least = f", and at least {counted(quality.min_rows, 'row')}" if quality.min_rows else ""
         rules = ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
         figures = f"{self.good:,} of {counted(self.rows, 'row')} are good ({self.percent:f} %)"
-        return f"{figures}, {quality.threshold:g} % must be{least}" + (f"; broken: {rules}" if rules else "")
+        return f"{figures}, {quality.needed:f} % must be{least}" + (f"; broken: {rules}" if rules else "")
 
     @property
     def facts(self) -> dict[str, str]:
@@ -70,7 +71,7 @@ class Verdict:
             "good.records.count": str(self.good),
             "rejected.records.count": str(self.bad),
             "good.records.percent": f"{self.percent:f}",
-            "good.records.threshold": f"{self.quality.threshold:g}",
+            "good.records.threshold": f"{self.quality.needed:f}",
             "did.dq.pass": str(self.has_passed).lower(),
             **{f"{RULE}{name}": str(number) for name, number in self.broken.items()},
         }

@@ -106,7 +106,7 @@ def quality_history(context: OperationContext, feed: str, cluster: str | None = 
         instances=tuple(newest),
         rows=rows,
         good=good,
-        percent=round(good * 100 / rows, 3) if rows else 100.0,
+        percent=good * 100_000 // rows / 1_000 if rows else 100.0,
         failed=sum(not each.passed for each in newest),
     )
 

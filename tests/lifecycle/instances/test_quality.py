@@ -195,3 +195,13 @@ def test_a_share_below_the_threshold_never_reads_like_it(tmp_path: Path) -> None
     assert f"{verdict.percent:f}" == "66.666"
     many = replace(verdict, rows=10_000_000, bad=1)
     assert many.summary == "9,999,999 of 10,000,000 rows are good (99.999 %), 100 % must be; broken: warm 1"
+
+
+def test_a_share_and_a_threshold_of_many_digits_read_as_they_are(tmp_path: Path) -> None:
+    lifecycle = declare(tmp_path, threshold=99.99999)
+    (verdict,) = read(lifecycle, {"1": ""})
+    missed = replace(verdict, rows=1_000_000, bad=1)
+    assert (missed.has_passed, missed.summary.partition(" are ")[2]) == (False, "good (99.9999 %), 99.99999 % must be")
+    passed = replace(verdict, rows=10_000_000, bad=1)
+    assert (passed.has_passed, passed.summary.partition(" are ")[2]) == (True, "good (99.99999 %), 99.99999 % must be")
+    assert passed.facts["good.records.threshold"] == "99.99999"
