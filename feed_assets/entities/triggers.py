@@ -194,7 +194,8 @@ class BatchRules(EntityModel):
 
     An input needs `min` events before it counts as come. A batch takes at most the `max` oldest of each. It waits until
     nothing has come for the time `quiet`. With `until`, an input waits for an event whose marking fits this glob, such
-    as `*_DAILY_END`, and a batch takes the events up to the first such event, which it includes.
+    as `*_DAILY_END`, and a batch takes the events up to the first such event, which it includes: all of them, so `max`
+    is refused beside it.
     """
 
     min: Annotated[Count, Field(ge=1)] = 1
@@ -207,6 +208,9 @@ class BatchRules(EntityModel):
         if self.max is not None and self.max < self.min:
             message = f"a batch of at most {self.max} can never have {self.min} events"
             raise refuse("trigger", message, "Raise max, or lower min.")
+        if self.max is not None and self.until is not None:
+            message = "batch.max would cut through what the marking of batch.until ends"
+            raise refuse("trigger", message, "Remove batch.max, or batch.until.")
         return self
 
 

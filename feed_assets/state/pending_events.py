@@ -123,12 +123,12 @@ class PendingEvents:
         return None if found is None else found[0]
 
     def take(self, mark: Mark, most: int | None, *, to_marker: bool) -> Taking:
-        """Return what a batch takes: the oldest `most` events, and up to the first marked one if there is one."""
+        """Return what a batch takes: up to the first marked one if there is one, else the oldest `most` events."""
         last = mark.marker_seq if to_marker else None
-        if most is not None and mark.pending > most:
+        if last is None and most is not None and mark.pending > most:
             place = most - 1
             nth = self._once("nth", mark, most, lambda of: select(of.seq).order_by(of.seq).offset(place).limit(1))
-            last = nth[0] if last is None else min(last, nth[0])
+            last = nth[0]
         freed = tuple(seq for seq in self.free(mark) if last is None or seq <= last)
         if last is None:
             return Taking(self.upto, mark.pending - len(freed), freed)

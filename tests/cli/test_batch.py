@@ -332,6 +332,12 @@ def test_an_end_is_one_event_that_each_reader_takes_by_its_marking(project: Path
     assert not (project / "data/rejected").exists()
 
 
+def test_a_batch_that_ends_with_a_marking_has_no_other_end(project: Path) -> None:
+    loaded(project, 1, marking="2026-03-01_DAILY_END")
+    refused("--max would cut through", "batch", "init", "report", "--max", "1")
+    assert taken(shown("batch", "init", "report"))[0][:2] == ("loaded", 1)
+
+
 def test_several_batches_are_under_way_as_far_as_the_process_allows_and_are_named(project: Path) -> None:
     batches = []
     for second in (1, 2, 3):

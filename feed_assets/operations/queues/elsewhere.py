@@ -66,7 +66,7 @@ def init_batch(
 ) -> InitBatch:
     """Take a batch: the oldest that is to be done again, with the same events, else a new one.
 
-    `most` limits a new one to the oldest events of each input.
+    `most` limits a new one to the oldest events of each input; it is refused if markings end the batches.
 
     Raises:
         EntityNotFoundError: there is no such process.
@@ -76,6 +76,10 @@ def init_batch(
     """
     require_mode(context.database, Operation.BATCH_INIT)
     record = _find(context, process, cluster)
+    if most is not None and record.trigger and any(each.until is not None for each in record.trigger.inputs):
+        raise refuse(
+            record, "the marking of batch.until ends its batches, and --max would cut through", "Leave out --max."
+        )
     if not dry_run:
         bulkheads, budget = Unconfined(record.cluster, context.clock), TimeBudget.ample()
         apply_triggers(context.database, context.plan, record.cluster, context.as_of, budget, bulkheads, may_cut=False)

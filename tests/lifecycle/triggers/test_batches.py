@@ -92,18 +92,6 @@ def test_bd_13_a_batch_takes_the_events_up_to_the_marked_one(database: Database)
     assert queues.tick() == [[3, 4]]
 
 
-def test_the_smaller_of_most_and_mark_ends_a_batch(database: Database) -> None:
-    queues = joined(database, ("d1",), batch={"max": 2, "until": "END"})
-    for marking in ("a", "b", "END", "c"):
-        queues.come("d1", marking=marking)
-    cut = []
-    for _ in range(3):
-        cut += queues.tick()
-        queues.end()
-    assert cut == [[1, 2], [3]]
-    assert queues.pending("joined") == {"d1": [4]}
-
-
 def test_bd_28_with_backlog_latest_only_the_newest_instance_is_taken(database: Database) -> None:
     queues = joined(database, ("d1",), backlog="latest")
     for hour in (3, 5, 4):
