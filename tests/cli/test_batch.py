@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import Result
-from sqlalchemy import Table, select
+from sqlalchemy import Table, select, update
 
 from feed_assets.lifecycle.elsewhere import ending
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.settings import load_settings
 from feed_assets.state import schema, step_schema, trigger_schema
 from feed_assets.state.database import open_database
+from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.storage.errors import StorageError
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import run
@@ -336,6 +337,28 @@ def test_a_batch_that_ends_with_a_marking_has_no_other_end(project: Path) -> Non
     loaded(project, 1, marking="2026-03-01_DAILY_END")
     refused("--max would cut through", "batch", "init", "report", "--max", "1")
     assert taken(shown("batch", "init", "report"))[0][:2] == ("loaded", 1)
+
+
+def test_init_hands_what_each_event_says_as_show_does(project: Path) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates", "--payload", '{"eur": 1.1}', "--marking", "eur")
+    found = shown("batch", "init", "load")
+    handed = [event for each in found["inputs"] for event in each["taken"]]  # type: ignore[attr-defined]
+    assert handed == shown("batch", "show", "load", str(found["batch"]))["events"]
+    assert [(each["payload"], each["marking"]) for each in handed] == [({}, "o1"), ({"eur": 1.1}, "eur")]
+
+
+def test_a_batch_that_waits_for_a_lost_input_says_which(project: Path) -> None:
+    come(project, 1)
+    ok("feed", "notify", "rates")
+    found = shown("batch", "init", "load")
+    ok("batch", "fail", "load")
+    instances = schema.feed_instances
+    with context(project).database.begin() as connection:
+        lost = update(instances).where(instances.c.feed == "orders").values(status=FeedInstanceStatus.MISSING)
+        connection.execute(lost)
+    text = "input 'orders' lacks 1 of 1 instances of feed 'orders', the first 2026-03-01T06:00:01Z"
+    assert f"batch {found['batch']} waits: {text}" in ok("why", "load").stdout
 
 
 def test_several_batches_are_under_way_as_far_as_the_process_allows_and_are_named(project: Path) -> None:

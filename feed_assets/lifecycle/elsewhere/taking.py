@@ -133,9 +133,13 @@ def _require_free(record: ProcessRecord, at_work: Sequence[ProcessInstance]) -> 
 
 
 def _missing(record: ProcessRecord, closed: Sequence[InputState]) -> BatchRefusedError:
-    lacks = "; ".join(f"input {state.edge.name!r} lacks {_describe(state)}" for state in closed)
-    reason = lacks or "as many batches as may be wait for their runs"
+    reason = describe_lacking(closed) or "as many batches as may be wait for their runs"
     return refuse(record, reason, f"Take a batch when that is over: {command_line('why', record.process)}")
+
+
+def describe_lacking(closed: Sequence[InputState]) -> str:
+    """Return what the inputs lack that keep a batch from running."""
+    return "; ".join(f"input {state.edge.name!r} lacks {_describe(state)}" for state in closed)
 
 
 def _describe(state: InputState) -> str:

@@ -12,6 +12,7 @@ from feed_assets.lifecycle.elsewhere.taking import TakenBatch
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.operations.queues.queues import QueuedEvent, queued_event
 from feed_assets.state.batches import BatchEvents
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.step_records import StepStatus
@@ -53,7 +54,7 @@ class TakenInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenInput:
-    """An input of a batch: how many events it has taken, the smallest and largest number and marking, and its
+    """An input of a batch: how many events it has `taken`, the smallest and largest number and marking, and its
     instances. An input with a window has instances and no events, a signal events and no instances.
     """
 
@@ -64,6 +65,7 @@ class TakenInput:
     max_event: int | None
     min_marking: str | None
     max_marking: str | None
+    taken: tuple[QueuedEvent, ...]
     instances: tuple[TakenInstance, ...]
 
 
@@ -134,8 +136,9 @@ def iter_inputs(context: AttemptContext, taken: TakenBatch, events: Sequence[Bat
 
 
 def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[TakenInstance, ...]) -> TakenInput:
-    numbers = [event.seq for event in taken.events] if taken is not None else []
-    markings = [event.marking for event in taken.events if event.marking is not None] if taken is not None else []
+    events = taken.events if taken is not None else ()
+    numbers = [event.seq for event in events]
+    markings = [event.marking for event in events if event.marking is not None]
     return TakenInput(
         input=name,
         feed=feed,
@@ -144,6 +147,7 @@ def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[Tak
         max_event=max(numbers, default=None),
         min_marking=min(markings, default=None),
         max_marking=max(markings, default=None),
+        taken=tuple(queued_event(name, event) for event in events),
         instances=instances,
     )
 

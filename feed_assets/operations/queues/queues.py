@@ -146,7 +146,7 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
         ((queue, marks),) = describe_queues(context, connection, [record])
         routed = find_routed(connection, record.cluster)
         events = [
-            _queued(each.name, event)
+            queued_event(each.name, event)
             for each in trigger.inputs
             if (mark := marks.get(input_key(record, each))) is not None
             for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
@@ -172,7 +172,9 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
                 reason="no batch has this time",
                 next_step="Name a batch by its time to the second, as lists of instances show it.",
             )
-        events = [_queued(taken.input, event) for taken in Batches(connection).events_of(key) for event in taken.events]
+        events = [
+            queued_event(taken.input, event) for taken in Batches(connection).events_of(key) for event in taken.events
+        ]
         consumer = EntityKey(*record.key)
         aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=nominal_time))
     return BatchContent(
@@ -198,7 +200,7 @@ def _find_aside(
         ]
     found = found[-LISTED_AT_MOST:]
     events = EventLog(connection).of_numbers(change.event for change in found)
-    return tuple(_queued(each.input, events[each.event], each.render()) for each in found)
+    return tuple(queued_event(each.input, events[each.event], each.render()) for each in found)
 
 
 def list_consumers(context: OperationContext, feed: str, cluster: str | None = None) -> list[QueueConsumer]:
@@ -321,7 +323,8 @@ def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRe
     )
 
 
-def _queued(name: str, event: FeedEvent, decided: str | None = None) -> QueuedEvent:
+def queued_event(name: str, event: FeedEvent, decided: str | None = None) -> QueuedEvent:
+    """Return an event at an input, with what was decided about it."""
     return QueuedEvent(
         event=event.seq,
         input=name,

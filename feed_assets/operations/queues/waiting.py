@@ -8,6 +8,8 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnPause
+from feed_assets.lifecycle.elsewhere.taking import describe_lacking
+from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.triggers.applying import pending_of
 from feed_assets.lifecycle.triggers.decisions import Fire, Pending, decide_fire, find_lacking
 from feed_assets.lifecycle.triggers.routing import find_routed
@@ -19,9 +21,10 @@ from feed_assets.state.batches import Batches
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.pending_events import PendingEvents
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_changes import QueueChanges
 from feed_assets.state.queue_records import InputKey, Mark, QueueChange, TriggerState
-from feed_assets.state.records import EntityKey
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.trigger_inputs import TriggerInputs
 from feed_assets.state.triggers import Triggers
@@ -68,6 +71,7 @@ class _Facts:
     state: TriggerState | None
     under_way: int
     schedule: ScheduleState
+    lacking: Sequence[str]
     ahead: int
     aside: Sequence[QueueChange]
     as_of: datetime
@@ -102,6 +106,7 @@ def describe_queues(
             state=states.get(consumer),
             under_way=busy.get(consumer, 0),
             schedule=schedule.state if schedule else context.without_row,
+            lacking=_find_lacking(context, connection, record) if busy.get(consumer, 0) >= record.parallel else (),
             ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
             aside=aside.get(consumer, ()),
             as_of=context.as_of,
@@ -129,7 +134,7 @@ def _describe(facts: _Facts) -> Queue:
         cluster=facts.record.cluster,
         pending=sum(each.count for each in facts.pending.values()),
         lacks=find_lacking(facts.trigger, facts.pending).render(),
-        waits=(*_iter_waits(facts), *_iter_aside(facts.aside)),
+        waits=(*_iter_waits(facts), *facts.lacking, *_iter_aside(facts.aside)),
     )
 
 
@@ -162,6 +167,18 @@ def _iter_waits(facts: _Facts) -> Iterator[str]:
         yield f"no batch is cut before {render_datetime(state.next_at)}"
     if state.by_at is not None:
         yield f"what is pending at {render_datetime(state.by_at)} is taken in any case"
+
+
+def _find_lacking(context: OperationContext, connection: Connection, record: ProcessRecord) -> list[str]:
+    """Return what the batches lack that have not ended, and do not run."""
+    instances, found = ProcessInstances(connection), []
+    failed = instances.with_status(ProcessInstanceStatus.FAILED, *record.key, limit=1)
+    for row in (*instances.unended(*record.key), *failed):
+        active = context.timeline.find_or_declared(connection, record.key, row.nominal_time)
+        if active is not None and row.status is not ProcessInstanceStatus.RUNNING:
+            _, closed = check_gate(connection, active.plan, active.record, row, context.as_of)
+            found += [f"batch {render_datetime(row.nominal_time)} waits: {describe_lacking(closed)}"] if closed else []
+    return found
 
 
 def _iter_aside(changes: Sequence[QueueChange]) -> Iterator[str]:
