@@ -39,7 +39,7 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     storage has lost becomes MISSING; a second rebuild changes nothing. Holds come back from their traces beside the
     data. The sensors then report to Dagster what it lacks.
 
-    Exits with 1 if the storage of a feed, or a trace of a hold, cannot be read.
+    Exits with 1 if the storage of a feed, a manifest, or a trace of a hold cannot be read.
     """
     from feed_assets.cli.state import open_state
     from feed_assets.operations.rebuilding.rebuilding import rebuild_state
@@ -57,6 +57,8 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     else:
         _print_rows(rebuilt, output)
     say(_summary(rebuilt), err=True)
+    for fault in (fault for each in rebuilt.feeds for fault in each.damaged):
+        say(fault, err=True)
     say_unsettled(rebuilt.unsettled)
     if not rebuilt.is_complete:
         ctx.exit(FAILED)
@@ -76,7 +78,8 @@ def _remark(feed: "RebuiltFeed") -> str:
     if feed.problem is not None:
         return feed.problem
     unknown = f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
-    return "; ".join(filter(None, [unknown, f"{feed.vanished} are gone" if feed.vanished else ""]))
+    damaged = f"{len(feed.damaged)} with a damaged manifest are left out" if feed.damaged else ""
+    return "; ".join(filter(None, [unknown, damaged, f"{feed.vanished} are gone" if feed.vanished else ""]))
 
 
 def _describe_begin(begins_at: datetime | None) -> str:
@@ -94,7 +97,8 @@ def _summary(rebuilt: "Rebuilt") -> str:
     from feed_assets.plan.rendering import counted
 
     if rebuilt.is_empty:
-        return "The state has everything that lies on storage."
+        but = "" if all(each.is_whole for each in rebuilt.feeds) else ", but for what cannot be read"
+        return f"The state has everything that lies on storage{but}."
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
     verb = "would be" if rebuilt.dry_run else "were"
     instances = f"{counted(feeds, 'feed instance')}, {counted(processes, 'process instance')}"

@@ -121,7 +121,7 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
             unknown=_without(document, _FIELDS),
         )
         digest = content_digest(manifest.entries)
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ManifestError(store=store, path=path, reason=f"it is damaged ({exc!r})") from exc
     if digest != manifest.digest:
         raise ManifestError(store=store, path=path, reason="its digest does not fit its entries")
@@ -159,7 +159,7 @@ def parse_head(text: bytes) -> Publication | None:
             files=int(document["files"]),
             extra={str(name): str(value) for name, value in document["extra"].items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

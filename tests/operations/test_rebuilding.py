@@ -1,6 +1,8 @@
 """A state that is lost, or older than what lies on storage, is rebuilt from storage."""
 
+import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,6 +26,7 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 from feed_assets.state.schema import attempts
+from feed_assets.storage.paths import MANIFEST_NAME
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.lifecycle.retention.harness import hourly
 
@@ -143,6 +146,36 @@ def test_content_that_no_manifest_names_is_left_out(finished: LifecycleHarness) 
     assert (found.complete, found.recorded, found.unknown) == (9, 9, 0)
     lifecycle.land("counts", TIMES[0] - timedelta(hours=1))
     assert rebuild(lifecycle).is_empty
+
+
+def numbered(text: str) -> str:
+    return json.dumps({**json.loads(text), "bytes": 1 << 63})
+
+
+def worded(text: str) -> str:
+    return json.dumps({**json.loads(text), "extra": {"process": "a\0b"}})
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:-9], lambda _: "[" * 200_000, lambda _: '{"version": 1}', numbered, worded]
+)
+def test_a_damaged_manifest_keeps_nothing_else_from_being_recorded(
+    damage: Callable[[str], str], finished: LifecycleHarness
+) -> None:
+    file = finished.folder("counts", TIMES[3]) / MANIFEST_NAME
+    whole = file.read_text()
+    file.write_text(damage(whole))
+    lifecycle = lost(finished)
+    for is_news in (True, False):
+        rebuilt = rebuild(lifecycle)
+        counts = next(each for each in rebuilt.feeds if each.feed == "counts")
+        assert (rebuilt.is_complete, rebuilt.is_empty) == (False, not is_news)
+        assert [lifecycle.feed("counts").path(TIMES[3]) in fault for fault in counts.damaged] == [True]
+        assert (counts.complete, counts.recorded, counts.unknown) == (9, 8 if is_news else 0, 0)
+    assert set(lifecycle.feed_statuses("counts")) == set(TIMES) - {TIMES[3]}
+    file.write_text(whole)
+    mended = rebuild(lifecycle)
+    assert (mended.is_complete, lifecycle.feed_statuses("counts")) == (True, finished.feed_statuses("counts"))
 
 
 def test_a_state_from_a_backup_gets_what_came_after_it(tmp_path: Path) -> None:

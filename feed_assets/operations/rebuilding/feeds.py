@@ -34,7 +34,8 @@ OnProgress = Callable[[str, int, int], None]
 class RebuiltFeed:
     """A feed on a cluster: the complete instances on storage, how many of them are new to the record, and how many have
     no manifest although a process writes the feed; these are left out. `vanished` are gone, although the record had
-    them. `problem` is why storage could not be read.
+    them. `damaged` says of each manifest that cannot be read why; its instance is left out, too. `problem` is why
+    storage could not be read.
     """
 
     feed: str
@@ -43,7 +44,13 @@ class RebuiltFeed:
     recorded: int = 0
     unknown: int = 0
     vanished: int = 0
+    damaged: tuple[str, ...] = ()
     problem: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its storage could be read."""
+        return self.problem is None and not self.damaged
 
 
 def rebuild_feed(
@@ -64,8 +71,10 @@ def rebuild_feed(
     name = f"{record.feed} on {record.cluster}"
     looked = recorded = unknown = 0
     complete: set[datetime] = set()
+    damaged: list[str] = []
     for count, batch in iter_found(context.stores, record, times, threads):
-        known = [each for each in batch if record.is_external or each.publication is not None]
+        faults = [each.fault for each in batch if each.fault is not None]
+        known = [each for each in batch if each.fault is None and (record.is_external or each.publication is not None)]
         with context.database.read() as connection:
             new = _find_new(connection, record, known)
         if new and not dry_run:
@@ -75,7 +84,8 @@ def rebuild_feed(
             written.update({each.nominal_time: each for each in known})
         looked += count
         complete.update(each.nominal_time for each in batch)
-        recorded, unknown = recorded + len(new), unknown + len(batch) - len(known)
+        recorded, unknown = recorded + len(new), unknown + len(batch) - len(known) - len(faults)
+        damaged += faults
         on_progress(name, looked, len(times))
     if record.is_external and recorded and not dry_run:
         move_watermark(context, record, times[0])
@@ -88,6 +98,7 @@ def rebuild_feed(
         complete=len(complete),
         recorded=recorded,
         unknown=unknown,
+        damaged=tuple(damaged),
         vanished=context.record_vanished(absent, ORIGIN, dry_run=dry_run),
     )
 

@@ -46,8 +46,8 @@ class Rebuilt:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the storage of all feeds could be read, with its traces of holds."""
-        return not (self.unsettled or any(each.problem is not None for each in self.feeds))
+        """Whether the storage of all feeds could be read, with all manifests and traces of holds."""
+        return not self.unsettled and all(each.is_whole for each in self.feeds)
 
 
 def rebuild_state(
@@ -71,7 +71,7 @@ def rebuild_state(
     entities.record()
     settle_releases(entities)
     rebuilt = rebuild_instances(open_context(settings, database), on_progress=on_progress)
-    if all(each.problem is None for each in rebuilt.feeds):  # what is not read, a restored state would do again
+    if all(each.is_whole for each in rebuilt.feeds):  # what is not read, a restored state would do again
         with database.begin() as connection:
             record_rebuild(connection)
     if not rebuilt.is_empty:

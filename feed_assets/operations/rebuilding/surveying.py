@@ -8,6 +8,7 @@ from datetime import datetime
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.arrival.watching import find_standing
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
@@ -23,11 +24,14 @@ PROCESS, RUN = "process", "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInstance:
-    """A complete instance on storage; `publication` is its manifest's head, None if it has no manifest."""
+    """A complete instance on storage; `publication` is its manifest's head, None if it has no manifest. `fault` is why
+    the manifest cannot be read.
+    """
 
     nominal_time: datetime
     look: Look
-    publication: Publication | None
+    publication: Publication | None = None
+    fault: str | None = None
 
     @property
     def run_id(self) -> str | None:
@@ -78,19 +82,26 @@ def iter_found(
             for time, look in zip(batch, looks, strict=True)
             if look.availability is Availability.AVAILABLE and look.obstacle is None
         ]
-        heads = threads.map(lambda item: _find_publication(store, record, item[0]), complete)
-        found = [
-            FoundInstance(nominal_time=time, look=look, publication=head)
-            for (time, look), head in zip(complete, heads, strict=True)
-        ]
-        yield len(batch), found
+        yield len(batch), list(threads.map(lambda item: _find(store, record, *item), complete))
 
 
-def _find_publication(store: InstanceStore, record: FeedRecord, nominal_time: datetime) -> Publication | None:
+def _find(store: InstanceStore, record: FeedRecord, time: datetime, look: Look) -> FoundInstance:
     if record.is_external:
-        return None
-    manifest = store.published_manifest(record.path(nominal_time))
-    return None if manifest is None else Publication.of(manifest)
+        return FoundInstance(nominal_time=time, look=look)
+    try:
+        manifest = store.published_manifest(record.path(time))
+        publication = None if manifest is None else Publication.of(manifest)
+        if publication is not None and not _can_be_recorded(publication):
+            reason = "it has numbers or words that no record can keep"
+            raise ManifestError(store=record.store.url, path=look.path, reason=reason)
+    except ManifestError as exc:
+        return FoundInstance(nominal_time=time, look=look, fault=str(exc))
+    return FoundInstance(nominal_time=time, look=look, publication=publication)
+
+
+def _can_be_recorded(found: Publication) -> bool:
+    is_number = all(0 <= number < 1 << 63 for number in (found.bytes, found.files))
+    return is_number and not any("\0" in text for text in found.extra.values())
 
 
 def find_finished(
