@@ -83,7 +83,7 @@ def simulate(
     if end <= start:
         raise click.BadParameter("it is not after --from.", param_hint="--to")
     settings = load_settings()
-    location = load_location(settings, open_clock(settings).now())
+    location = load_location(settings.model_copy(update={"strict": True}), open_clock(settings).now())
     pattern = ArrivalPattern(late=late, missing=missing, again=again)
     told = load_events(events, location.plan) if events else []
     if arrivals:

@@ -2,28 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.template_syntax import TimeVariable
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.templates import LONGEST, PathTemplate, parse_path_template
 from feed_assets.timing.zones import resolve_wall
 
 _UTC = ZoneInfo("UTC")
 _DAY = timedelta(days=1)
 _NO_TIME = timedelta(0)
-_LONGEST = MappingProxyType(
-    {
-        TimeVariable.YEAR: timedelta(days=366),
-        TimeVariable.MONTH: timedelta(days=31),
-        TimeVariable.DAY: _DAY,
-        TimeVariable.HOUR: timedelta(hours=1),
-        TimeVariable.MINUTE: timedelta(minutes=1),
-        TimeVariable.SECOND: timedelta(seconds=1),
-    }
-)
 
 
 def plain_template(template: PathTemplate) -> PathTemplate:
@@ -55,7 +44,7 @@ def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, na
     """Return the last instance with this path, in the period that begins at `named` (its first reading)."""
     zone, granularity = template.zone, template.granularity or TimeVariable.SECOND
     wall = named.astimezone(zone).replace(fold=0)
-    end = resolve_wall(wall.replace(tzinfo=None) + _LONGEST[granularity], zone)
+    end = resolve_wall(wall.replace(tzinfo=None) + LONGEST[granularity], zone)
     last = sequence.index_at_or_before(end)
     for index in range(last if sequence.size is None else min(last, sequence.size - 1), -1, -1):
         moment = sequence.at(index)
@@ -136,7 +125,7 @@ class PathMatcher:
         earliest = prefix.parse(path)
         if earliest is None or (self._until is not None and earliest >= self._until):
             return False
-        return self._from is None or _wall_beyond(earliest, _LONGEST[prefix.granularity]) > self._from
+        return self._from is None or _wall_beyond(earliest, LONGEST[prefix.granularity]) > self._from
 
 
 def _wall_beyond(moment: datetime, span: timedelta) -> datetime:

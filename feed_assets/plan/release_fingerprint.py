@@ -36,16 +36,7 @@ _HARD: Mapping[Kind, frozenset[str]] = MappingProxyType(
         Kind.CLUSTER: frozenset({"colo", "storage", "spark", "catalog", "properties"}),
         Kind.DATASOURCE: frozenset(),
         Kind.FEED: frozenset(
-            {
-                "frequency",
-                "timezone",
-                "path_timezone",
-                "availability_flag",
-                "locations",
-                "table",
-                "format",
-                "options",
-            }
+            {"frequency", "timezone", "path_timezone", "availability_flag", "locations", "table", "format", "options"}
         ),
     }
 )

@@ -26,7 +26,7 @@ from feed_assets.timing.template_syntax import (
 )
 from feed_assets.timing.zones import offset_changes, resolve_wall
 
-_LONGEST = MappingProxyType(
+LONGEST = MappingProxyType(
     {
         TimeVariable.YEAR: timedelta(days=366),
         TimeVariable.MONTH: timedelta(days=31),
@@ -36,6 +36,7 @@ _LONGEST = MappingProxyType(
         TimeVariable.SECOND: timedelta(seconds=1),
     }
 )
+"""The longest periods that paths name."""
 _MONTHS_OF_A_YEAR = 12
 _FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0", "SECOND": "0"}
 """Defaults of missing variables. The year is a leap year."""
@@ -179,7 +180,7 @@ class PathTemplate:
             return False
         if frequency.unit is Unit.MONTHS:
             return granularity is not TimeVariable.YEAR or frequency.count >= _MONTHS_OF_A_YEAR
-        return frequency.as_duration() >= _LONGEST[granularity]
+        return frequency.as_duration() >= LONGEST[granularity]
 
     def find_collision(self, sequence: InstanceSequence) -> str | None:
         """Return why two instances of the sequence have the same path, as a clause for a message; None if no two have.
@@ -193,7 +194,7 @@ class PathTemplate:
         if not self.covers(sequence.frequency):
             missing = next((variable for variable in TimeVariable if variable not in self.variables), None)
             return f"without ${{{missing}}} several instances of {sequence.frequency} have the same path"
-        for near in _suspects(sequence, self.zone, _LONGEST[self.granularity or TimeVariable.SECOND]):
+        for near in _suspects(sequence, self.zone, LONGEST[self.granularity or TimeVariable.SECOND]):
             seen: dict[str, datetime] = {}
             for instance in near:
                 other = seen.setdefault(self.render(instance), instance)

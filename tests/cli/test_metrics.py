@@ -38,6 +38,24 @@ def test_metrics_are_printed_for_prometheus_and_for_graphite(project: Path) -> N
     assert run("metrics", "--dashboard").stdout == load_dashboard()
 
 
+def test_what_errors_leave_out_keeps_its_series_and_is_counted_by_file(project: Path) -> None:
+    assert 'feed_assets_invalid_entities{file=""} 0.0' in run("metrics").stdout
+    assert run("apply", "--yes").exit_code == 0
+    before = _series(run("metrics").stdout)
+    text = yaml.safe_dump_all(ALL)
+    for wrong, count in ((text.replace("feed: clicks", "feed: clikcs"), 1), (text.replace("outputs:", "outputz:"), 1)):
+        (project / "entities/all.yaml").write_text(wrong)
+        run("apply", "--yes")  # records the edit
+        printed = run("metrics").stdout
+        assert f'feed_assets_invalid_entities{{file="entities/all.yaml"}} {float(count)}' in printed
+        assert {each for each in before if "counting" in each} <= _series(printed)
+        assert any("feed_assets_instances" in each for each in _series(printed))
+
+
+def _series(printed: str) -> set[str]:
+    return {line.rpartition(" ")[0] for line in printed.splitlines() if "entity=" in line}
+
+
 def test_what_is_left_out_is_said_on_standard_error(project: Path) -> None:
     result = run("metrics", "--max-series", "5")
     assert result.exit_code == 0

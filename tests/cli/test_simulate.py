@@ -53,6 +53,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_project_with_errors_is_not_simulated_without_what_they_leave_out(place: Path) -> None:
+    (place / "entities/all.yaml").write_text(ENTITIES.replace("feed: counts", "feed: nosuch"))
+    result = CliRunner().invoke(main, ["simulate", *RANGE])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "entities/all.yaml:24: process 'count': there is no feed 'nosuch'" in result.stderr
+
+
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
     result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json"])
     assert result.exit_code == 0, result.output

@@ -5,18 +5,21 @@ Their overlaps with other feeds cannot be seen in the plan. What they declared w
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, Validity
+from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.overlaps import FixedPlace, describe_location, iter_locations
 from feed_assets.entities.places import Places
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key
+from feed_assets.plan.location import compile_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord, TableRecord
 from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
@@ -98,6 +101,29 @@ def find_former_holds(
             )
             held |= dict.fromkeys(covered, reason)
     return held
+
+
+def find_last_known(connection: Connection, timeline: ReleaseTimeline, as_of: datetime) -> Plan:
+    """Return the plan with what is left out of it, by the newest recorded versions that can be used."""
+    plan, versions = timeline.plan, Definitions(connection).declared_versions()
+    left_out = _find_left_out(connection, plan)
+    while left_out:
+        loaded = timeline.load_recorded(
+            connection, [Member(kind=kind, name=name, version=version) for (kind, name), version in versions.items()]
+        )
+        known = compile_location(loaded, as_of).plan
+        feeds = {key: record for key, record in known.feeds.items() if (Kind.FEED, key[0]) in left_out}
+        processes = {key: record for key, record in known.processes.items() if declared_by(key[0]) in left_out}
+        clusters = {name: record for name, record in known.clusters.items() if (Kind.CLUSTER, name) in left_out}
+        plan = replace(
+            plan,
+            feeds={**feeds, **plan.feeds},
+            processes={**processes, **plan.processes},
+            clusters={**clusters, **plan.clusters},
+        )
+        left_out = {key: versions[key] - 1 for key in _find_left_out(connection, plan) if versions.get(key, 1) > 1}
+        versions |= left_out
+    return plan
 
 
 def _find_left_out(connection: Connection, plan: Plan) -> dict[tuple[str, str], int]:

@@ -4,26 +4,32 @@ The cost grows with the series and with what is open, never with the history. Th
 on each of its clusters, also for what has not happened yet, so that rates count the first time.
 """
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, TypedDict
 
 from sqlalchemy import Connection
 
+from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.clock_setback import find_last_times
+from feed_assets.lifecycle.releases.left_out import find_last_known
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.loading.entity_files import digest_files, read_declared_files
 from feed_assets.loading.interpolation import values_of
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.records import Family, Label, Metrics, MetricType, Sample, SampledFamily
+from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.settings import Settings
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
+from feed_assets.state.definitions import Definitions
 from feed_assets.state.open_work import UNFINISHED, OpenWork
 from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.state.sla_misses import SlaMisses
@@ -85,25 +91,32 @@ class Scraper:
         self._settings = settings
         self._database = database
         self._limit = limit
-        self._digest: str | None = None
-        self._timeline: ReleaseTimeline | None = None
+        self._known: tuple[tuple[str, int], ReleaseTimeline, Mapping[str, int]] | None = None
 
     def scrape(self) -> Metrics:
-        """Return the metrics now.
+        """Return the metrics now; what is left out because of errors has those of its last usable definition.
 
         Raises:
             DefinitionsError: the location of the definitions cannot be read.
             StateError: the database cannot be used.
         """
-        digest = digest_files(read_declared_files(self._settings), values_of(self._settings))
-        known = self._timeline if digest == self._digest else None
-        context = open_context(self._settings, self._database, known)
-        self._digest, self._timeline = digest, context.timeline
-        return collect_metrics(context, self._limit)
+        settings, values = self._settings, values_of(self._settings)
+        with self._database.read() as connection:
+            found = digest_files(read_declared_files(settings), values), Definitions(connection).revision()
+            if self._known is None or self._known[0] != found:
+                as_of = open_clock(settings).now()
+                location = load_location(settings, as_of, find_plan_cache(os.environ))
+                plan = find_last_known(connection, ReleaseTimeline(location.plan, values), as_of)
+                errors = {(each.source.file, each.entity) for each in location.errors if each.source is not None}
+                self._known = found, ReleaseTimeline(plan, values), Counter(file for file, _ in errors)
+        _, timeline, invalid = self._known
+        return collect_metrics(open_context(settings, self._database, timeline), self._limit, invalid)
 
 
-def collect_metrics(context: OperationContext, limit: int = SERIES_LIMIT) -> Metrics:
-    """Return all metrics now, in at most `limit` series.
+def collect_metrics(
+    context: OperationContext, limit: int = SERIES_LIMIT, invalid: Mapping[str, int] = MappingProxyType({})
+) -> Metrics:
+    """Return all metrics now, in at most `limit` series. `invalid` has the entities with errors, by file.
 
     Of what is more, whole entities are left out, the last ones by cluster and name; what is about no entity stays.
     """
@@ -112,6 +125,7 @@ def collect_metrics(context: OperationContext, limit: int = SERIES_LIMIT) -> Met
         reader = _Reader(context, connection)
         system, entities = [*reader.system()], [*reader.entities()]
     system.append(_Found(_SYSTEM, families.BUILD, (_find_version(),), 1))
+    system += [_Found(_SYSTEM, families.INVALID, (file,), count) for file, count in (invalid or {"": 0}).items()]
     kept, left_out = _limit(entities, limit - len(system) - len(_OWN))
     system += [_Found(_SYSTEM, family, (), value) for family, value in zip(_OWN, (limit, left_out), strict=True)]
     samples: dict[str, list[Sample]] = defaultdict(list)

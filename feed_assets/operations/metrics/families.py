@@ -13,6 +13,7 @@ def _family(name: str, kind: MetricType, labels: tuple[Label, ...], meaning: str
 
 
 BUILD = _family("build_info", _GAUGE, (Label.VERSION,), "Always 1; the label has the version of feed-assets.")
+INVALID = _family("invalid_entities", _GAUGE, (Label.FILE,), "Entities in a file that are left out because of errors.")
 TICK_AGE = _family(
     "tick_age_seconds", _GAUGE, (_CLUSTER,), "Time since the arrival sensor of a cluster last ticked, to the minute."
 )
@@ -96,6 +97,7 @@ LEFT_OUT = _family("series_left_out", _GAUGE, (), "Series that are left out beca
 
 FAMILIES = (
     BUILD,
+    INVALID,
     TICK_AGE,
     TICK_FAILURES,
     SWEEPS,

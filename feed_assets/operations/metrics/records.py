@@ -31,6 +31,7 @@ class Label(StrEnum):
     LEVEL = "level"
     WAY = "way"
     VERSION = "version"
+    FILE = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metrics.collecting import collect_metrics
 from feed_assets.operations.metrics.dashboard import load_dashboard
-from feed_assets.operations.metrics.families import BUILD, FAMILIES, LIMIT
+from feed_assets.operations.metrics.families import BUILD, FAMILIES, INVALID, LIMIT
 from feed_assets.operations.metrics.prometheus import render_prometheus
 
 DASHBOARD: dict[str, Any] = json.loads(load_dashboard())
@@ -78,7 +78,12 @@ def test_a_query_is_balanced_and_its_variables_are_declared(title: str, query: s
 def test_every_family_but_those_about_the_exposition_has_a_panel() -> None:
     asked = {name for _, query, _ in queries() for name, _ in SELECTOR.findall(query)}
     left = {family for family in FAMILIES if not asked & set(family.sample_names)}
-    assert left == {BUILD, LIMIT, *(family for family in FAMILIES if family.name == "oldest_pending_event_age_seconds")}
+    assert left == {
+        BUILD,
+        INVALID,
+        LIMIT,
+        *(family for family in FAMILIES if family.name == "oldest_pending_event_age_seconds"),
+    }
 
 
 def test_the_dashboard_can_be_imported_into_any_grafana() -> None:
