@@ -29,10 +29,11 @@ class Verdict(StrEnum):
 class Letter:
     """A message as it leaves: the `document` for programs; `subject`, `text` and `html` for people. Without secrets.
 
-    Each is written when a sender asks for it.
+    Each is written when a sender asks for it. `webserver` is the URL of Dagster's, for links.
     """
 
     message: OutboxMessage
+    webserver: str | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -41,19 +42,20 @@ class Letter:
 
     @property
     def subject(self) -> str:
-        """The subject of a mail."""
+        """The subject of a mail: what has happened."""
         return write_subject(self.message)
 
     @property
     def text(self) -> str:
-        """The plain text of a mail: the subject, and a line for each key."""
-        lines = (f"{name}: {value}" for name, value in write_lines(self.message))
+        """The plain text of a mail: the subject, and a line for each thing that is said."""
+        lines = (f"{name}: {text}" for name, text in write_lines(self.message, self.webserver))
         return "\n".join([self.subject, "", *lines, ""])
 
     @property
     def html(self) -> str:
         """The same as a table."""
-        rows = (f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in write_lines(self.message))
+        said = write_lines(self.message, self.webserver)
+        rows = (f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in said)
         return f"<html><body><p>{escape(self.subject)}</p><table>{''.join(rows)}</table></body></html>"
 
     @property

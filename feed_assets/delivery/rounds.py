@@ -278,7 +278,8 @@ class Round:
         for message in messages:
             if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
                 break
-            outcome = outcomes[message.seq] = self._sender().send(Letter(message=message))
+            letter = Letter(message=message, webserver=self.way.webserver)
+            outcome = outcomes[message.seq] = self._sender().send(letter)
             if outcome.verdict is Verdict.AWAY:
                 self._stop.set()
             if outcome.verdict in (Verdict.AWAY, Verdict.FAILED):

@@ -64,6 +64,7 @@ class Way:
     chosen: Mapping[EntityKey, NotificationRecord] = field(default_factory=dict)
     secret: str | None = field(default=None, repr=False)
     mail: MailSettings = field(default_factory=MailSettings, repr=False)
+    webserver: str | None = None
 
     @property
     def receiver(self) -> str:
@@ -129,7 +130,7 @@ def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None 
         if facts.notification is not None:
             for way in _ways_of(key, facts.notification, ways, mail):
                 ways[way.name] = way
-    return Ways(ways, faults)
+    return Ways({name: replace(way, webserver=settings.webserver) for name, way in ways.items()}, faults)
 
 
 def _read_listener(

@@ -9,13 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.delivery.port import Letter
 from feed_assets.entities.common import Kind
+from feed_assets.entities.metadata import Origin
 from feed_assets.operations.errors import InstanceNotThereError
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.restores import record_restore
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.messages import OutboxMessage
+from feed_assets.state.payloads import (
+    EntityAction,
+    EntityPayload,
+    MessagePayload,
+    MetadataPayload,
+    RetryPayload,
+    SweepPayload,
+)
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
 from tests.cli.pasting import (
@@ -229,3 +240,28 @@ def test_what_dagster_shows_is_run(counted: Path, paste: Pasting) -> None:
     (counts,) = [spec for spec in told if spec.key == get_asset_key(built, "counts", "primary")]
     assert "counts" in paste(str(counts.description), "why").stdout
     paste(str(built.get_job_def("retention_primary").description), "retention list --clusters primary")
+
+
+def letter_of(payload: MessagePayload) -> str:
+    return Letter(message=OutboxMessage(recorded_at=AT, payload=payload, idempotency_key="1")).text
+
+
+@of(
+    "delivery.words._tell: entity history",
+    "delivery.words._tell: metadata history",
+    "delivery.words._tell: retention show",
+    "delivery.words._tell_instances: why",
+)
+def test_what_letters_offer_is_run(expired: Path, paste: Pasting) -> None:
+    sweep = planned("clicks")
+    asking = SweepPayload(sweep=sweep, feed="clicks", cluster="primary", instances=1, reason="much")
+    assert sweep in paste(letter_of(asking), "retention show").stdout
+    ended = RetryPayload(kind=Kind.FEED, entity="clicks", cluster="primary", nominal_time=AT, attempts=1)
+    assert "clicks" in paste(letter_of(ended), f"why clicks {TIME}").stdout
+    ok(run("metadata", "put", "feed/clicks", "color=red"))
+    said = MetadataPayload(
+        entity="feed/clicks", author="ann", origin=Origin.PERSON, previous={}, additions={}, deletions={}
+    )
+    assert "color" in paste(letter_of(said), "metadata history").stdout
+    changed = EntityPayload(action=EntityAction.UPDATE, kind=Kind.FEED, entity="clicks", author="ann")
+    paste(letter_of(changed), "entity history feed clicks")

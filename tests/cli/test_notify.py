@@ -32,6 +32,7 @@ def test_a_way_is_tried(project: Path, receiver: Receiver) -> None:
     assert (tried.exit_code, rows(tried.stdout)[0][2]) == (0, "delivered")
     (post,) = receiver.posts
     assert post.path == "/hook?token=abc123def"
+    assert post.document["payload"]["test"] is True
     assert "abc123def" not in tried.output + run("notify", "list").output + run("settings").output
     away = run("notify", "test", "away")
     assert (away.exit_code, rows(away.stdout)[0][2]) == (1, "away")

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -25,14 +27,31 @@ from feed_assets.delivery.port import Letter, Outcome, Verdict
 from feed_assets.delivery.ways import read_ways
 from feed_assets.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind
+from feed_assets.entities.metadata import Origin
 from feed_assets.masking import remember_unnamed
 from feed_assets.plan.records import Plan
 from feed_assets.receivers import MailSecurity, MailSettings
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database
 from feed_assets.state.messages import OutboxMessage
-from feed_assets.state.payloads import EntityAction, EntityPayload, InstanceEnd
-from tests.delivery.samples import NOW, SetClock, begin, deliver_on, message, tell
+from feed_assets.state.payloads import (
+    EntityAction,
+    EntityPayload,
+    EvictionOperation,
+    EvictionPayload,
+    HealthPayload,
+    InstanceEnd,
+    InstanceOperation,
+    MessagePayload,
+    MetadataPayload,
+    RetryPayload,
+    SlaEvent,
+    SlaPayload,
+    SweepPayload,
+)
+from feed_assets.state.sla_records import SlaLevel
+from tests.commands import require_command
+from tests.delivery.samples import NOW, SetClock, begin, deliver_on, instance, message, tell
 from tests.receivers import MAIL_PASSWORD, MAIL_USER, MailServer, Receiver
 from tests.servers import free_port
 
@@ -197,34 +216,35 @@ def mail_settings(server: MailServer, **fields: object) -> MailSettings:
     return MailSettings.model_validate(given | fields)
 
 
-@pytest.mark.parametrize(
-    ("end", "subject"),
-    [
-        (InstanceEnd.SUCCEEDED, "Falcon Instance Succeeded : Workflow id:r1 Name:daily Type:process"),
-        (InstanceEnd.FAILED, "Falcon Instance Failed : Workflow id:r1 Name:daily Type:process"),
-    ],
-)
-def test_row_148_mails_have_the_subject_and_the_lines_of_falcon(
-    mail_server: MailServer, end: InstanceEnd, subject: str
-) -> None:
-    letter = Letter(message=message("daily", 5, status=end))
+def test_row_148_a_mail_says_what_happened_to_which_instance_and_what_to_type(mail_server: MailServer) -> None:
+    run = "4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2"
+    failed = message("daily", 5, status=InstanceEnd.FAILED, error="no space\nin line 2", workflow_id=run)
+    letter = Letter(message=failed, webserver="http://dagster.example.org/")
     sender = MailSender("ann@example.org", mail_settings(mail_server))
     assert sender.send(letter).verdict is Verdict.DELIVERED
     assert sender.send(letter).verdict is Verdict.DELIVERED
     sender.close()
     (recipients, one), (_, repeat) = mail_server.box.mails
     assert recipients == ["ann@example.org"]
-    assert (one["Subject"], one["From"]) == (subject, "falcon@localhost")
+    assert one["From"] == "falcon@localhost"
+    assert one["Subject"] == "process daily: instance 2026-01-01T05:00Z on primary: failed"
     assert one["Message-ID"] == repeat["Message-ID"]
     assert one["X-Feed-Assets-Key"] == "instance/daily/5"
     plain = one.get_body(("plain",))
     html = one.get_body(("html",))
     assert plain is not None
     assert html is not None
-    lines = plain.get_content().splitlines()
-    assert lines[:2] == [subject, ""]
-    assert {"nominalTime: 2026-01-01-05-00", "operation: GENERATE", "feedNames: counts"} <= set(lines)
-    assert "<td>feedInstancePaths</td><td>file:///data/counts/5</td>" in html.get_content()
+    assert plain.get_content().splitlines() == [
+        "process daily: instance 2026-01-01T05:00Z on primary: failed",
+        "",
+        "when: 2026-01-01T00:00Z",
+        "why: no space",
+        "path: file:///data/counts/5",
+        f"run: http://dagster.example.org/runs/{run}",
+        "to see more: feed-assets why daily 2026-01-01T05:00Z --kind process",
+    ]
+    assert "<td>path</td><td>file:///data/counts/5</td>" in html.get_content()
+    assert letter.document["payload"]["feedInstancePaths"] == "file:///data/counts/5"
 
 
 def answer_to(to: str, settings: MailSettings) -> Outcome:
@@ -281,8 +301,8 @@ def test_a_chat_is_posted_to_by_apprise(receiver: Receiver) -> None:
     sender = ChatSender("team", f"json://127.0.0.1:{receiver.port}/chat")
     assert sender.send(LETTER).verdict is Verdict.DELIVERED
     (post,) = receiver.posts
-    assert post.document["title"] == "Falcon Instance Failed : Workflow id:r1 Name:daily Type:process"
-    assert "error: no space" in post.document["message"]
+    assert post.document["title"] == "process daily: instance 2026-01-01T05:00Z on primary: failed, and is tried again"
+    assert "why: no space" in post.document["message"]
     assert post.document["message"].rstrip().endswith("key: instance/daily/5")
     assert post.document["type"] == "warning"
     receiver.answer = lambda _: 500
@@ -328,8 +348,87 @@ def test_a_key_may_have_any_character(receiver: Receiver, mail_server: MailServe
         assert mails.send(odd).verdict is Verdict.DELIVERED
 
 
-def test_other_topics_have_a_subject_of_the_same_kind() -> None:
-    payload = EntityPayload(action=EntityAction.DELETE, kind=Kind.FEED, entity="clicks", author="ann")
+SLA: dict[str, Any] = {
+    "sla": SlaLevel.HIGH,
+    "kind": Kind.FEED,
+    "entity": "clicks",
+    "cluster": "primary",
+    "oldest": NOW,
+    "instances": (),
+}
+SWEEP: dict[str, Any] = {"feed": "clicks", "cluster": "primary", "sweep": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "subject", "command"),
+    [
+        (
+            instance("clicks", entity_type=Kind.FEED, cluster="backup,primary", operation=InstanceOperation.REPLICATE),
+            "feed clicks: instance 2026-01-01T00:00Z on backup from primary: replication succeeded",
+            "why clicks 2026-01-01T00:00Z --kind feed",
+        ),
+        (
+            instance(
+                status=InstanceEnd.FAILED, count=289, oldest=NOW, newest=NOW + timedelta(days=1), error="too late"
+            ),
+            "process daily: 289 instances, 2026-01-01T00:00Z to 2026-01-02T00:00Z, on primary: failed",
+            "why daily 2026-01-01T00:00Z --kind process",
+        ),
+        (
+            RetryPayload(kind=Kind.PROCESS, entity="daily", cluster="primary", nominal_time=NOW, attempts=3),
+            "process daily: instance 2026-01-01T00:00Z on primary: failed, all retries are used up",
+            "why daily 2026-01-01T00:00Z --kind process",
+        ),
+        (
+            SlaPayload(event=SlaEvent.MISSED, count=1, newest=NOW, **SLA),
+            "feed clicks: instance 2026-01-01T00:00Z on primary: high deadline missed",
+            "why clicks 2026-01-01T00:00Z --kind feed",
+        ),
+        (
+            SweepPayload(instances=24, reason="it would remove much", **SWEEP),
+            "feed clicks: a sweep on primary of 24 instances asks",
+            "retention show s1",
+        ),
+        (
+            EvictionPayload(
+                operation=EvictionOperation.RESTORE,
+                nominal_time=NOW,
+                kind="data",
+                store="file:///data",
+                path="clicks/1",
+                rule="age",
+                **SWEEP,
+            ),
+            "feed clicks: clicks/1 on primary restored",
+            "retention show s1",
+        ),
+        (
+            EntityPayload(action=EntityAction.DELETE, kind=Kind.FEED, entity="clicks", author="ann"),
+            "feed clicks: delete by ann",
+            "entity history feed clicks",
+        ),
+        (
+            MetadataPayload(
+                entity="feed/clicks/column/user",
+                author="ann",
+                origin=next(iter(Origin)),
+                previous={},
+                additions={},
+                deletions={},
+            ),
+            "feed/clicks/column/user: metadata changed by ann",
+            "metadata history feed/clicks/column/user",
+        ),
+        (HealthPayload(count=2, failing=("a fails", "b fails")), "ticks: 2 things failing", None),
+        (instance(others={"test": True}), "a test of this way out: nothing has happened", None),
+    ],
+)
+def test_a_letter_says_in_its_subject_what_happened_and_offers_a_command(
+    payload: MessagePayload, subject: str, command: str | None
+) -> None:
     letter = Letter(message=OutboxMessage(recorded_at=NOW, payload=payload, idempotency_key="1"))
-    assert letter.subject == "Falcon Entity Changed : Name:clicks Type:feed"
-    assert "author: ann" in letter.text
+    assert letter.subject == subject
+    offered = [line for line in letter.text.splitlines() if line.startswith("to see more: ")]
+    assert offered == ([f"to see more: feed-assets {command}"] if command else [])
+    if command:
+        require_command(shlex.split(command))

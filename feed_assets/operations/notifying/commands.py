@@ -13,6 +13,7 @@ from feed_assets.delivery.port import Letter, Outcome
 from feed_assets.delivery.rounds import MESSAGES_A_STEP, RoundResult, deliver
 from feed_assets.delivery.senders import open_sender
 from feed_assets.delivery.ways import Way, Ways, apply_ways, read_ways
+from feed_assets.delivery.words import TEST
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
 from feed_assets.patience import Patience
@@ -189,6 +190,7 @@ class WayDesk:
             operation=InstanceOperation.GENERATE,
             status=InstanceEnd.SUCCEEDED,
             time_stamp=now,
+            others={TEST: True},
         )
         key = f"test/{way.name}/{now.isoformat()}"
         sender = open_sender(way)
