@@ -207,3 +207,5 @@ def files(
     for each in found.unlisted:
         time = render_datetime(each.nominal_time)
         say(f"event {each.event}, {time}: its files are not known any more: {each.reason}", err=True)
+    if found.ahead is not None:
+        say(found.ahead, err=True)

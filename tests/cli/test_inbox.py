@@ -113,6 +113,14 @@ def test_a_name_that_cannot_be_recorded_stays_with_a_sentence_and_the_others_are
     assert len(list((project / "data/orders").rglob("[lü]*.json"))) == 2
 
 
+def test_files_tell_of_one_that_waits_for_its_time(project: Path) -> None:
+    put(project, "a.json", "{}"), put(project, "b.json", "[]", minutes=-60)
+    assert seen() == {"a.json": "TAKEN", "b.json": "AHEAD"}
+    result = run("feed", "files", "orders", "--output", "csv")
+    assert "in the inbox of feed orders on here waits b.json: its time is 20" in result.stderr
+    assert len(ok(result).splitlines()) == 2
+
+
 def test_a_large_inbox_is_emptied_whole_and_ticks_remember_what_stays(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.orchestration.location.health import Health, tell_health
+from feed_assets.orchestration.location.health import Health, find_health, tell_health
 from feed_assets.state.database import Database
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import HealthPayload
 from feed_assets.state.tick_records import TickFailure, TickStep
 from feed_assets.topics import Topic
 from tests.databases import open_migrated
+from tests.lifecycle.arrival.test_inboxes import FIRST, NOW, look, put
+from tests.lifecycle.arrival.test_inboxes import harness as inbox_harness
 from tests.state.samples import hour
 
 MINUTE = timedelta(minutes=1)
@@ -44,3 +46,32 @@ def test_a_failure_that_lasts_is_told_once_and_its_end_once(database: Database) 
     for minutes in (3, 4):
         tell_health(database, WELL, hour(0) + minutes * MINUTE, hour(0) + minutes * MINUTE)
     assert told(database) == [1, 0]
+
+
+def test_a_file_of_the_future_in_an_inbox_is_logged_and_told_once_and_its_end_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lifecycle = inbox_harness(tmp_path)
+    put(lifecycle, "new.json", "one", ago=-timedelta(days=800))
+    put(lifecycle, "old.json", "two")
+    for minute in range(3):
+        look(lifecycle, FIRST + minute * MINUTE)
+        health = find_health(lifecycle.database, lifecycle.plan, ())
+        tell_health(lifecycle.database, health, FIRST + minute * MINUTE, NOW)
+    (logged,) = caplog.messages
+    said = "its time is 2028-03-11T12:00Z, and it waits until then; give it the present one (touch)"
+    assert f"/in/orders/new.json stays in the inbox: {said}. " in logged
+    assert health.sentences("primary") == [f"in the inbox of feed orders on primary waits new.json: {said}"]
+    assert health.sentences("elsewhere") == []
+    assert told(lifecycle.database) == [1]
+    put(lifecycle, "new.json", "one")
+    assert look(lifecycle, FIRST + 3 * MINUTE).arrived == 1
+    tell_health(lifecycle.database, find_health(lifecycle.database, lifecycle.plan, ()), FIRST + 3 * MINUTE, NOW)
+    assert told(lifecycle.database) == [1, 0]
+
+
+def test_a_file_of_the_future_is_taken_when_its_time_has_come(tmp_path: Path) -> None:
+    lifecycle = inbox_harness(tmp_path)
+    put(lifecycle, "new.json", "one", ago=-timedelta(days=1))
+    assert look(lifecycle).arrived == 0
+    assert look(lifecycle, FIRST + MINUTE, NOW + timedelta(days=2)).arrived == 1

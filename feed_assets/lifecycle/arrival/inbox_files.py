@@ -1,29 +1,35 @@
 """Find the files in an inbox, and remember those that stay there."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
+
 from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import render_some
 from feed_assets.json_form import NominalTime
 from feed_assets.plan.records import FeedRecord, InboxRecord
+from feed_assets.state.cursors import Cursors
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.listing import moment
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 
 _HIDDEN = (".", "_")
+_CLOCKS_DIFFER = timedelta(minutes=5)
+"""So far the clock of a storage may be ahead of this machine's."""
 _LONGEST_NAME = 255 - len(".feed-assets.01234567.")
 
 
 class FileStatus(StrEnum):
     """What became of a file in an inbox. One that is TAKEN is in an instance; KNOWN is one that was put there once more
     and is removed. All others stay: one that is READY is taken next, one that is SETTLING was written a short time ago,
-    one that is CHANGING was written while it was read.
+    one that is CHANGING was written while it was read, and one that is AHEAD has a time in the future.
     """
 
     READY = "READY"
@@ -31,6 +37,7 @@ class FileStatus(StrEnum):
     KNOWN = "KNOWN"
     SETTLING = "SETTLING"
     CHANGING = "CHANGING"
+    AHEAD = "AHEAD"
     EMPTY = "EMPTY"
     DUPLICATE = "DUPLICATE"
     TOO_LARGE = "TOO_LARGE"
@@ -148,20 +155,38 @@ def deliveries_of(stores: StorePool, record: FeedRecord) -> Deliveries:
     return stores.get(inbox.store).deliveries(inbox.directory)
 
 
+def find_ahead(connection: Connection, records: Iterable[FeedRecord]) -> list[tuple[FeedRecord, str]]:
+    """Return the feeds with files in their inbox that wait for a time in the future, with a sentence each."""
+    known = {cursor_of(record): record for record in records if record.inbox is not None}
+    kept = Cursors(connection).get_many(known) if known else {}
+    states = [(known[cursor], InboxState.parse(known[cursor], text)) for cursor, text in sorted(kept.items())]
+    found = []
+    for record, state in states:
+        ahead = [f"{name}: {file.reason}" for name, file in state.left.items() if file.status is FileStatus.AHEAD]
+        if ahead:
+            where = f"in the inbox of feed {record.feed} on {record.cluster} waits"
+            found.append((record, f"{where} {render_some(tuple(ahead), 3)}"))
+    return found
+
+
 def path_in(record: FeedRecord, name: str) -> str:
     """Return the path of a file in the inbox, below the root of its store."""
     return f"{inbox_of(record).directory}/{name}"
 
 
 def judge_file(
-    record: FeedRecord, file: InboxFile, real_now: datetime, largest: int | None
+    record: FeedRecord, file: InboxFile, left: LeftFile | None, real_now: datetime, largest: int | None
 ) -> tuple[FileStatus, str | None]:
-    """Return what is to be done with a file that nothing is remembered of, and why not more; `largest` is in bytes."""
+    """Return what is to be done with a file of which `left` is remembered, and why not more; `largest` is in bytes."""
     settle = inbox_of(record).settle
     if file.obstacle is not None:
         return FileStatus.STUCK, file.obstacle
+    if left is not None and left.version == file.version and left.status is not FileStatus.AHEAD:
+        return left.status, left.reason
     if file.modified_at is not None and file.modified_at > real_now - settle.as_duration():
         written = render_datetime(file.modified_at)
+        if file.modified_at > real_now + _CLOCKS_DIFFER:
+            return FileStatus.AHEAD, f"its time is {written}, and it waits until then; give it the present one (touch)"
         return FileStatus.SETTLING, f"it was written at {written}, and nobody may write it for {settle}"
     if not file.size:
         return FileStatus.EMPTY, "it has no content"

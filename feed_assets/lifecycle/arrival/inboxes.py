@@ -113,8 +113,5 @@ def preview_files(
 
 
 def _preview(record: FeedRecord, state: InboxState, file: InboxFile, real_now: datetime) -> SeenFile:
-    left = state.left.get(file.name)
-    status, reason = judge_file(record, file, real_now, None)
-    if left is not None and left.version == file.version:
-        status, reason = left.status, left.reason
+    status, reason = judge_file(record, file, state.left.get(file.name), real_now, None)
     return SeenFile(name=file.name, bytes=file.size, status=status, reason=reason)

@@ -49,7 +49,7 @@ MOST_FILES = 1_000
 """The number of files that are taken into one instance."""
 
 _KEY = "inbox"
-_REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE)
+_REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE, FileStatus.AHEAD)
 _logger = get_logger(__name__)
 
 
@@ -119,11 +119,8 @@ class _Inbox:
         """Yield the files to be read, up to the limits of one instance."""
         files, size = 0, 0
         for file in found:
-            left = self._state.left.get(file.name)
-            if left is not None and left.version == file.version and not self._is_asked:
-                self._see(file, left.status, left.reason)
-                continue
-            status, reason = judge_file(self._record, file, real_now, largest)
+            left = None if self._is_asked else self._state.left.get(file.name)
+            status, reason = judge_file(self._record, file, left, real_now, largest)
             if status is not FileStatus.READY:
                 self._see(file, status, reason)
                 continue

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.arrival.inbox_files import find_ahead
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.plan.records import FeedRecord
@@ -40,12 +41,16 @@ class UnlistedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """The files that events have brought, in the order of the events and of the paths."""
+    """The files that events have brought, in the order of the events and of the paths.
+
+    `ahead` tells of files that wait in the inbox for a time in the future.
+    """
 
     feed: str
     cluster: str
     files: tuple[ListedFile, ...]
     unlisted: tuple[UnlistedEvent, ...]
+    ahead: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,7 @@ def list_files(
             events = list(log.of_numbers(row.event_seq for row in rows if row.event_seq is not None).values())
         else:
             events = log.of_feed(*record.key, first_event or 1, last_event or log.last_seq())
+        ahead = find_ahead(connection, [record])
         keys = {FeedKey(*record.key, event.nominal_time) for event in events}
         taken: dict[int, list[TakenFile]] = {}
         for file in TakenFiles(connection).of_events([event.seq for event in events]):
@@ -104,6 +110,7 @@ def list_files(
         cluster=record.cluster,
         files=tuple(each for listed in found if isinstance(listed, list) for each in listed),
         unlisted=tuple(each for each in found if isinstance(each, UnlistedEvent)),
+        ahead=ahead[0][1] if ahead else None,
     )
 
 

@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
 
 from feed_assets.issues import Issue, Severity
+from feed_assets.lifecycle.arrival.inbox_files import find_ahead
 from feed_assets.masking import mask
 from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
-from feed_assets.plan.records import Plan
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.rendering import counted, render_first
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.cursors import Cursors
@@ -40,13 +41,15 @@ _TOLD = "health/told"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """The issues of a location, the failures of its ticks, the feeds with instances that cannot be polled, those with
-    instances that were materialized without data, and whether the state was restored and must be rebuilt.
+    instances that were materialized without data, those with files in an inbox that are `ahead` of the time, and
+    whether the state was restored and must be rebuilt.
     """
 
     issues: Sequence[Issue]
     failures: Sequence[TickFailure]
     obstructed: Sequence[ObstructedFeed]
     lacking: Sequence[LackingFeed] = ()
+    ahead: Sequence[tuple[FeedRecord, str]] = ()
     is_restored: bool = False
 
     @property
@@ -55,6 +58,7 @@ class Health:
         units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
         units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
         units += [f"{each.cluster}|{each.feed}|lacking" for each in self.lacking]
+        units += [f"{record.cluster}|{record.feed}|ahead" for record, _ in self.ahead]
         units += ["restored"] if self.is_restored else []
         return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
 
@@ -89,6 +93,7 @@ class Health:
             *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
             *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
             *(describe_lacking(each) for each in self.lacking if cluster in (None, each.cluster)),
+            *(sentence for record, sentence in self.ahead if cluster in (None, record.cluster)),
         ]
 
 
@@ -99,12 +104,14 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Heal
         failures = TickFailures(connection).all()
         obstructed = ArrivalPolls(connection).obstructed()
         lacking = ArrivalPolls(connection).lacking(produced) if produced else []
+        ahead = find_ahead(connection, (record for name in plan.clusters for record in plan.with_inbox_on(name)))
         is_held = is_restored(connection)
     return Health(
         issues=issues,
         failures=[each for each in failures if each.cluster in plan.clusters],
         obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
         lacking=lacking,
+        ahead=ahead,
         is_restored=is_held,
     )
 
