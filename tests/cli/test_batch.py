@@ -426,6 +426,18 @@ def test_an_end_that_broke_off_behind_a_publication_is_repeated(project: Path, m
     assert shown("batch", "list")["batches"][0]["status"] == "SUCCEEDED"  # type: ignore[index]
 
 
+def test_an_output_with_nothing_but_hidden_files_has_none(project: Path) -> None:
+    place = staging(ready_to_end(project))
+    (place / "part-0.csv").rename(place / "_part-0.csv")
+    for hidden in ("_SUCCESS", ".part-0.csv.crc", "_temporary/part-0.csv"):
+        (place / hidden).parent.mkdir(exist_ok=True)
+        (place / hidden).write_text("a\n")
+    said = refused("its output 'loaded' has no files, not counting hidden ones. Put them below", "batch", "end", "load")
+    assert str(place) in said
+    (place / "_part-0.csv").rename(place / "part-0.csv")
+    ok("batch", "end", "load")
+
+
 def broken(*_: object, **__: object) -> None:
     raise StorageError(store="file:///data", path="loaded", reason="no luck", next_step="Try again.")
 

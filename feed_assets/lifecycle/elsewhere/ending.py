@@ -60,14 +60,14 @@ def require_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[Output
     """Return the stagings that are to be published: all but those of optional outputs without files.
 
     Raises:
-        BatchRefusedError: another output has no files.
+        BatchRefusedError: another output has no files, or only hidden ones.
     """
     found = []
     for staging in find_stagings(context, batch):
         if not staging.is_empty or _is_published(staging, batch):
             found.append(staging)
         elif not staging.edge.optional:
-            reason = f"its output {staging.edge.name!r} has no files"
+            reason = f"its output {staging.edge.name!r} has no files, not counting hidden ones"
             raise batch.refuse(reason, f"Put them below {staging.url}, then end the batch.")
     return tuple(found)
 

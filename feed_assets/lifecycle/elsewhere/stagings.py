@@ -16,6 +16,7 @@ from feed_assets.plan.edges import OutputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.storage.errors import StorageError
+from feed_assets.storage.paths import is_content
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import StagingPlace
 
@@ -49,8 +50,9 @@ class OutputStaging:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the program has put nothing there."""
-        return not self.store.staged_files(self.path, self.token)
+        """Whether the program has put nothing there that readers see."""
+        staged = self.store.staged_files(self.path, self.token)
+        return not any(is_content(file, self.record.flag) for file in staged)
 
 
 def find_stagings(context: AttemptContext, batch: BatchAtWork, attempt: int | None = None) -> tuple[OutputStaging, ...]:
