@@ -93,6 +93,7 @@ def simulate(
     simulation_settings = SimulationSettings(
         start=start,
         end=end,
+        root=settings.root,
         seed=seed,
         every=every.as_duration(),
         run_time=run_time.as_duration(),

@@ -92,7 +92,7 @@ def simulate(
         LookupError: an arrival is of no feed that is declared.
     """
     settings = settings or load_settings(start=folder)
-    begun = parse_datetime(start, seconds=True)
+    begun, ended = parse_datetime(start, seconds=True), parse_datetime(end, seconds=True)
     if entities is None:
         location = load_location(settings.model_copy(update={"strict": True}), begun)
     else:
@@ -102,7 +102,7 @@ def simulate(
         plan=location.plan,
         record=lambda database: record_location(database, settings, location, begun),
         arrivals=coming,
-        settings=SimulationSettings(start=begun, end=parse_datetime(end, seconds=True), every=every, run_time=run_time),
+        settings=SimulationSettings(start=begun, end=ended, every=every, run_time=run_time, root=settings.root),
         events=load_events(events, location.plan) if events is not None else (),
     )
     try:

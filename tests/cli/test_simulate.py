@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from feed_assets import testing
 from feed_assets.cli.main import main
 
 ENTITIES = """
@@ -58,6 +59,22 @@ def test_a_project_with_errors_is_not_simulated_without_what_they_leave_out(plac
     result = CliRunner().invoke(main, ["simulate", *RANGE])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "entities/all.yaml:24: process 'count': there is no feed 'nosuch'" in result.stderr
+
+
+def test_files_of_workflows_are_those_of_the_project_wherever_the_test_runs(
+    place: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sql = ENTITIES.replace('workflow: {path: "jobs:count"}', "workflow: {engine: sql, path: count.sql}")
+    (place / "entities/all.yaml").write_text(sql)
+    (place / "count.sql").write_text("select 1")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    arrived = {"clicks": ["2015-01-01T00:00Z"]}
+    with testing.simulate(arrived, start="2015-01-01T00:00Z", end="2015-01-02T00:00Z", folder=place) as done:
+        assert done.ran("count") == ["2015-01-01T00:00Z"]
+    assert [record.getMessage() for record in caplog.records if "has changed" in record.getMessage()] == []
 
 
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:

@@ -79,8 +79,8 @@ class Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """The period of a simulation, its random seed, the interval of the sensors, the duration of runs, and the
-    faults.
+    """The period of a simulation, its random seed, the interval of the sensors, the duration of runs, the faults, and
+    the folder of the project, with the files of workflows.
     """
 
     start: datetime
@@ -89,6 +89,7 @@ class SimulationSettings:
     every: timedelta = timedelta(minutes=15)
     run_time: timedelta = timedelta(minutes=10)
     faults: Faults = Faults()
+    root: Path = Path()
 
 
 @dataclass(slots=True)
@@ -260,7 +261,7 @@ class Simulation:
                 self._copy(process, row.nominal_time, context, published)
             else:
                 runner = InstanceRunner(
-                    context=context, root=Path(), session=no_session, engines=lambda _: DigestEngine()
+                    context=context, root=self.settings.root, session=no_session, engines=lambda _: DigestEngine()
                 )
                 runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
