@@ -90,7 +90,9 @@ def list_(
             each.status.value,
             each.attempt,
             each.events,
-            ", ".join(f"{taken.input} {taken.events}" for taken in each.inputs),
+            "gone with the queue"
+            if each.inputs is None
+            else ", ".join(f"{taken.input} {taken.events}" for taken in each.inputs),
         )
         for each in page.batches
     ]

@@ -35,6 +35,7 @@ inputs: {orders: {feed: orders, take: new}}
 workflow: {engine: sql, path: load.sql}
 """
 ENTITIES = FEEDS + PROCESS
+TAKEN_BY = "A process that is to take them begins with trigger: {from: 20"
 
 
 @pytest.fixture
@@ -235,14 +236,38 @@ def test_a_deleted_process_leaves_no_queue_and_begins_anew_when_it_is_declared_a
     tick(project)
     deleted = run("entity", "delete", "process", "load")
     assert "killed unfinished instances: 1" in deleted.stdout
-    assert "pending events that it does not take any more: 1" in deleted.stdout
+    assert f"events on here that nobody takes any more: 1 pending. {TAKEN_BY}" in deleted.stdout
     (project / "load.yaml").write_text(PROCESS.replace("trigger: {", "trigger: {from: earliest, "))
     assert run("entity", "submit-and-schedule", "load.yaml").exit_code == 0
     (again,) = tick(project)
     assert [each["event"] for each in shown("batch", "show", "load", again)["events"]] == [1, 2, 3]  # type: ignore[index, attr-defined]
     assert run("queue", "verify").exit_code == 0
+    listed = [line.split("\t") for line in run("batch", "list", "load").stdout.splitlines()[1:]]
+    assert [cells[5:] for cells in listed] == [["3", "approval 1, orders 2"], ["", "gone with the queue"]]
     refused = run("instance", "rerun", "load", "--instance", name)
     assert (refused.exit_code, "has no events any more" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name: load", "name: put", "process 'load': events on here that nobody takes any more: 3 pending, 1 held"),
+        ("[orders, approval]", "[approval]", ""),
+        ("{all: [orders, approval]}", "approval", ""),
+        ("trigger: {", "trigger: {from: earliest, ", "process 'load': a changed trigger.from has no effect"),
+    ],
+)
+def test_a_change_says_what_it_leaves_in_queues(project: Path, old: str, new: str, said: str) -> None:
+    assert run("apply", "--yes").exit_code == 0
+    tick(project, "here", *["orders"] * 3)
+    run("queue", "hold", "load", "--event", "1", "--reason", "ask")
+    notify("orders") if said.endswith("held") else None
+    file = project / "entities" / "all.yaml"
+    file.write_text(file.read_text().replace(old, new))
+    for command in (("plan",), ("apply", "--yes")):
+        found = run(*command)
+        assert (found.exit_code, said in found.stderr) == (0, True), found.output
+        assert ("nobody takes" in found.stderr or "no effect" in found.stderr) == bool(said)
 
 
 def test_why_says_that_a_name_of_the_condition_is_not_declared_any_more(project: Path) -> None:

@@ -18,9 +18,9 @@ from feed_assets.loading.bundles import LoadedBundle, parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import AppliedChange, EntityContext, make_change
+from feed_assets.operations.entities.left_events import describe_left
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
-    count_pending,
     end_work,
     find_remains,
     keep_submitted,
@@ -34,6 +34,7 @@ from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.records import ProcessInstance
+from feed_assets.state.trigger_inputs import TriggerInputs
 from feed_assets.validation.compatibility import find_dependents
 
 KeyedDocuments = Mapping[EntityKey, tuple[Put, AnyEntity]]
@@ -183,12 +184,14 @@ def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResu
         entity = made.before.find(key)
         clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
         concerned = sorted(clusters.union(find_remains(context, kind, key[1])))
-        pending = count_pending(context, key[1], concerned) if kind is Kind.PROCESS else 0
+        with context.database.read() as connection:
+            marks = TriggerInputs(connection).of_process(key[1]) if kind is Kind.PROCESS else []
+            left = list(describe_left(connection, [mark for mark in marks if mark.cluster in concerned]))
         killed = end_work(context, kind, key[1], concerned, DELETED)
         stopped += killed
         notes = [] if key in declared else ["it is not declared: nothing to do"]
         notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
-        notes += [f"pending events that it does not take any more: {pending}"] if pending else []
+        notes += [f"{message}. {remedy}" for message, remedy in left]
         outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
         outcomes.append(EntityOutcome(kind=key[0], name=key[1], outcome=outcome, notes=tuple(notes)))
     return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)

@@ -33,6 +33,7 @@ from feed_assets.operations.entities.claimed_metadata import find_claimed_metada
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
 from feed_assets.operations.entities.first_batches import find_first_batches
+from feed_assets.operations.entities.left_events import find_left_events
 from feed_assets.operations.entities.unseen_feeds import find_unseen_feeds
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.errors import VerbRefusedError
@@ -128,6 +129,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
         *find_new_issues(context, preview.before.bundle, preview.after, keys),
         *_find_refusals(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
         *_find_holds(context, keys, preview.after.bundle),
+        *_find_left(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
         *_find_unseen(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
         *_find_claimed(context, preview.after.bundle, preview.after, keys),
     ]
@@ -161,6 +163,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     computed = compute_change(context, before, after, loaded.bundle, keys)
     issues += [*blocked, *_find_refusals(context, before, after, loaded.bundle, keys)]
     issues += _find_holds(context, keys, after)
+    issues += _find_left(context, before, after, loaded.bundle, keys)
     issues += _find_unseen(context, before, after, loaded.bundle, {entity.key for entity in after.entities})
     issues += _find_claimed(context, after, loaded.bundle, keys)
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
@@ -249,6 +252,13 @@ def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bund
                 message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
                 remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
             )
+
+
+def _find_left(
+    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
+) -> list[Issue]:
+    with context.database.read() as connection:
+        return list(find_left_events(connection, before, after, loaded.sources, keys))
 
 
 def _find_unseen(

@@ -106,12 +106,6 @@ def find_remains(context: EntityContext, kind: Kind, name: str) -> tuple[str, ..
     return tuple(sorted(clusters))
 
 
-def count_pending(context: EntityContext, name: str, clusters: Collection[str]) -> int:
-    """Return how many events are pending in the queues of a process on clusters."""
-    with context.database.read() as connection:
-        return sum(mark.pending for mark in TriggerInputs(connection).of_process(name) if mark.cluster in clusters)
-
-
 def _unended(context: EntityContext, kind: Kind, name: str, clusters: Collection[str]) -> tuple[ProcessInstance, ...]:
     if kind is not Kind.PROCESS:
         return ()

@@ -10,6 +10,7 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.batch_pages import BatchFilter, BatchPages
+from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus
 
 
@@ -40,7 +41,7 @@ class BatchShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedBatch:
-    """A batch: how far it is, and what it has taken."""
+    """A batch: how far it is, and what it has taken; no `inputs` are known if its queue has ended since."""
 
     process: str
     cluster: str
@@ -51,12 +52,12 @@ class ListedBatch:
     started_at: datetime | None
     ended_at: datetime | None
     reason: str | None
-    inputs: tuple[BatchShare, ...]
+    inputs: tuple[BatchShare, ...] | None
 
     @shown
-    def events(self) -> int:
+    def events(self) -> int | None:
         """How many events it has taken in all."""
-        return sum(each.events for each in self.inputs)
+        return None if self.inputs is None else sum(each.events for each in self.inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +93,15 @@ def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
         rows = pages.find(chosen, query.results, query.offset)
         total = pages.count(chosen)
         taken = pages.taken([row.key for row in rows])
-    listed = (
-        _listed(
-            row, tuple(BatchShare(input=name, feed=feed, events=count) for name, feed, count in taken.get(row.key, ()))
-        )
-        for row in rows
-    )
+        ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
+
+    def shares(row: ProcessInstance) -> tuple[BatchShare, ...] | None:
+        end = ends[EntityKey(*row.key[:2])]
+        if end is not None and row.materialized_at is not None and row.materialized_at <= end:
+            return None
+        return tuple(BatchShare(input=name, feed=feed, events=count) for name, feed, count in taken.get(row.key, ()))
+
+    listed = (_listed(row, shares(row)) for row in rows)
     return BatchPage(batches=tuple(listed), total=total, offset=query.offset)
 
 
@@ -123,7 +127,7 @@ def _status(state: str) -> ProcessInstanceStatus:
     raise InstanceQueryError(subject=f"state {state!r}", reason="no batch has it", next_step=f"States are {known}.")
 
 
-def _listed(row: ProcessInstance, inputs: tuple[BatchShare, ...]) -> ListedBatch:
+def _listed(row: ProcessInstance, inputs: tuple[BatchShare, ...] | None) -> ListedBatch:
     return ListedBatch(
         process=row.process,
         cluster=row.cluster,
