@@ -16,6 +16,7 @@ from benchmarks.deadlines import measure_deadlines
 from benchmarks.definitions import measure_definitions
 from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
+from benchmarks.inboxes import measure_inboxes
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
@@ -97,6 +98,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_deadlines
         case Part.DELIVERIES:
             measure = measure_deliveries
+        case Part.INBOXES:
+            measure = measure_inboxes
         case _:
             assert_never(part)
     folder.mkdir()

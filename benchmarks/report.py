@@ -55,6 +55,7 @@ class Part(StrEnum):
     SEARCHING = "j"
     DEADLINES = "k"
     DELIVERIES = "l"
+    INBOXES = "m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

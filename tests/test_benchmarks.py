@@ -20,6 +20,7 @@ MARKS = {
     Part.RETENTION: JAVA,
     Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.drill],
     Part.SEARCHING: [pytest.mark.server],
+    Part.INBOXES: [pytest.mark.server],
 }
 
 
