@@ -109,9 +109,5 @@ def preview_files(
     """Return what is known of files in an inbox, and which are READY to be taken; reads none of them."""
     with database.read() as connection:
         state = InboxState.parse(record, Cursors(connection).get(cursor_of(record)))
-    return tuple(_preview(record, state, file, real_now) for file in found)
-
-
-def _preview(record: FeedRecord, state: InboxState, file: InboxFile, real_now: datetime) -> SeenFile:
-    status, reason = judge_file(record, file, state.left.get(file.name), real_now, None)
-    return SeenFile(name=file.name, bytes=file.size, status=status, reason=reason)
+    judged = [(file, judge_file(record, file, state.left.get(file.name), real_now, None)) for file in found]
+    return tuple(SeenFile(name=file.name, bytes=file.size, status=status, reason=why) for file, (status, why) in judged)

@@ -1,7 +1,7 @@
 """Remove an object only if it has an ETag, by one request to S3 or Azure that obstore signs and does not send itself.
 
 Services that are compatible with S3 may ignore the condition. So the first removal asks for that of an object of our
-own with an ETag that it has not; only a service that refuses this one is trusted with others.
+own with an ETag that it has not; only a service that refuses it is trusted with others.
 """
 
 import ssl
@@ -48,8 +48,6 @@ class ConditionalRemoval:
         return self._is_trusted and self._request(key, etag) in _DECIDED
 
     def _knows_conditions(self) -> bool:
-        if isinstance(self._store, AzureStore):
-            return True
         try:
             obstore.put(self._store, _PROBE, b"")
         except BaseError:

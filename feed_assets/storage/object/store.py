@@ -238,7 +238,7 @@ class ObjectStore(InstanceStore):
         return ObjectCopying(self.client, self.root_url, self._refused, self._staging)
 
     def deliveries(self, folder: str) -> Deliveries:
-        return ObjectDeliveries(self.client, self._key(folder), self.check_root, self._refused)
+        return ObjectDeliveries(self, self.client, self._key(folder))
 
     def _key(self, path: str) -> str:
         return parse_path(self.root_url, path)
