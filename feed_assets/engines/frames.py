@@ -93,8 +93,7 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
     try:
         fitted = fit_to_schema(df, target)
         if target.quality is not None:
-            reads = _with_options(_READER_DEFAULTS.get(target.format, {}), target.options) | _own_reads(df.sparkSession)
-            form = FileForm(format=target.format, writes=options, reads=reads)
+            form = FileForm(format=target.format, writes=options)
             report = write_judged(fitted, target, render_subject(target), form, write_output)
             return replace(report, columns=columns_of(fitted.schema))
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))

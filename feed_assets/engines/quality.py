@@ -1,13 +1,15 @@
 """Hold the rows of an output to the quality of its feed in the Spark job that writes them.
 
-Rows are written into one folder for each set of rules that they broke. The name of the folder tells the set, so that
-the files have the columns of the feed and no others, and nobody judges a row twice.
+Rows are written into one folder for the good and one for the bad, so that the files have the columns of the feed and no
+others. Where a quarantine takes the bad ones, the judged rows are kept until both are written, and no row is judged
+twice; there a column names the rules that a row broke.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.code_faults import CodeFault
@@ -20,20 +22,25 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FOLDER = "judged"
-_GOOD = f"{_FOLDER}/{BROKEN_RULES}=__HIVE_DEFAULT_PARTITION__"
+_BAD = "feed_assets_bad"
+_GOOD = f"{_FOLDER}/{_BAD}=false"
 _FLAG = "feed_assets_breaks_"
-_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
-_OPEN_FILES = 8
-"""The most files that a task keeps open. Spark sorts the rows of a task that needs more of them."""
+_SETTINGS = MappingProxyType(
+    {
+        # A task keeps a file open for each folder, which keeps the order of rows and costs no sort.
+        "spark.sql.maxConcurrentOutputFileWriters": "2",
+        # Measured: compressing the rows that are kept costs more than half of the time of the whole.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileForm:
-    """How rows are written into files, and read from them."""
+    """How rows are written into files."""
 
     format: str
     writes: Mapping[str, str]
-    reads: Mapping[str, str]
 
     def write(self, frame: "DataFrame", url: str, *by: str) -> None:
         """Write a frame into a directory, replacing its content, with a folder for each value of the columns `by`."""
@@ -49,7 +56,7 @@ def write_judged(
 ) -> OutputReport:
     """Write rows that are held to a quality below the target's directory, and report how many are good.
 
-    The bad ones are then read again and given to `write` with their rules, for the quarantine.
+    The bad ones are then given to `write` with their rules, for the quarantine.
 
     Raises:
         OutputMismatchError: Spark does not understand a rule, or a column has the name of the quarantine's own.
@@ -66,18 +73,17 @@ def write_judged(
     observation = Observation()
     counts = {"rows": sf.count(sf.lit(1)), "bad": sf.count_if(is_bad)}
     counts |= {column: sf.count_if(sf.col(column)) for column in columns.values()}
-    counted = flagged.observe(observation, *(count.alias(name) for name, count in counts.items()))
-    broken = sf.concat_ws(",", *(sf.when(sf.col(column), name) for name, column in columns.items()))
-    sorted_out = counted.withColumn(BROKEN_RULES, sf.nullif(broken, sf.lit(""))).drop(*columns.values())
-    place = f"{target.url.rstrip('/')}/{_FOLDER}"
-    with _without_sorting(frame.sparkSession):
-        form.write(sorted_out, place, BROKEN_RULES)
+    report = None
+    with _kept(flagged, is_needed=target.quarantine is not None):
+        counted = flagged.observe(observation, *(count.alias(name) for name, count in counts.items()))
+        sorted_out = counted.withColumn(_BAD, is_bad).drop(*columns.values())
+        form.write(sorted_out, f"{target.url.rstrip('/')}/{_FOLDER}", _BAD)
+        if target.quarantine is not None:
+            broken = sf.concat_ws(",", *(sf.when(sf.col(column), name) for name, column in columns.items()))
+            bad = flagged.where(is_bad).withColumn(BROKEN_RULES, broken).drop(*columns.values())
+            report = write(bad, target.quarantine)
     found = {name: int(number) for name, number in observation.get.items()}
     published = found["rows"] if quality.on_fail is OnFail.WARN else found["rows"] - found["bad"]
-    report = None
-    if target.quarantine is not None:
-        nothing = frame.limit(0).withColumn(BROKEN_RULES, sf.lit(None).cast("string"))
-        report = write(_read_bad(sorted_out, place, form) if found["bad"] else nothing, target.quarantine)
     if not published:
         form.write(frame.limit(0), target.url)  # Spark makes no folder without rows
     judged = Judged(
@@ -160,20 +166,19 @@ def _flag_broken(frame: "DataFrame", quality: Quality, subject: str) -> "dict[st
     return flags
 
 
-def _read_bad(sorted_out: "DataFrame", place: str, form: FileForm) -> "DataFrame":
-    """Read the bad rows, with the rules that they broke as their last column."""
-    from pyspark.sql import functions as sf
-
-    reader = sorted_out.sparkSession.read.format(form.format).options(**form.reads).schema(sorted_out.schema)
-    return reader.load(place).where(sf.col(BROKEN_RULES).isNotNull())
-
-
 @contextmanager
-def _without_sorting(spark: "SparkSession") -> Iterator[None]:
-    """Let a task keep a file open for each folder, which keeps the order of rows and costs no sort."""
-    before = spark.conf.get(_WRITERS)
-    spark.conf.set(_WRITERS, str(_OPEN_FILES))
+def _kept(frame: "DataFrame", *, is_needed: bool) -> Iterator[None]:
+    """Keep the rows of a frame once they are computed, as long as the block lasts, if that `is_needed`."""
+    spark = frame.sparkSession
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    if is_needed:
+        frame.persist()
     try:
         yield
     finally:
-        spark.conf.set(_WRITERS, before or "0")
+        if is_needed:
+            frame.unpersist()
+        for name, former in before.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)

@@ -211,7 +211,7 @@ def _form(table: Mapping[str, object], subject: str) -> FileForm:
             reason="its rows cannot be told apart while they are written, for the table has a format of Hive",
             next_step="Use a table in Parquet or ORC, or remove quality from the feed.",
         )
-    return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER, reads={})
+    return FileForm(format=native, writes=_properties(table) | _NO_SUCCESS_MARKER)
 
 
 def _properties(table: Mapping[str, object]) -> dict[str, str]:

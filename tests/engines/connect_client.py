@@ -56,6 +56,7 @@ def run_works(spark: SparkSession, folder: Path) -> None:
     print("left", spark.conf.getAll == before, spark.catalog.listTables())
     for rule in ("delay < 10", "dely < 10"):
         output = replace(target(folder, columns=FLIGHTS), quality=Quality(rules={"punctual": rule}, unique=("origin",)))
+        output = replace(output, quarantine=replace(target(folder, name="bad", columns=None), format="json"))
         try:
             judged = write_output(read_input(spark, data), output).judged
             print("judged", judged and (judged.rows, dict(judged.broken)))

@@ -80,6 +80,25 @@ def test_all_rows_are_kept_where_bad_ones_only_warn(spark: SparkSession, tmp_pat
     assert spark.read.json(output.quarantine.url).count() == 30
 
 
+def test_however_many_rules_rows_break_they_are_good_or_bad_and_a_column_names_the_rules(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Twelve rules that are broken in every combination, whose names together are no name of a folder."""
+    rules = {f"rule-{number:02d}-{'long' * 8}": f"(id >> {number}) % 2 = 0" for number in range(12)}
+    output = held(tmp_path, rules=rules, threshold=0.01, on_fail="warn")
+    report = write_output(spark.range(0, 4096, 1, 2).toDF("id"), output)
+    assert report.judged is not None
+    assert (report.judged.rows, report.judged.bad, set(report.judged.broken.values())) == (4096, 4095, {2048})
+    folder = Path(urlsplit(output.url).path)
+    assert len({file.parent for file in folder.rglob("part-*")}) == 2
+    assert len(list(folder.rglob("part-*"))) <= 4
+    assert output.quarantine is not None
+    bad = {row.id: row.broken_rules for row in spark.read.json(output.quarantine.url).collect()}
+    assert len(bad) == 4095
+    assert bad[4095] == ",".join(rules)
+    assert bad[5] == ",".join([*rules][0:3:2])
+
+
 @pytest.mark.parametrize("rows", [0, 30])
 def test_an_instance_without_good_rows_still_has_its_columns(spark: SparkSession, tmp_path: Path, rows: int) -> None:
     output = held(tmp_path)
