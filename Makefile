@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-fast drills lint docs pictures bench mutants clean
+.PHONY: help demo dev test test-fast drills lint dist docs pictures bench mutants clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -38,6 +38,11 @@ lint: $(VENV)/.installed  ## Run lint, dead code, type checks and the layer cont
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+dist: $(VENV)/.installed  ## Build a wheel in dist, beside the versions with which it is tested; needs no network
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	cp constraints.txt dist
+
 docs: $(VENV)/.installed  ## Build the site of the documents in artifacts/site; needs no network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
@@ -51,4 +56,4 @@ mutants: $(VENV)/.installed  ## Mutate the code that decides and performs deleti
 	$(BIN)/python -m benchmarks.mutants
 
 clean:  ## Remove what these targets created
-	rm -rf $(VENV) .demo .emulators artifacts mutants
+	rm -rf $(VENV) .demo .emulators artifacts mutants build dist

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import urllib.request
 import venv
@@ -22,19 +23,27 @@ query ($key: AssetKeyInput!) {
 """
 
 
-def install(folder: Path, extras: str = "") -> Path:
-    """Build the wheel and install it into a new virtual environment; returns the folder of its programs."""
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel, as `make dist` does in a clone; it lies in a folder `dist`."""
     source = folder / "source"
     shutil.copytree(ROOT / "feed_assets", source / "feed_assets", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "Makefile", "constraints.txt"):
         shutil.copy(ROOT / name, source)
+    made = ["make", "-s", "dist", f"VENV={sys.prefix}", f"--old-file={sys.prefix}/.installed"]
+    subprocess.run(made, cwd=source, check=True)
+    shutil.move(source / "dist", folder / "dist")
+    shutil.rmtree(source)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+def install(folder: Path, extras: str = "") -> Path:
+    """Build the wheel and install it into a new virtual environment; returns the folder of its programs."""
+    wheel = build_wheel(folder)
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / "bin"
     person = Newcomer(folder=folder, programs=programs)
-    person.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", "./source")
-    (wheel,) = (folder / "dist").iterdir()
-    shutil.rmtree(source)
-    constraints = str(ROOT / "constraints.txt")
+    constraints = str(folder / "dist/constraints.txt")
     person.run("pip", "install", "--quiet", "--constraint", constraints, f"{wheel}{extras}", "pytest")
     return programs
 
