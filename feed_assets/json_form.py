@@ -1,9 +1,11 @@
-"""The JSON form of results, shared by the command line and programs.
+"""The JSON form of results, shared by the command line and programs; and the only parser of JSON that they hand in.
 
 A result is a frozen dataclass. Its keys are its fields, except those that are `Hidden`, and its properties that are
 `shown`. Nominal times are written to the minute, other times in full. Unknown values are null.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
 from functools import cache
@@ -25,7 +27,7 @@ else:
         return computed_field(property(method))
 
 
-__all__ = ["VERSION", "Hidden", "NominalTime", "ShownError", "ShownKey", "render_document", "shown"]
+__all__ = ["VERSION", "Hidden", "NominalTime", "ShownError", "ShownKey", "parse_json", "render_document", "shown"]
 
 VERSION = 2
 
@@ -60,6 +62,34 @@ def render_document(result: object = None, /, **members: object) -> dict[str, An
     rendered = {"version": VERSION, **keys, **{name: _render(value) for name, value in members.items()}}
     masked: dict[str, Any] = mask_values(rendered)
     return masked
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that a person or a program hands in.
+
+    Raises:
+        ValueError: it is not JSON in UTF-8, it is nested too deep, or an object has a key twice.
+
+    >>> parse_json('{"rows": 1, "rows": 2}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the key 'rows' stands twice in one object
+    """
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode(), object_pairs_hook=_without_repeats)
+    except UnicodeDecodeError as exc:
+        raise ValueError("it is not UTF-8") from exc
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} stands twice in one object")
+        found[name] = value
+    return found
 
 
 def _render(value: object) -> Any:

@@ -253,7 +253,7 @@ class _Environment(EnvSettingsSource):
         prefix = ENV_VARIABLES
         try:
             values = super().__call__()
-        except SourceError as exc:
+        except (SourceError, RecursionError) as exc:
             raise SettingsError(
                 setting="environment",
                 reason=f"a {ENV_PREFIX}… variable cannot be read: {exc.__cause__ or exc}",
@@ -291,7 +291,7 @@ def _find_file(environ: Mapping[str, str], folders: Sequence[Path]) -> Path | No
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(file.read_text("utf-8"))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as exc:
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError) as exc:
         reason = " ".join(str(exc).split())
         raise SettingsError(
             setting=file.name, reason=f"cannot be read: {reason}", tried=(str(file),), next_step="Correct the file."

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.issues import EntityKey
-from feed_assets.json_form import VERSION, Hidden, NominalTime, ShownError, ShownKey, render_document, shown
+from feed_assets.json_form import VERSION, Hidden, NominalTime, ShownError, ShownKey, parse_json, render_document, shown
 from feed_assets.operations.definitions import ValidationReport
 from feed_assets.operations.entities.history import Governing, HistoryEntry
 from feed_assets.operations.entities.listing import EntityPage
@@ -98,3 +98,17 @@ def test_every_result_has_a_schema(result: Any) -> None:
     schema = TypeAdapter(result).json_schema(mode="serialization")
     definition = schema if "properties" in schema else schema["$defs"][result.__name__]  # one that has itself in it
     assert set(definition["properties"]) & {each.name for each in fields(result)}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"a": "\xff"}', "not UTF-8"),
+        ("[" * 100_000, "nested too deep"),
+        ('[{"a": {"b": 1, "c": 2, "b": 3}}]', "'b' stands twice"),
+        ("{", "Expecting property name"),
+    ],
+)
+def test_hostile_json_is_refused_with_a_reason(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_json(text)

@@ -74,6 +74,8 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
         ("strct: true", {}, "setting 'strct': there is no such setting."),
         ("", {"FEED_ASSETS_STRICT": "maybe"}, "setting 'strict': 'maybe' is not true or false."),
         ("", {"FEED_ASSETS_VARIABLES": "x"}, "setting 'environment': a FEED_ASSETS_… variable cannot be read"),
+        ("", {"FEED_ASSETS_NOTIFY": "[" * 100_000}, "setting 'environment': a FEED_ASSETS_… variable cannot be read"),
+        (f"notify: {'[' * 10_000}", {}, "setting 'feed_assets.yaml': cannot be read: maximum recursion depth exceeded"),
         ("entities: [a]", {}, "setting 'entities': ['a'] is not text."),
         ("- a", {}, "setting 'feed_assets.yaml': it is not a map."),
         ("a: b: c", {}, "setting 'feed_assets.yaml': cannot be read: mapping values are not allowed here"),

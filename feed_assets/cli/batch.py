@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -201,12 +201,12 @@ def step_fail(
 @author_option
 @click.option("--marking", help="A short word for the events of the outputs, by which others may end their batches.")
 @click.option(
-    "--facts", type=click.File(), help="JSON: what the work has counted, and says of entities; - is standard input."
+    "--facts", type=click.File("rb"), help="JSON: what the work has counted, and says of entities; - is standard input."
 )
 def end(
     process: str,
     marking: str | None,
-    facts: TextIO | None,
+    facts: BinaryIO | None,
     nominal_time: datetime | None,
     cluster: str | None,
     author: str | None,
@@ -223,7 +223,7 @@ def end(
         nominal_time=nominal_time,
         author=author_of(author),
         marking=marking,
-        facts=facts.read() if facts is not None else "",
+        facts=facts.read() if facts is not None else b"",
         dry_run=dry_run,
     )
     _print_call(done, "it has succeeded", output)

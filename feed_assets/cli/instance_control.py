@@ -171,7 +171,10 @@ def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tupl
 
 def read_property_lines(file: Path | None) -> list[str]:
     """Return the lines of a properties file without comments and empty lines."""
-    lines = file.read_text("utf-8").splitlines() if file else []
+    try:
+        lines = file.read_text("utf-8").splitlines() if file else []
+    except UnicodeDecodeError as exc:
+        raise click.UsageError(f"{file} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.") from exc
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
 
 

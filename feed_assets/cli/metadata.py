@@ -1,7 +1,7 @@
 """`metadata`: what people, programs and declarations say of entities."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -173,9 +173,9 @@ def export(entity: str | None, kinds: tuple[str, ...]) -> None:
 
 
 @metadata.command("import", epilog="Example: feed-assets metadata import - --dry-run")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @change_options
-def import_(file: TextIO, author: str | None, dry_run: bool, output: str) -> None:
+def import_(file: BinaryIO, author: str | None, dry_run: bool, output: str) -> None:
     """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
     from feed_assets.operations.metadata.moving import import_metadata
 

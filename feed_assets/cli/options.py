@@ -1,7 +1,6 @@
 """Options and arguments that commands share, each defined once."""
 
 import getpass
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, nam
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
+from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
+_SHOWN = 80
+"""How many characters of a text that is refused are shown."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Value = TypeVar("_Value")
@@ -205,11 +207,11 @@ class JsonObjectType(click.ParamType[dict[str, object]]):
         if isinstance(value, dict):
             return value
         try:
-            found = json.loads(value)
+            found = parse_json(value)
         except ValueError as exc:
-            self.fail(f"{value!r} is not JSON: {exc}.", param, ctx)
+            self.fail(f"{value[:_SHOWN]!r} is not JSON: {exc}.", param, ctx)
         if not isinstance(found, dict):
-            self.fail(f'{value!r} is not a JSON object. Write for example {{"rows": 12}}.', param, ctx)
+            self.fail(f'{value[:_SHOWN]!r} is not a JSON object. Write for example {{"rows": 12}}.', param, ctx)
         return found
 
 

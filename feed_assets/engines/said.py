@@ -4,7 +4,6 @@ It is checked when it is said, and counts if the instance succeeds. `RunMetadata
 `context.metadata`.
 """
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.fields import to_plain_text
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import LONGEST_VALUE, MetadataKey, MetadataKind, Scope, find_fault
+from feed_assets.json_form import parse_json
 
 FactValue: TypeAlias = str | int | float | bool
 
@@ -111,7 +111,7 @@ def check_fact(facts: Mapping[str, FactValue], name: str, value: object) -> Fact
     return value
 
 
-def parse_said(text: str, check: CheckSaying) -> Said:
+def parse_said(text: str | bytes, check: CheckSaying) -> Said:
     """Parse what a program has said: `{"facts": {…}, "metadata": {"feed/flights": {"properties": {…}, "tags": […]}}}`.
 
     Raises:
@@ -119,7 +119,7 @@ def parse_said(text: str, check: CheckSaying) -> Said:
         EntityNotFoundError: there is no such entity.
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError as exc:
         raise MetadataRefusedError(entity="the facts", reason=f"they are no JSON: {exc}", next_step=_FORM) from exc
     _require_form("the facts", content, _KEYS)

@@ -80,7 +80,7 @@ class SparkSubmitEngine(Engine):
                 last_lines=tail,
             )
         with reporting_failures(work):
-            said = parse_said(content.decode(), work.check_saying) if content.strip() else Said()
+            said = parse_said(content, work.check_saying) if content.strip() else Said()
             reports = tuple(
                 judge_output(open_session(session, work.run_id), target, work.nominal_time)
                 if target.quality is not None

@@ -207,3 +207,18 @@ def test_a_link_that_leads_out_of_the_project_is_not_followed(
     refused = run("bundle", "import", "../all.zip")
     assert "the file sql/counting.sql leads out of the project, by a link" in refused.stderr
     assert not (here.parent / "counting.sql").exists()
+
+
+def test_a_bundle_says_nothing_of_entities_that_are_not_in_it(
+    here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok("bundle", "export", "counting", "--with-dependencies", "--to", "../counting.zip")
+    said = {"mutations": [{"entity": "feed/views/column/page", "update": {"tags": ["seen"]}}]}
+    with zipfile.ZipFile("../counting.zip") as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile("../more.zip", "w") as file:
+        for name, part in {**parts, "metadata.json": json.dumps(said).encode()}.items():
+            file.writestr(name, part)
+    monkeypatch.chdir(there)
+    refused = run("bundle", "import", "../more.zip")
+    assert (refused.exit_code, refused.stderr.count("changes feed/views/column/page, which is not in it")) == (1, 1)

@@ -99,3 +99,18 @@ def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
     looked = run("why", "counting", "2013-11-03T05:00Z", "--look")
     assert looked.stderr == "1 instance found in storage and recorded\n"
     assert "is MISSING" not in looked.stdout
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ('{"rows": 1, "rows": 2}', "the key 'rows' stands twice"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"a": "\udcff"', "is not JSON"),
+        ("[1]", "is not a JSON object"),
+    ],
+)
+def test_a_payload_that_is_no_plain_object_of_json_is_wrong_usage(project: Path, payload: str, reason: str) -> None:
+    land(project)
+    result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--payload", payload)
+    assert (result.exit_code, reason in result.stderr, len(result.stderr) < 1_000) == (2, True, True), result.stderr

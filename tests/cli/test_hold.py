@@ -255,3 +255,11 @@ def test_a_terminal_obeys_no_words_of_people(project: Path) -> None:
     listed = run("hold", "list", "--output", "json").stdout
     assert json.loads(listed)["holds"][0]["reason"] == reason
     assert listed.replace("\n", "").isprintable()
+
+
+def test_a_held_feed_that_is_deleted_is_told_to_be_held(project: Path) -> None:
+    add("audit", "--feed", "clicks")
+    add("all", "--every-feed")
+    told = run("entity", "delete", "feed", "clicks")
+    assert (told.exit_code, "hold 'audit' of ann stays" in told.stdout, "numbers" in told.stdout) == (0, True, True)
+    assert "'all'" not in told.stdout

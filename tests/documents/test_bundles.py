@@ -22,7 +22,9 @@ PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
 def test_the_parts_of_a_bundle_are_named() -> None:
     (table,) = [table for table in tables_of(DOCUMENT) if table.header[0] == "part"]
     clicks = BundledEntity(kind=Kind.FEED, name="clicks", uid=UUID(int=1), file="entities/feed/clicks.yaml")
-    content = render_archive(BundleArchive(entities=(clicks,), texts={clicks.file: b""}, files={"a": b""}, metadata=""))
+    content = render_archive(
+        BundleArchive(entities=(clicks,), texts={clicks.file: b""}, files={"a": b""}, metadata=b"")
+    )
     with zipfile.ZipFile(BytesIO(content)) as file:
         found = {name if "/" not in name else f"{name.partition('/')[0]}/" for name in file.namelist()}
         assert clicks.file in file.namelist()

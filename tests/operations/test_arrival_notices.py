@@ -181,3 +181,12 @@ def test_a_result_has_a_line_and_a_json_form(tmp_path: Path) -> None:
         "files": 1,
         "dry_run": False,
     }
+
+
+def test_a_notice_of_a_known_arrival_tells_no_other_size(tmp_path: Path) -> None:
+    lifecycle = landed(tmp_path)
+    notify(lifecycle, key="k1")
+    assert notify(lifecycle, bytes=4).outcome is NoticeOutcome.KNOWN
+    for more in ({}, {"key": "k1"}, {"is_trusted": True}):
+        with pytest.raises(ArrivalRefusedError, match=r"it has arrived with 4 bytes, not 99\. .* --bytes 99 .*--again"):
+            notify(lifecycle, bytes=99, **more)

@@ -15,7 +15,7 @@ from feed_assets.operations.errors import BundleRefusedError
 UID = UUID("69c93081-9f28-4af2-8cc2-b2adc60d4e88")
 CLICKS = BundledEntity(kind=Kind.FEED, name="clicks", uid=UID, file="entities/feed/clicks.yaml")
 BUNDLE = BundleArchive(
-    entities=(CLICKS,), texts={CLICKS.file: b"kind: feed\n"}, files={"sql/count.sql": b"select 1"}, metadata="{}"
+    entities=(CLICKS,), texts={CLICKS.file: b"kind: feed\n"}, files={"sql/count.sql": b"select 1"}, metadata=b"{}"
 )
 Parts = dict[str, bytes]
 

@@ -233,8 +233,10 @@ def test_a_document_is_brought_as_a_whole_or_not_at_all_and_once(context: Operat
         {"entity": CLICKS, "remove": {"tags": ["x"]}},
     )
     before = tables(context)
-    with pytest.raises(EntityNotFoundError):
+    with pytest.raises(MetadataRefusedError, match=r"^words\.json: mutations\[4\]: .* no feed 'absent'"):
         bring(context, *good, {"entity": "feed/absent", "drop": True})
+    with pytest.raises(MetadataRefusedError, match=r"^words\.json: mutations\[1\]: feed/views: "):
+        bring(context, good[0], {"entity": VIEWS, "update": {"properties": {"Tags": "1"}}}, *good[1:])
     assert bring(context, *good, dry_run=True) == [True, True, True]
     assert (tables(context), said(context, BOARD)) == (before, {})
     assert bring(context, *good) == [True, True, True]

@@ -15,6 +15,7 @@ from feed_assets.timing.frequency import Frequency
 
 _CADENCES = 2
 _CLOCK_CADENCES = 3
+_SILENT_PERIODS = 10
 _LEAST_JUMP = timedelta(days=3)
 
 
@@ -33,12 +34,14 @@ class ObstacleCode(StrEnum):
 class Amounts:
     """The effect of a sweep on one feed: removed instances and bytes (None: not measured), and instances that stay.
 
-    Only instances with data are removed in this sense; none stays if no instance that stays has data.
+    Only instances with data are removed in this sense; none stays if no instance that stays has data. `newest` is the
+    nominal time of the newest known instance.
     """
 
     instances: int
     stay: int
     bytes: int | None = None
+    newest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,10 @@ def decide_limits(
         as_of: the present time of the sweep.
         clock: the known times.
     """
-    return (*_iter_clock(policy.cadence, as_of, clock), *_iter_amounts(policy, taking, frequency))
+    of_clock = tuple(_iter_clock(policy.cadence, as_of, clock))
+    if not of_clock and clock.last_sweep is None:
+        of_clock = _first_obstacles(policy.cadence, frequency, as_of, taking.newest)
+    return (*of_clock, *_iter_amounts(policy, taking, frequency))
 
 
 def decide_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> tuple[SweepObstacle, ...]:
@@ -103,6 +109,17 @@ def _iter_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> Itera
         sentence = f"The clock stands at {render_datetime(as_of)}, and the newest time on record is "
         sentence += f"{render_datetime(clock.newest)}: it has jumped, or nothing has run in between."
         yield _obstacle(ObstacleCode.CLOCK_JUMP, sentence)
+
+
+def _first_obstacles(
+    cadence: Frequency, frequency: Frequency, as_of: datetime, newest: datetime | None
+) -> tuple[SweepObstacle, ...]:
+    """Return why the clock of a cluster's first sweep may be wrong, although it agrees with what it has recorded."""
+    if newest is None or as_of - newest <= max(_SILENT_PERIODS * frequency.as_duration(), _longest_jump(cadence)):
+        return ()
+    sentence = f"The clock stands at {render_datetime(as_of)}, and the newest instance of the feed is that of "
+    sentence += f"{render_datetime(newest)}: it has jumped, or nothing has arrived since."
+    return (_obstacle(ObstacleCode.CLOCK_JUMP, sentence),)
 
 
 def _longest_jump(cadence: Frequency) -> timedelta:

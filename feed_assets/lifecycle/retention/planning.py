@@ -148,6 +148,7 @@ def plan_sweeps(
     drafts = _drafts(cluster, planned, request, known.log_seq)
     is_sane = not any(
         decide_clock(each.record.retention.cadence, request.now, known.times)
+        or any(obstacle.code == ObstacleCode.CLOCK_JUMP for obstacle in each.obstacles)
         for each in planned
         if each.record.retention
     )
@@ -249,6 +250,7 @@ def _obstacles(survey: FeedSurvey, request: SweepRequest, seen: KnownTimes) -> t
         instances=survey.filled,
         stay=survey.stay,
         bytes=survey.bytes if is_measured else None,
+        newest=survey.newest,
     )
     return decide_limits(policy, taking, survey.record.sequence.frequency, request.now, seen)
 

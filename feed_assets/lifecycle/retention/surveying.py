@@ -42,6 +42,7 @@ _BATCH = 5_000
 _AT_LEAST = 16
 """The smallest number of paths that are measured together."""
 _KINDS = tuple(LocationKind)
+_FIRST = datetime.min.replace(tzinfo=UTC)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _NONE = Candidates([], [])
 
@@ -63,6 +64,7 @@ class FeedSurvey:
     `present` counts the feed's instances, including those that may be removed: all that were found; or, if only old
     ones were searched, those plus the newer ones on record. `stay` counts those that would stay, or only those of them
     that have data if these are too few for a sweep. `unswept` has the locations that are not swept, with obstacles.
+    `newest` is the newest nominal time that is known.
     """
 
     record: FeedRecord
@@ -71,6 +73,7 @@ class FeedSurvey:
     unswept: tuple[RetainedLocation, ...]
     present: int
     stay: int
+    newest: datetime | None = None
 
     @property
     def instances(self) -> int:
@@ -143,6 +146,7 @@ def survey_feed(
         unswept=unswept,
         present=len(data.paths) + newer,
         stay=0,
+        newest=max([*data.times, *_newest_on_record(database, record, _FIRST, 1).times], default=None),
     )
     if not survey.paths:
         return replace(survey, stay=survey.present)

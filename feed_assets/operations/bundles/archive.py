@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from feed_assets.entities.common import Kind
 from feed_assets.entities.fields import Name
 from feed_assets.issues import EntityKey
+from feed_assets.json_form import parse_json
 from feed_assets.operations.errors import BundleRefusedError
 
 VERSION = 1
@@ -71,14 +72,14 @@ class BundleArchive:
     entities: tuple[BundledEntity, ...]
     texts: Mapping[str, bytes] = field(repr=False)
     files: Mapping[str, bytes] = field(repr=False)
-    metadata: str = field(repr=False)
+    metadata: bytes = field(repr=False)
 
 
 def render_archive(archive: BundleArchive) -> bytes:
     """Return the bytes of a bundle."""
     ordered = sorted(archive.entities, key=lambda each: each.file)
     index = _Index(version=VERSION, entities=tuple(ordered)).model_dump(mode="json")
-    parts = {_INDEX: _render_json(index), _METADATA: archive.metadata.encode()}
+    parts = {_INDEX: _render_json(index), _METADATA: archive.metadata}
     parts |= {name: archive.texts[name] for name in sorted(archive.texts)}
     parts |= {f"{_FILES}{path}": archive.files[path] for path in sorted(archive.files)}
     content = io.BytesIO()
@@ -118,7 +119,7 @@ def read_archive(path: Path) -> BundleArchive:
         entities=index.entities,
         texts={name: text for name, text in texts.items() if text is not None},
         files=files,
-        metadata=metadata.decode("utf-8", "replace"),
+        metadata=metadata,
     )
 
 
@@ -154,7 +155,7 @@ def _read_index(path: Path, text: bytes | None) -> _Index:
     if text is None:
         raise _refusal(path, f"it is no bundle: it has no {_INDEX}", "Name a file that bundle export has written.")
     try:
-        content = json.loads(text)
+        content = parse_json(text)
         version = content.get("version") if isinstance(content, dict) else None
         if version != VERSION:
             remedy = "Import it with the release that has exported it."

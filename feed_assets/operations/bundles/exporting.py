@@ -68,7 +68,7 @@ def export_bundle(
         bundled.append(each)
         texts[each.file] = document.text.encode()
     said = json.dumps(render_document(mutations=described), indent=2, ensure_ascii=False)
-    archive = BundleArchive(entities=tuple(bundled), texts=texts, files=files, metadata=f"{said}\n")
+    archive = BundleArchive(entities=tuple(bundled), texts=texts, files=files, metadata=f"{said}\n".encode())
     return BundleExport(
         entities=tuple(keys),
         files=tuple(sorted(files)),

@@ -11,7 +11,7 @@ from feed_assets.definitions.edits import Put
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
-from feed_assets.entities.common import label_of
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Issue, Severity
@@ -28,6 +28,7 @@ from feed_assets.operations.entities.context import EntityContext, require_reach
 from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, read_edits
 from feed_assets.operations.entities.settling import settle_releases
 from feed_assets.operations.errors import BundleRefusedError, PlanOutdatedError
+from feed_assets.operations.metadata.documents import parse_document
 from feed_assets.operations.metadata.editing import MetadataResult
 from feed_assets.operations.metadata.moving import import_metadata
 from feed_assets.plan.difference_records import PlanDifference
@@ -108,7 +109,7 @@ def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> 
     outcomes = {key: _outcome(loaded, key, put, declared[key]) for key, (put, _) in documents.items()}
     known = _Known.read(context, archive)
     brought = {path: _file_outcome(context.settings.root, path, each) for path, each in archive.files.items()}
-    reasons = [*_collisions(context, loaded, archive, outcomes, known)]
+    reasons = [*_collisions(context, loaded, archive, outcomes, known), *_foreign_metadata(archive, name)]
     reasons += _file_collisions(context, loaded, archive, declared, brought, known)
     if reasons:
         next_step = "Nothing was changed. Rename or remove what is here, or leave it out of the bundle."
@@ -208,6 +209,16 @@ def _collisions(
         if path != "/".join(each.key):
             yield f"{label} is {path} here: it has the same id"
     yield from (f"{label_of(key)} is not listed" for key in outcomes if key not in {e.key for e in archive.entities})
+
+
+def _foreign_metadata(archive: BundleArchive, name: str) -> Iterator[str]:
+    """Yield the declared entities outside of a bundle that its metadata would change."""
+    own = {"/".join(each.key) for each in archive.entities}
+    for mutation in parse_document(name, archive.metadata).mutations:
+        path = mutation.entity.strip("/")
+        kind, *below = path.split("/")
+        if kind in list(Kind) and "/".join([kind, *below[:1]]) not in own:
+            yield f"its metadata.json changes {path}, which is not in it"
 
 
 def _file_outcome(root: Path, path: str, content: bytes) -> ImportOutcome:

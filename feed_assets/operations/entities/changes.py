@@ -22,6 +22,7 @@ from feed_assets.operations.entities.left_events import describe_left
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
     end_work,
+    find_held,
     find_remains,
     keep_submitted,
     left_clusters,
@@ -190,6 +191,7 @@ def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResu
         killed = end_work(context, kind, key[1], concerned, DELETED)
         stopped += killed
         notes = [] if key in declared else ["it is not declared: nothing to do"]
+        notes += find_held(context, key[1]) if kind is Kind.FEED else []
         notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
         notes += [f"{message}. {remedy}" for message, remedy in left]
         outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING

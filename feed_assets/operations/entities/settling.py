@@ -16,6 +16,7 @@ from feed_assets.operations.entities.context import EntityContext
 from feed_assets.plan.location import compile_location
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.state.definition_records import Schedule, ScheduleState
+from feed_assets.state.holds import Holds
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance
 from feed_assets.state.schedules import Schedules
@@ -104,6 +105,14 @@ def find_remains(context: EntityContext, kind: Kind, name: str) -> tuple[str, ..
             clusters |= {cluster for process, cluster in counts if process == name}
             clusters |= {mark.cluster for mark in TriggerInputs(connection).of_process(name)}
     return tuple(sorted(clusters))
+
+
+def find_held(context: EntityContext, feed: str) -> list[str]:
+    """Return a sentence on each hold of a feed: they stay when it is deleted, and its data with them."""
+    with context.database.read() as connection:
+        held = [hold for hold in Holds(connection).active(context.now) if hold.feed == feed]
+    also = "also if the feed is declared again"
+    return [f"hold {hold.name!r} of {hold.author} stays, {also}: {hold.reason}" for hold in held]
 
 
 def _unended(context: EntityContext, kind: Kind, name: str, clusters: Collection[str]) -> tuple[ProcessInstance, ...]:

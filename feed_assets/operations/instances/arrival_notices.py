@@ -113,6 +113,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
         known = None if context.record_vanished(wanted, origin, dry_run=dry_run) else known
     if known is not None and not (notice.is_again and known.is_row):
+        _require_size(record, notice, time, known)
         return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
@@ -262,6 +263,14 @@ def _find_known(
     if row is None or not is_there:
         return None
     return _RecordedInstance(bytes=row.bytes, files=row.files, digest=row.manifest_digest, is_row=True)
+
+
+def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: "_RecordedInstance") -> None:
+    """Require that a known arrival has the size that a notice tells, if both have one."""
+    if notice.bytes is not None and known.bytes not in (None, notice.bytes):
+        again = _notify(replace(notice, key=None, is_again=True), record.cluster)
+        reason = f"it has arrived with {known.bytes:,} bytes, not {notice.bytes:,}"
+        _refuse(notice, record, time, reason, f"Correct the size; or, if it has other content now: {again}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

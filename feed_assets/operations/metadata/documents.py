@@ -3,7 +3,6 @@
 Properties and tags are texts. One that a program or a declaration has said is an object that names its origin.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -23,6 +22,7 @@ from feed_assets.entities.metadata import (
     Scope,
     Update,
 )
+from feed_assets.json_form import parse_json
 from feed_assets.loading.messages import render_path
 
 EXAMPLE = '{"mutations": [{"entity": "feed/NAME", "update": {"properties": {"steward": "ann"}, "tags": ["checked"]}}]}'
@@ -176,7 +176,7 @@ class MetadataDocument(_Part):
     mutations: tuple[MutationDocument, ...] = Field(strict=False)
 
 
-def parse_document(name: str, text: str) -> MetadataDocument:
+def parse_document(name: str, text: str | bytes) -> MetadataDocument:
     """Parse a document; `name` is that of its file, for messages.
 
     Raises:
@@ -184,7 +184,7 @@ def parse_document(name: str, text: str) -> MetadataDocument:
     """
     next_step = f"Write it like {EXAMPLE}."
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError as exc:
         raise MetadataRefusedError(entity=name, reason=f"it is not JSON: {exc}", next_step=next_step) from exc
     try:

@@ -1,9 +1,12 @@
 """Take what is said of entities to a document, and bring the mutations of a document to entities."""
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Any
 
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Mutation
+from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.metadata.targets import find_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.documents import parse_document, render_said
@@ -34,17 +37,35 @@ def export_metadata(
 
 
 def import_metadata(
-    context: OperationContext, name: str, text: str, *, author: str, dry_run: bool = False
+    context: OperationContext, name: str, text: str | bytes, *, author: str, dry_run: bool = False
 ) -> tuple[MetadataResult, ...]:
     """Apply the mutations of a document, all of them or none; `name` is that of its file.
 
     Mutations of one entity become one change, in their order. A document that is imported again changes nothing.
 
     Raises:
-        MetadataRefusedError: it is no document, or one of the mutations is refused.
-        EntityNotFoundError: an entity does not exist.
+        MetadataRefusedError: it is no document, or one of the mutations is refused, or its entity does not exist.
     """
-    mutations: dict[str, list[Mutation]] = {}
-    for each in parse_document(name, text).mutations:
-        mutations.setdefault(each.entity.strip("/"), []).extend(each.mutations(author))
-    return mutate(context, mutations, author, dry_run=dry_run)
+    documents = parse_document(name, text).mutations
+
+    def apply(number: int, *, dry_run: bool) -> tuple[MetadataResult, ...]:
+        mutations: dict[str, list[Mutation]] = {}
+        for each in documents[:number]:
+            mutations.setdefault(each.entity.strip("/"), []).extend(each.mutations(author))
+        return mutate(context, mutations, author, dry_run=dry_run)
+
+    def find_refusal(number: int) -> FeedAssetsError | None:
+        try:
+            apply(number, dry_run=True)
+        except FeedAssetsError as exc:
+            return exc
+        return None
+
+    try:
+        return apply(len(documents), dry_run=dry_run)
+    except FeedAssetsError as exc:
+        numbers = range(1, len(documents))
+        first = bisect_left(numbers, True, key=lambda number: find_refusal(number) is not None)
+        refusal = exc if first == len(numbers) else find_refusal(first + 1) or exc
+        reason, _, next_step = str(refusal).partition(". ")
+        raise MetadataRefusedError(entity=f"{name}: mutations[{first}]", reason=reason, next_step=next_step) from exc

@@ -171,7 +171,7 @@ def end_batch(
     nominal_time: datetime | None = None,
     author: str,
     marking: str | None = None,
-    facts: str = "",
+    facts: str | bytes = "",
     dry_run: bool = False,
 ) -> EndedBatch:
     """Publish the outputs of the batch under way; `marking` is that of their events. The batch has succeeded then, and

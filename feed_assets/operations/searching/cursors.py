@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.json_form import parse_json
 from feed_assets.state.search_records import Position, SearchOrder
 
 MOST_RESULTS = 1000
@@ -40,7 +41,7 @@ def parse_cursor(text: str, order: SearchOrder) -> PageStart:
         MetadataRefusedError: no search in this order has given it.
     """
     try:
-        version, sort, value, entity, offset, limit = json.loads(base64.urlsafe_b64decode(text.encode()))
+        version, sort, value, entity, offset, limit = parse_json(base64.urlsafe_b64decode(text.encode()))
         is_ours = (version, sort, str(value).isprintable()) == (_VERSION, order.value, True)
         if not is_ours or not (0 < entity < _LARGEST and 0 <= offset < _LARGEST and 0 < limit <= MOST_RESULTS):
             raise ValueError(text)

@@ -1,7 +1,6 @@
 """Files of events for a simulation: what comes for feeds and is told, and who suspends and resumes processes when."""
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from feed_assets.errors import FeedAssetsError
+from feed_assets.json_form import parse_json
 from feed_assets.operations.errors import EventsFileError
 from feed_assets.operations.instances.arrival_notices import Notice, require_message
 from feed_assets.plan.records import FeedRecord, Plan
@@ -94,7 +94,7 @@ def _iter_json(text: str) -> Iterator[tuple[int, _Line | str]]:
 
 def _load_json(text: str) -> object:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as exc:
         raise ValueError(f"{text!r} is not JSON: {exc}") from exc
 

@@ -317,3 +317,14 @@ def test_only_instances_with_data_count_as_those_that_stay(tmp_path: Path, left:
     if left == "one":
         sentence = "7 of the 8 instances would be removed, more than the share 0.5."
     assert [each.sentence for each in sweep.obstacles] == [sentence]
+
+
+def test_the_first_sweep_of_a_clock_far_ahead_asks_though_its_record_agrees_with_it(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(keep_newest=24, sweep_limits={"share": 1.0}))
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("2033-11-04"))
+    for _ in range(2):
+        assert codes(harness) == {"clock-jump"}
+    harness.run(harness.approve(harness.planned()))
+    harness.now = at("03T06:00")
+    assert codes(harness) == set()
