@@ -1,6 +1,7 @@
 """Find the files in an inbox, and remember those that stay there."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from feed_assets.timing.dates import render_datetime
 _HIDDEN = (".", "_")
 _CLOCKS_DIFFER = timedelta(minutes=5)
 """So far the clock of a storage may be ahead of this machine's."""
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # "line\nbreak.json", and a byte that is no UTF-8
 _LONGEST_NAME = 255 - len(".feed-assets.01234567.")
 
 
@@ -140,11 +142,9 @@ def find_files(stores: StorePool, record: FeedRecord) -> list[InboxFile]:
 
 def _find_obstacle(name: str) -> str | None:
     """Return what is wrong with a name that no record, or no file of an instance, can have."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        return "its name is not UTF-8; give it one that is"
-    if size > _LONGEST_NAME:
+    if _UNUSABLE.search(name):
+        return "its name is not UTF-8, or has control characters; give it another one"
+    if (size := len(name.encode())) > _LONGEST_NAME:
         return f"its name has {size:,} bytes, but a file here has at most {_LONGEST_NAME}; give it a shorter one"
     return None
 

@@ -35,7 +35,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
-from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.taken_files import TakenFile, TakenFiles
 from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
@@ -176,7 +176,8 @@ class _Inbox:
             rows = FeedInstances(connection).get_many(keys)
         digests = {key: row.manifest_digest for key, row in rows.items() if row.status is FeedInstanceStatus.AVAILABLE}
         kept = [event for key, event in keys.items() if digests.get(key) == event.manifest_digest]
-        looks = self._target.look([str(event.payload["path"]) for event in kept], self._record.flag)
+        paths = [str(event.payload.get("path") or self._record.path(event.nominal_time)) for event in kept]
+        looks = self._target.look(paths, self._record.flag)
         return {
             event.seq
             for event, look in zip(kept, looks, strict=True)
@@ -246,16 +247,16 @@ class _Inbox:
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
         key = f"{_KEY}/{self._record.cluster}/{self._record.feed}/{claim.nominal_time.isoformat()}"
-        event = self._find_event(key)
-        if event is None:
+        with self._database.read() as connection:
+            event = EventLog(connection).find_key(key)
+        if event is not None:
+            events = self._find_standing({event.seq})
+        else:
             path = self._record.path(claim.nominal_time)
             manifest = self._target.published_manifest(path)
             if manifest is None or manifest.extra.get(_KEY) != key:
                 manifest = self._publish(claim, path, key)
-            if manifest is not None:
-                self._record_arrival(claim, manifest, key)
-                event = self._find_event(key)
-        events = self._find_standing({event.seq} if event else ())
+            events = set() if manifest is None else {self._record_arrival(claim, manifest, key)}
         with self._database.read() as connection:
             names = {each.name for each in TakenFiles(connection).of_events(events)}
         files = [file for file in claim.files if file.name in names]
@@ -265,10 +266,6 @@ class _Inbox:
             )
         stuck = self._remove(files)
         self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
-
-    def _find_event(self, key: str) -> FeedEvent | None:
-        with self._database.read() as connection:
-            return EventLog(connection).find_key(key)
 
     def _publish(self, claim: Claim, path: str, key: str) -> Manifest | None:
         """Publish the claimed files that are still there; None if there are none."""
@@ -297,7 +294,8 @@ class _Inbox:
         with suppress(StorageError):
             self._target.discard(staging)
 
-    def _record_arrival(self, claim: Claim, manifest: Manifest, key: str) -> None:
+    def _record_arrival(self, claim: Claim, manifest: Manifest, key: str) -> int:
+        """Record the instance as an event, and return its number."""
         record, time = self._record, claim.nominal_time
         event = NewFeedEvent(
             feed=record.feed,
@@ -314,8 +312,10 @@ class _Inbox:
         )
         with self._database.begin() as connection:
             self._lock(connection)
-            if EventLog(connection).find_key(key) is not None:  # another program goes on with this claim, too
-                return
+            if (
+                found := EventLog(connection).find_key(key)
+            ) is not None:  # another program goes on with this claim, too
+                return found.seq
             seq = record_arrival(connection, event)
             TakenFiles(connection).add(
                 TakenFile(
@@ -328,6 +328,7 @@ class _Inbox:
                 )
                 for entry in manifest.entries
             )
+        return seq
 
     def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
         """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""

@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 from feed_assets.lifecycle.arrival import taking
 from feed_assets.lifecycle.arrival.inbox_files import FileStatus
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.local.deliveries import LocalDeliveries
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_store
@@ -81,22 +82,23 @@ def test_no_version_is_lost_that_comes_after_a_removal_was_killed(
     lifecycle = harness(tmp_path)
     path = put(lifecycle, "1.json", "old")
 
+    remove = taking._Inbox._remove
+
     def end(*_: object) -> bool:
         raise KeyboardInterrupt
 
+    def remove_late(inbox: taking._Inbox, files: Sequence[DeliveredFile]) -> object:
+        rename_over(path, "new")
+        return remove(inbox, files)
+
     with monkeypatch.context() as patch:
         patch.setattr(LocalDeliveries, "_is_same", end)
-        patch.setattr(taking._Inbox, "_find_standing", lambda _, events: rename_after(path, set(events)))
+        patch.setattr(taking._Inbox, "_remove", remove_late)
         with pytest.raises(KeyboardInterrupt):
             take(lifecycle)
+    assert not path.exists()
     look(lifecycle, FIRST + MINUTE), look(lifecycle, FIRST + 2 * MINUTE)
     assert (everywhere(lifecycle), path.exists()) == ({"old", "new"}, False)
-
-
-def rename_after(path: Path, events: set[int]) -> set[int]:
-    if events:
-        rename_over(path, "new")
-    return events
 
 
 @pytest.mark.parametrize("loss", ["deleted", "cut", "evicted", "replaced"])
@@ -194,10 +196,11 @@ def test_no_version_is_lost_that_is_written_over_an_object_while_it_is_taken(
         client.put(f"in/orders/{number}.json", b"old %d" % number)
     record = taking._Inbox._record_arrival
 
-    def come_between(*args: Any) -> None:
-        record(*args)
+    def come_between(*args: Any) -> int:
+        event: int = record(*args)
         for number in range(2):
             client.put(f"in/orders/{number}.json", b"new %d" % number)
+        return event
 
     with monkeypatch.context() as patch:
         patch.setattr(taking._Inbox, "_record_arrival", come_between)
