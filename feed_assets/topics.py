@@ -14,6 +14,7 @@ class Topic(StrEnum):
     SWEEP = "sweep"
     ENTITY = "entity"
     HEALTH = "health"
+    ARRIVAL = "arrival"
 
 
 class MessageLevel(StrEnum):

@@ -36,7 +36,7 @@ def list_(output: str) -> None:
             each.name,
             each.channel or "",
             each.receiver or "",
-            ", ".join((*each.topics, *each.levels, *(each.entities or ()))) or "everything",
+            ", ".join((*each.topics, *each.levels, *(each.entities or ()))) or "everything but arrival",
             each.pending,
             each.again,
             each.dead,
@@ -76,7 +76,7 @@ def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
     if output == "json":
         print_list_json("rounds", done, len(done))
     else:
-        columns = ("name", "delivered", "again", "dead", "away", "error")
+        columns = ("name", "to deliver" if dry_run else "delivered", "failed", "dead", "away", "error")
         rows = [
             (each.way, each.delivered, each.failed, each.dead, "yes" if each.is_away else "no", each.error or "")
             for each in done

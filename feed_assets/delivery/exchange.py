@@ -29,12 +29,12 @@ class Exchange:
 
     def begin(self) -> None:
         """Begin anew."""
-        self._budget, self._bytes = TimeBudget(SECONDS), MOST_BYTES
+        self._budget, self.bytes_left = TimeBudget(SECONDS), MOST_BYTES
 
     @property
     def is_spent(self) -> bool:
         """Whether the time is used up, or too much was said."""
-        return self._budget.is_spent or self._bytes < 0
+        return self._budget.is_spent or self.bytes_left < 0
 
     @property
     def seconds(self) -> float:
@@ -46,12 +46,6 @@ class Exchange:
     def open(self, line: socket) -> BufferedReader:
         """Return what the receiver says on a line, as long as this exchange allows it."""
         return BufferedReader(_Ear(line, self))
-
-    def note_read(self, count: int) -> None:
-        """Count bytes; an OSError if there are too many."""
-        self._bytes -= count
-        if self._bytes < 0:
-            raise OSError(f"it says more than {MOST_BYTES:,} bytes")
 
 
 class _Ear(RawIOBase):
@@ -66,7 +60,9 @@ class _Ear(RawIOBase):
         self._line.settimeout(self._exchange.seconds)
         count: int | None = self._raw.readinto(buffer)
         self._line.settimeout(SECONDS)
-        self._exchange.note_read(count or 0)
+        self._exchange.bytes_left -= count or 0
+        if self._exchange.bytes_left < 0:
+            raise OSError(f"it says more than {MOST_BYTES:,} bytes")
         return count
 
     def close(self) -> None:

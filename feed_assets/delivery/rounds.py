@@ -16,9 +16,10 @@ from feed_assets.delivery.senders import open_sender, threads_of
 from feed_assets.delivery.ways import Way
 from feed_assets.issues import EntityKey
 from feed_assets.state.database import Database
-from feed_assets.state.deliveries import Deliveries, Delivery, WaysOut, WayState
+from feed_assets.state.deliveries import Deliveries, Delivery, DeliveryCounts, WaysOut, WayState
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import MessageHead, Outbox
+from feed_assets.timing.dates import NEVER
 
 MESSAGES_A_STEP = 400
 """How many messages are chosen, sent and recorded at once."""
@@ -31,6 +32,8 @@ HELD_FOR = timedelta(minutes=2)
 """How long a worker has a way for itself without saying that it still works."""
 SECONDS_A_STEP = 60.0
 """After this time no further message of a step is begun, so that a worker says in time that it still works."""
+
+_NOTHING = DeliveryCounts()
 
 
 def pause_after(tries: int) -> timedelta:
@@ -361,7 +364,7 @@ def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list
             name
             for name, state in found.items()
             if (state.next_at is None or state.next_at <= now)
-            and ((state.tries > 0 and state.cursor < last) or _is_due(counts.get(name), now))
+            and ((state.tries > 0 and state.cursor < last) or (counts.get(name, _NOTHING).next_at or NEVER) <= now)
         }
         idle = {name: s for name, s in found.items() if s.cursor < last and s.tries == 0 and name not in due}
         first = min((state.cursor for state in idle.values()), default=last)
@@ -380,8 +383,3 @@ def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list
         if heads[-1].seq < last:
             due.update(unwanting)
     return sorted(due)
-
-
-def _is_due(counts: object, now: datetime) -> bool:
-    next_at = getattr(counts, "next_at", None)
-    return next_at is not None and next_at <= now

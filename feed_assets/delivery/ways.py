@@ -49,8 +49,8 @@ class Way:
     """A way out: a receiver, and the messages that it gets.
 
     Each address of a receiver of the settings is a way of its own, so that nobody waits for another; `listener` is the
-    name of that receiver. The messages are those of `topics`, `levels` and `subjects` (None is all of them), unless it
-    `is_chosen_only`; and those that the entities in `chosen` want it to get.
+    name of that receiver. The messages are those of `topics` (without any, all but arrivals), `levels` and `subjects`
+    (None is all of them), unless it `is_chosen_only`; and those that the entities in `chosen` want it to get.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Way:
     def _covers(self, head: MessageHead) -> bool:
         return (
             not self.is_chosen_only
-            and (not self.topics or head.topic in self.topics)
+            and (head.topic in self.topics if self.topics else head.topic is not Topic.ARRIVAL)
             and (not self.levels or head.level in self.levels)
             and (self.subjects is None or head.subject in self.subjects)
         )

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple, assert_never
 
 from feed_assets.command_lines import command_line
+from feed_assets.entities.common import Kind
 from feed_assets.masking import mask
 from feed_assets.plan.rendering import counted
 from feed_assets.state import payloads
@@ -61,6 +62,9 @@ def _tell(payload: payloads.MessagePayload) -> Words:
         case payloads.SlaPayload():
             end = f"{payload.sla.value} deadline {payload.event.value}"
             return _tell_instances(payload, payload.oldest, end, payload.reason)
+        case payloads.ArrivalPayload():
+            end = "arrived" if payload.kind is Kind.FEED else "cut from its queue"
+            return _tell_instances(payload, payload.oldest, end, None)
         case payloads.EvictionPayload():
             what = f"feed {name}: {payload.path} on {payload.cluster} {payload.operation.value.lower()}d"
             return Words(what, payload.rule, command_line("retention", "show", payload.sweep))
@@ -82,7 +86,7 @@ def _tell(payload: payloads.MessagePayload) -> Words:
 
 
 def _tell_instances(
-    payload: payloads.InstancePayload | payloads.RetryPayload | payloads.SlaPayload,
+    payload: payloads.InstancePayload | payloads.RetryPayload | payloads.SlaPayload | payloads.ArrivalPayload,
     oldest: datetime,
     end: str,
     why: str | None,

@@ -158,22 +158,12 @@ class InstancePayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPayload:
-    """An instance that has failed in its last attempt, or `count` of them: no other follows without a command."""
-
-    topic: ClassVar[Topic] = Topic.RETRY
-    level: ClassVar[MessageLevel] = MessageLevel.ERROR
+class InstancesPayload:
+    """What messages about instances of an entity have in common."""
 
     kind: Kind
     entity: str
     cluster: str
-    nominal_time: datetime
-    attempts: int
-    run_id: str | None = None
-    error: str | None = None
-    count: int | None = None
-    oldest: datetime | None = None
-    newest: datetime | None = None
     others: Mapping[str, object] = EMPTY
 
     @property
@@ -183,7 +173,23 @@ class RetryPayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlaPayload:
+class RetryPayload(InstancesPayload):
+    """An instance that has failed in its last attempt, or `count` of them: no other follows without a command."""
+
+    topic: ClassVar[Topic] = Topic.RETRY
+    level: ClassVar[MessageLevel] = MessageLevel.ERROR
+
+    nominal_time: datetime
+    attempts: int
+    run_id: str | None = None
+    error: str | None = None
+    count: int | None = None
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaPayload(InstancesPayload):
     """Instances of an entity that miss a deadline, or that do not miss it any more: one message for all of a tick.
 
     `sla` is the level of the deadline; of a recovery, the highest that was missed. Those at risk will probably miss it.
@@ -195,15 +201,11 @@ class SlaPayload:
 
     event: SlaEvent
     sla: SlaLevel
-    kind: Kind
-    entity: str
-    cluster: str
     count: int
     oldest: datetime
     newest: datetime
     instances: tuple[str, ...]
     reason: str | None = None
-    others: Mapping[str, object] = EMPTY
 
     @property
     def level(self) -> MessageLevel:
@@ -217,11 +219,6 @@ class SlaPayload:
                 return MessageLevel.WARNING if self.sla is SlaLevel.LOW else MessageLevel.ERROR
             case _:
                 assert_never(self.event)
-
-    @property
-    def subject(self) -> EntityKey:
-        """The kind and name of the entity that the message is about."""
-        return (self.kind.value, self.entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +263,18 @@ class EntityPayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalPayload(InstancesPayload):
+    """Instances of a feed that have come, or batches of a process that were cut: one message for all of a tick."""
+
+    topic: ClassVar[Topic] = Topic.ARRIVAL
+    level: ClassVar[MessageLevel] = MessageLevel.INFO
+
+    count: int
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPayload:
     """What fails in the ticks, each as a sentence; nothing once everything works again. `count` may be larger than the
     number of sentences.
@@ -292,5 +301,6 @@ MessagePayload: TypeAlias = (
     | RetryPayload
     | SweepPayload
     | EntityPayload
+    | ArrivalPayload
     | HealthPayload
 )

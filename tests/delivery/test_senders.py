@@ -35,6 +35,7 @@ from feed_assets.settings import load_settings
 from feed_assets.state.database import Database
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.payloads import (
+    ArrivalPayload,
     EntityAction,
     EntityPayload,
     EvictionOperation,
@@ -418,6 +419,13 @@ SWEEP: dict[str, Any] = {"feed": "clicks", "cluster": "primary", "sweep": "s1"}
             ),
             "feed/clicks/column/user: metadata changed by ann",
             "metadata history feed/clicks/column/user",
+        ),
+        (
+            ArrivalPayload(
+                kind=Kind.FEED, entity="clicks", cluster="primary", count=3, oldest=NOW, newest=NOW + timedelta(hours=2)
+            ),
+            "feed clicks: 3 instances, 2026-01-01T00:00Z to 2026-01-01T02:00Z, on primary: arrived",
+            "why clicks 2026-01-01T00:00Z --kind feed",
         ),
         (HealthPayload(count=2, failing=("a fails", "b fails")), "ticks: 2 things failing", None),
         (instance(others={"test": True}), "a test of this way out: nothing has happened", None),

@@ -53,14 +53,16 @@ def ways_of(settings: Any, environ: dict[str, str] | None = None, **more: Any) -
 
 
 def test_a_receiver_of_the_settings_chooses_by_topic_level_and_tags() -> None:
-    everything, some, web = ways_of(
+    everything, some, web, arrivals = ways_of(
         settings_of(
             every={"url": "http://localhost:1/x"},
             some={"url": "mailto:ann@example.org", "topics": ["instance", "retry"], "levels": ["error"]},
             web={"url": "command:/bin/true", "entities": {"team": "web"}},
+            arrivals={"url": "http://localhost:1/y", "topics": ["arrival"]},
         )
     ).values()
-    assert everything.wants(head(Topic.METADATA))
+    assert {topic for topic in Topic if not everything.wants(head(topic))} == {Topic.ARRIVAL}
+    assert arrivals.wants(head(Topic.ARRIVAL))
     assert some.wants(head(Topic.INSTANCE, ERROR))
     assert not some.wants(head(Topic.INSTANCE, WARNING))
     assert not some.wants(head(Topic.SWEEP, ERROR))

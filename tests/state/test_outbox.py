@@ -76,6 +76,17 @@ def test_messages_are_numbered_in_order_and_come_back_as_they_were(database: Dat
         assert outbox.last_seq() == len(PAYLOADS)
 
 
+def test_an_instance_keeps_its_seconds_and_the_time_of_the_message_has_none() -> None:
+    payload = replace(
+        INSTANCE,
+        nominal_time=datetime(2013, 11, 3, 5, 0, 7, tzinfo=UTC),
+        time_stamp=datetime(2013, 11, 3, 6, 0, 9, tzinfo=UTC),
+    )
+    rendered = render_payload(payload)
+    assert (rendered["nominalTime"], rendered["timeStamp"]) == ("2013-11-03-05-00-07", "2013-11-03-06-00")
+    assert parse_payload(Topic.INSTANCE, rendered) == replace(payload, time_stamp=payload.time_stamp.replace(second=0))
+
+
 def test_an_instance_is_told_in_the_keys_of_falcon() -> None:
     assert render_payload(INSTANCE) == {
         "cluster": "backup,primary",

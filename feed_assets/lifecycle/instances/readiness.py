@@ -13,7 +13,9 @@ from itertools import islice
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
+from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
+from feed_assets.lifecycle.arrival.arrival_messages import tell_arrived
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.affected import find_affected
@@ -243,6 +245,11 @@ def _apply_events(
         events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=timeline.plan.read_by(cluster))
     if not events:
         return False, 0
+    arrived = [event for event in events if event.kind in ARRIVING and event.cluster == cluster]
+    if arrived:  # in a transaction of its own, which is repeated without harm, since it locks the log
+        marked = [(event.feed, cluster, event.nominal_time, event.seq) for event in arrived]
+        with database.begin() as connection:
+            tell_arrived(connection, Kind.FEED, marked, as_of)
     spans = find_affected(timeline, cluster, events)
     coming = decide_coming(timeline.plan, cluster, events, as_of)
     with database.begin() as connection:

@@ -13,6 +13,7 @@ from feed_assets.engines.port import InputData, InputInstance, MadeUpRows, Outpu
 from feed_assets.entities.workflow import Workflow
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.messages import render_falcon_time
 from feed_assets.timing.text import TextContext, render_text
 
 NONE = "NONE"
@@ -119,13 +120,13 @@ def job_properties(
 ) -> dict[str, str]:
     """Return the properties of one attempt, with variables filled in. The user's properties override the standard ones.
 
-    Standard properties (names as in Falcon, `reference`: its process coordinators): `nominalTime` (`yyyy-MM-dd-HH-mm`,
-    UTC), `falconInputs`, `falconInputFeeds`, `falconInPaths` and `falconInputFeedStorageTypes` (joined by `#`),
-    `feedNames` and `feedInstancePaths` (outputs, joined by `,`), and the paths of each input and output under its own
-    name. Inputs and outputs in tables have more (see `table_properties`).
+    Standard properties (names as in Falcon, `reference`: its process coordinators): `nominalTime` (`yyyy-MM-dd-HH-mm`
+    in UTC, and `-ss` if it has seconds), `falconInputs`, `falconInputFeeds`, `falconInPaths` and
+    `falconInputFeedStorageTypes` (joined by `#`), `feedNames` and `feedInstancePaths` (outputs, joined by `,`), and the
+    paths of each input and output under its own name. Inputs and outputs in tables have more (see `table_properties`).
     """
     given = {
-        "nominalTime": f"{context.nominal_time:%Y-%m-%d-%H-%M}",
+        "nominalTime": render_falcon_time(context.nominal_time),
         "falconInputs": _joined("#", [item.name for item in inputs]),
         "falconInputFeeds": _joined("#", [item.feed for item in inputs]),
         "falconInPaths": _joined("#", [",".join(item.paths) for item in inputs]),

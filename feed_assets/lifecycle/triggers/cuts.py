@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import Backlog
+from feed_assets.lifecycle.arrival.arrival_messages import tell_arrived
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.plan.records import ProcessRecord
@@ -117,6 +119,7 @@ def apply_cuts(connection: Connection, cuts: Collection[Cut], as_of: datetime) -
     free.
     """
     named = _name(connection, [cut.consumer for cut in cuts], as_of)
+    tell_arrived(connection, Kind.PROCESS, ((*key, key.nominal_time) for key in named.values()), as_of)  # locks first
     instances = (_instance(cut.record, named[cut.consumer], as_of) for cut in cuts)
     ProcessInstances(connection).add_waiting(instances)
     ranges = (

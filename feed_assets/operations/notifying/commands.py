@@ -221,6 +221,7 @@ class WayDesk:
         count = 0
         with self.database.read() as connection:
             while heads := Outbox(connection).heads(cursor, MESSAGES_A_STEP):
-                count += sum(map(way.wants, heads))
+                wanted = Outbox(connection).get_many([head.seq for head in heads if way.wants(head)])
+                count += sum(map(way.accepts, wanted.values()))
                 cursor = heads[-1].seq
         return count

@@ -190,6 +190,43 @@ def test_used_up_retries_of_one_look_are_one_message(tmp_path: Path) -> None:
     assert (said["count"], said["oldest"]) == (2, START.isoformat())
 
 
+def test_what_a_tick_finds_of_a_feed_is_one_message_of_its_arrival(tmp_path: Path) -> None:
+    lifecycle = counting_clicks(tmp_path)
+    lifecycle.land("clicks", *hours(3))
+    lifecycle.tick(at("01T02:30"))
+    lifecycle.tick(at("01T02:40"))
+    (arrived,) = told(lifecycle, Topic.ARRIVAL)
+    assert render_payload(arrived.payload) == {
+        "kind": "feed",
+        "entity": "clicks",
+        "cluster": "primary",
+        "count": 3,
+        "oldest": START.isoformat(),
+        "newest": at("01T02").isoformat(),
+    }
+
+
+def test_a_tick_that_breaks_off_behind_its_arrivals_tells_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle = counting_clicks(tmp_path)
+    lifecycle.land("clicks", START)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as broken, suppress(RuntimeError):
+        broken.setattr("feed_assets.lifecycle.instances.readiness.note_updates", fail)
+        lifecycle.tick(START)
+    lifecycle.tick(START)
+    assert len(told(lifecycle, Topic.ARRIVAL)) == 1
+
+
+def counting_clicks(tmp_path: Path) -> LifecycleHarness:
+    work = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    return LifecycleHarness.of(tmp_path, feed("clicks"), feed("counts"), work)
+
+
 def test_an_end_that_is_not_recorded_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lifecycle = counting(tmp_path)
     lifecycle.tick(START)

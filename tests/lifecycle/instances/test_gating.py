@@ -259,6 +259,8 @@ def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_sys
 def test_row_46_the_systems_own_properties_say_when_it_is(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
     assert lifecycle.properties_of("ping", at("01T05:00"), at("02"))["nominalTime"] == "2013-11-01-05-00"
+    second = at("01T05:00") + timedelta(seconds=7)
+    assert lifecycle.properties_of("ping", second, at("02"))["nominalTime"] == "2013-11-01-05-00-07"
 
 
 def test_instances_on_storage_that_spark_cannot_open_are_copied_to_where_it_can(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@ from typing import Any
 
 import pytest
 
+from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.triggers.foresight import FORESEEN_AT_MOST
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.payloads import ArrivalPayload
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.triggers.harness import Queues, at, build_plan, sequence
 
@@ -26,6 +29,22 @@ def test_af_10_a_batch_runs_once_when_all_have_come_and_takes_all_their_events(d
     assert queues.pending("joined") == {"d1": [6], "d2": [], "d3": []}
     (batch,) = queues.instances("joined")
     assert (batch.status, batch.nominal_time.microsecond) == (ProcessInstanceStatus.SUCCEEDED, 0)
+
+
+def test_a_batch_that_is_cut_is_told_in_the_topic_of_arrivals(database: Database) -> None:
+    queues = joined(database)
+    assert sequence(queues, ["d1", "d2", "d3"]) == [[1, 2, 3]]
+    (batch,) = queues.instances("joined")
+    with database.read() as connection:
+        (told,) = Outbox(connection).read(0, 9)
+    assert told.payload == ArrivalPayload(
+        kind=Kind.PROCESS,
+        entity="joined",
+        cluster="primary",
+        count=1,
+        oldest=batch.nominal_time,
+        newest=batch.nominal_time,
+    )
 
 
 def test_af_11_each_consumer_has_its_own_place_in_the_log(database: Database) -> None:
