@@ -1,6 +1,5 @@
 """`state`: rebuild a state that was lost, or restored from an old backup."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +15,7 @@ from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.rebuilding.feeds import RebuiltFeed
+    from feed_assets.operations.rebuilding.processes import RebuiltProcess
     from feed_assets.operations.rebuilding.rebuilding import Rebuilt
     from feed_assets.state.sweep_records import Hold
 
@@ -67,7 +67,7 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
 def _print_rows(rebuilt: "Rebuilt", output: str) -> None:
     rows = [("feed", each.feed, each.cluster, each.complete, each.recorded, _remark(each)) for each in rebuilt.feeds]
     rows += [
-        ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each.begins_at))
+        ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each))
         for each in rebuilt.processes
     ]
     rows += [("hold", each.name, each.cluster or EVERY, 1, 1, _describe_hold(each)) for each in rebuilt.holds]
@@ -79,11 +79,15 @@ def _remark(feed: "RebuiltFeed") -> str:
         return feed.problem
     unknown = f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
     damaged = f"{len(feed.damaged)} with a damaged manifest are left out" if feed.damaged else ""
-    return "; ".join(filter(None, [unknown, damaged, f"{feed.vanished} are gone" if feed.vanished else ""]))
+    anew = "nothing shows what its inbox has had: it begins anew" if feed.begins_anew else ""
+    return "; ".join(filter(None, [unknown, damaged, f"{feed.vanished} are gone" if feed.vanished else "", anew]))
 
 
-def _describe_begin(begins_at: datetime | None) -> str:
-    return "" if begins_at is None else f"instances before {render_datetime(begins_at)} are not created"
+def _describe_begin(process: "RebuiltProcess") -> str:
+    at = process.begins_at
+    later = "" if at is None else f"instances before {render_datetime(at)} are not created"
+    anew = "nothing shows what it has taken: its queue begins anew" if process.begins_anew else ""
+    return "; ".join(filter(None, [later, anew]))
 
 
 def _describe_hold(hold: "Hold") -> str:

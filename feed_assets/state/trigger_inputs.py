@@ -15,7 +15,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    insert,
     or_,
     select,
     update,
@@ -28,6 +27,7 @@ from feed_assets.state.records import CONTENT, EntityKey
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import HAS_PENDING, trigger_inputs
+from feed_assets.state.upserts import build_upsert
 
 _E = feed_events.c
 _T = trigger_inputs.c
@@ -115,10 +115,10 @@ class TriggerInputs:
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_T.process, _T.cluster, _T.input))
 
     def add(self, marks: Iterable[Mark]) -> None:
-        """Insert the marks of inputs that have none."""
+        """Insert marks, or begin them anew."""
         rows = [_ROWS.values(mark) for mark in marks]
         if rows:
-            self._connection.execute(insert(trigger_inputs), rows)
+            self._connection.execute(build_upsert(self._dialect, trigger_inputs), rows)
 
     def put(self, marks: Collection[Mark]) -> None:
         """Write what is taken and pending at inputs that have a mark, in one statement."""

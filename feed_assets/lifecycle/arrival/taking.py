@@ -82,6 +82,50 @@ def take_files(
     return tuple(inbox.seen.values())
 
 
+def is_taken(manifest: Manifest) -> bool:
+    """Return whether a manifest is of files that were taken from an inbox."""
+    return _KEY in manifest.extra
+
+
+def record_taken(
+    connection: Connection, record: FeedRecord, time: datetime, manifest: Manifest, as_of: datetime
+) -> int:
+    """Record an instance that was made of files of an inbox, and what they had; return the number of its event."""
+    key = _key(record, time)
+    if (found := EventLog(connection).find_key(key)) is not None:  # another program goes on with this claim, too
+        return found.seq
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=time,
+        kind=FeedEventKind.ARRIVED,
+        origin=ORIGIN,
+        manifest_digest=manifest.digest,
+        bytes=manifest.bytes,
+        files=manifest.files,
+        payload={"path": record.path(time)},
+        recorded_at=as_of,
+        idempotency_key=key,
+    )
+    seq = record_arrival(connection, event)
+    TakenFiles(connection).add(
+        TakenFile(
+            event=seq,
+            name=entry.path,
+            feed=record.feed,
+            cluster=record.cluster,
+            size=entry.size,
+            checksum=entry.checksum,
+        )
+        for entry in manifest.entries
+    )
+    return seq
+
+
+def _key(record: FeedRecord, time: datetime) -> str:
+    return f"{_KEY}/{record.cluster}/{record.feed}/{time.isoformat()}"
+
+
 class _Inbox:
     """One inbox during one look; `seen` has what became of each file."""
 
@@ -246,7 +290,7 @@ class _Inbox:
 
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
-        key = f"{_KEY}/{self._record.cluster}/{self._record.feed}/{claim.nominal_time.isoformat()}"
+        key = _key(self._record, claim.nominal_time)
         with self._database.read() as connection:
             event = EventLog(connection).find_key(key)
         if event is not None:
@@ -256,7 +300,7 @@ class _Inbox:
             manifest = self._target.published_manifest(path)
             if manifest is None or manifest.extra.get(_KEY) != key:
                 manifest = self._publish(claim, path, key)
-            events = set() if manifest is None else {self._record_arrival(claim, manifest, key)}
+            events = set() if manifest is None else {self._record_arrival(claim, manifest)}
         with self._database.read() as connection:
             names = {each.name for each in TakenFiles(connection).of_events(events)}
         files = [file for file in claim.files if file.name in names]
@@ -294,41 +338,10 @@ class _Inbox:
         with suppress(StorageError):
             self._target.discard(staging)
 
-    def _record_arrival(self, claim: Claim, manifest: Manifest, key: str) -> int:
-        """Record the instance as an event, and return its number."""
-        record, time = self._record, claim.nominal_time
-        event = NewFeedEvent(
-            feed=record.feed,
-            cluster=record.cluster,
-            nominal_time=time,
-            kind=FeedEventKind.ARRIVED,
-            origin=ORIGIN,
-            manifest_digest=manifest.digest,
-            bytes=manifest.bytes,
-            files=manifest.files,
-            payload={"path": record.path(time)},
-            recorded_at=self._as_of,
-            idempotency_key=key,
-        )
+    def _record_arrival(self, claim: Claim, manifest: Manifest) -> int:
         with self._database.begin() as connection:
             self._lock(connection)
-            if (
-                found := EventLog(connection).find_key(key)
-            ) is not None:  # another program goes on with this claim, too
-                return found.seq
-            seq = record_arrival(connection, event)
-            TakenFiles(connection).add(
-                TakenFile(
-                    event=seq,
-                    name=entry.path,
-                    feed=record.feed,
-                    cluster=record.cluster,
-                    size=entry.size,
-                    checksum=entry.checksum,
-                )
-                for entry in manifest.entries
-            )
-        return seq
+            return record_taken(connection, self._record, claim.nominal_time, manifest, self._as_of)
 
     def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
         """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""

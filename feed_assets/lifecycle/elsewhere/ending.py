@@ -15,10 +15,12 @@ from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stagings, find_stagings
 from feed_assets.lifecycle.errors import BatchRefusedError
+from feed_assets.lifecycle.instances.attempt_inputs import find_batch_events
 from feed_assets.lifecycle.instances.attempts import Published, claim_outputs, finish_attempt, record_published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.instances.made_from import render_taken
 from feed_assets.lifecycle.instances.reconciliation import release_dead
 from feed_assets.lifecycle.instances.run_names import name_repair
 from feed_assets.state.process_instances import ProcessInstances
@@ -166,6 +168,8 @@ def _publish_files(
     if published is not None:
         return published
     extra = {"process": batch.record.process, "run": context.run_id, "fence": str(lease.token)}
+    with context.database.read() as connection:
+        extra |= render_taken(find_batch_events(connection, batch.record, batch.row.nominal_time))
     return staging.store.publish(
         staging.place, flag=staging.record.flag, guard=leased.check, extra=extra, clearing=place.clearing
     )

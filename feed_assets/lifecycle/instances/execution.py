@@ -249,7 +249,9 @@ class InstanceRunner:
             own = None if target.is_adopted else target.find_report(reports)
             if own is not None and own.judged is not None:
                 target.keep(own.judged)
-            manifest = publish_target(self.context, leased, target, process, nominal_time, self.on_step)
+            manifest = publish_target(
+                self.context, leased, target, process, nominal_time, self.on_step, finished.events
+            )
             done = Published(
                 record=target.record,
                 output=target.edge.name,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.clock import Stopwatch
-from feed_assets.engines.port import Judged, OutputReport, OutputTarget
+from feed_assets.engines.port import InputEvent, Judged, OutputReport, OutputTarget
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.instances.made_from import render_taken
 from feed_assets.lifecycle.instances.verdicts import QUALITY, Verdict, decide_verdict, name_kept
 from feed_assets.lifecycle.instances.work_data import output_target
 from feed_assets.plan.edges import OutputEdge
@@ -152,8 +153,11 @@ def publish_target(
     process: ProcessRecord,
     nominal_time: datetime,
     tell: OnStep | None,
+    events: Mapping[str, Sequence[InputEvent]],
 ) -> Manifest:
-    """Publish an output. The guard separates the two steps: before it everything is prepared, after it visible."""
+    """Publish an output; its manifest names the `events` of its batch. The guard separates the two steps: before it
+    everything is prepared, after it visible.
+    """
     flag, name, watch, is_verified = target.record.flag, target.edge.name, Stopwatch(), False
 
     def say(kind: StepKind, part: StepPart) -> None:
@@ -168,6 +172,7 @@ def publish_target(
         leased.check()
 
     extra = {"process": process.process, "run": context.run_id, "fence": str(target.lease.token)}
+    extra |= render_taken(events)
     if target.is_adopted:
         token = f"adopt-{target.staging.token}"
         manifest = adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)

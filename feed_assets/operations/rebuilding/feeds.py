@@ -7,12 +7,15 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.arrival.inbox_files import cursor_of
 from feed_assets.lifecycle.arrival.polling import decide_poll_result, record_poll_results
 from feed_assets.lifecycle.arrival.store_polls import Candidate
+from feed_assets.lifecycle.arrival.taking import record_taken
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.rebuilding.surveying import PROCESS, FoundInstance, find_nominal_times, iter_found
 from feed_assets.operations.rebuilding.watermarks import move_watermark
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import (
@@ -33,9 +36,11 @@ OnProgress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltFeed:
     """A feed on a cluster: the complete instances on storage, how many of them are new to the record, and how many have
-    no manifest although a process writes the feed; these are left out. `vanished` are gone, although the record had
-    them. `damaged` says of each manifest that cannot be read why; its instance is left out, too. `problem` is why
-    storage could not be read.
+    no manifest although a process writes the feed; these are left out.
+
+    `vanished` are gone, although the record had them. `begins_anew` says that nothing shows what its inbox has had.
+    `damaged` says of each manifest that cannot be read why; its instance is left out, too. `problem` is why storage
+    could not be read.
     """
 
     feed: str
@@ -44,6 +49,7 @@ class RebuiltFeed:
     recorded: int = 0
     unknown: int = 0
     vanished: int = 0
+    begins_anew: bool = False
     damaged: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -69,7 +75,7 @@ def rebuild_feed(
     """
     times = find_nominal_times(context.stores, record, context.as_of)
     name = f"{record.feed} on {record.cluster}"
-    looked = recorded = unknown = 0
+    looked = recorded = unknown = delivered = 0
     complete: set[datetime] = set()
     damaged: list[str] = []
     for count, batch in iter_found(context.stores, record, times, threads):
@@ -86,10 +92,12 @@ def rebuild_feed(
         complete.update(each.nominal_time for each in batch)
         recorded, unknown = recorded + len(new), unknown + len(batch) - len(known) - len(faults)
         damaged += faults
+        delivered += sum(each.delivered is not None for each in batch)
         on_progress(name, looked, len(times))
     if record.is_external and recorded and not dry_run:
         move_watermark(context, record, times[0])
     with context.database.read() as connection:
+        is_begun = record.inbox is None or Cursors(connection).get(cursor_of(record)) is not None
         standing = FeedInstances(connection).available_times(*record.key, record.sequence.start, NEVER)
     absent = [Candidate(record=record, nominal_time=time) for time in standing if time not in complete]
     return RebuiltFeed(
@@ -98,6 +106,7 @@ def rebuild_feed(
         complete=len(complete),
         recorded=recorded,
         unknown=unknown,
+        begins_anew=not is_begun and not delivered,
         damaged=tuple(damaged),
         vanished=context.record_vanished(absent, ORIGIN, dry_run=dry_run),
     )
@@ -121,6 +130,13 @@ def _record_instances(
     connection: Connection, context: OperationContext, record: FeedRecord, new: Sequence[FoundInstance]
 ) -> None:
     if record.is_external:
+        last = EventLog(connection).last_seq()
+        new = [
+            each
+            for each in new
+            if each.delivered is None
+            or record_taken(connection, record, each.nominal_time, each.delivered, context.as_of) <= last
+        ]
         candidates = [Candidate(record=record, nominal_time=each.nominal_time) for each in new]
         results = [
             decide_poll_result(candidate, each.look, context.as_of)

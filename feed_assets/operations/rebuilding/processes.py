@@ -11,12 +11,15 @@ from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check
 from feed_assets.lifecycle.instances.attempts import begin_attempt, end_attempt
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.rebuilding.batches import restore_queues
+from feed_assets.operations.rebuilding.surveying import FoundInstance
 from feed_assets.operations.rebuilding.watermarks import move_watermark
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, WatermarkKind
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey, WatermarkKind
+from feed_assets.state.triggers import Triggers
 from feed_assets.state.watermarks import Watermarks
 
 _BATCH = 500
@@ -29,7 +32,8 @@ _NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.REA
 class RebuiltProcess:
     """A process or flow on a cluster: its instances whose outputs are on storage, and how many become SUCCEEDED.
 
-    Instances before `begins_at` are not created again; None if that does not change.
+    Instances before `begins_at` are not created again; None if that does not change. `begins_anew` says that nothing
+    shows what its batches have taken.
     """
 
     process: str
@@ -37,24 +41,37 @@ class RebuiltProcess:
     finished: int
     recorded: int
     begins_at: NominalTime | None = None
+    begins_anew: bool = False
 
 
 def rebuild_process(
-    context: OperationContext, process: ProcessRecord, finished: Mapping[datetime, str | None], *, dry_run: bool
+    context: OperationContext,
+    process: ProcessRecord,
+    finished: Mapping[datetime, FoundInstance],
+    before: int,
+    *,
+    dry_run: bool,
 ) -> RebuiltProcess:
-    """Record the finished instances, each with its run, unless the record knows that attempt."""
+    """Record the finished instances, each with its run, unless the record knows that attempt, and with the events of
+    batches; `before` is the last event of the log before the rebuild.
+    """
     times = sorted(finished)
     begins_at = times[0] if times else None if process.outputs else process.sequence.ceil(context.as_of)
     is_later = begins_at is not None and _begins_later(context, process, begins_at)
-    recorded = 0
-    for start in range(0, len(times), _BATCH):
-        batch = times[start : start + _BATCH]
+    recorded, runs = 0, {time: found.run_id for time, found in finished.items()}
+    with context.database.read() as connection:
+        is_followed = bool(Triggers(connection).of([EntityKey(*process.key)]))
+    step = _BATCH if process.trigger is None else max(1, len(times))
+    for start in range(0, max(len(times), process.trigger is not None), step):
+        batch = times[start : start + step]
         with context.database.read() as connection:
-            new = _find_unfinished(connection, process, batch, finished)
-        if new and not dry_run:
+            new = _find_unfinished(connection, process, batch, runs)
+        if (new or process.trigger is not None) and not dry_run:
             with context.database.begin() as connection:
-                unfinished = _find_unfinished(connection, process, batch, finished)
-                _record_finished(connection, context, process, unfinished, finished)
+                unfinished = _find_unfinished(connection, process, batch, runs)
+                batches = {time: finished[time].taken for time in unfinished}
+                restore_queues(connection, process, batches, before, context.as_of)
+                _record_finished(connection, context, process, unfinished, runs)
         recorded += len(new)
     if not dry_run:
         _skip_finished(context, process, finished, begins_at if is_later else None)
@@ -64,7 +81,12 @@ def rebuild_process(
         finished=len(times),
         recorded=recorded,
         begins_at=begins_at if is_later else None,
+        begins_anew=process.trigger is not None and not is_followed and not any(map(_has_taken, finished.values())),
     )
+
+
+def _has_taken(found: FoundInstance) -> bool:
+    return bool(found.taken)
 
 
 def _find_unfinished(

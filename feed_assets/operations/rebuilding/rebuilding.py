@@ -21,6 +21,7 @@ from feed_assets.operations.restores import record_rebuild
 from feed_assets.plan.edges import Key
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.sweep_records import Hold
 from feed_assets.storage.errors import StorageError
 
@@ -97,6 +98,8 @@ def rebuild_instances(
         database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of, dry_run=dry_run
     )
     traces.settle_reachable()
+    with context.database.read() as connection:
+        before = EventLog(connection).last_seq()
     with ThreadPoolExecutor(_THREADS) as threads:
         for record in sorted(context.plan.feeds.values(), key=lambda each: (not each.is_external, each.key)):
             written = found[record.key] = {}
@@ -108,7 +111,7 @@ def rebuild_instances(
                 feeds.append(RebuiltFeed(feed=record.feed, cluster=record.cluster, problem=str(exc)))
     unread = {(each.feed, each.cluster) for each in feeds if each.problem is not None}
     processes = [
-        rebuild_process(context, process, find_finished(context.plan, process, found), dry_run=dry_run)
+        rebuild_process(context, process, find_finished(context.plan, process, found), before, dry_run=dry_run)
         for process in sorted(context.plan.processes.values(), key=lambda each: each.key)
         if not unread.intersection(edge.feed_key for edge in process.outputs)
     ]

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
+from feed_assets.lifecycle.arrival.taking import is_taken
 from feed_assets.lifecycle.arrival.watching import find_standing
+from feed_assets.lifecycle.instances.made_from import TakenEvent, parse_taken
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Availability, Look
+from feed_assets.storage.records import Availability, Look, Manifest
 from feed_assets.transfer.plans import copy_filter
 from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
 
@@ -24,19 +26,25 @@ PROCESS, RUN = "process", "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInstance:
-    """A complete instance on storage; `publication` is its manifest's head, None if it has no manifest. `fault` is why
-    the manifest cannot be read.
+    """A complete instance on storage; `publication` is its manifest's head, None if it has no manifest. `delivered` is
+    the manifest of files from an inbox. `fault` is why the manifest cannot be read.
     """
 
     nominal_time: datetime
     look: Look
     publication: Publication | None = None
+    delivered: Manifest | None = None
     fault: str | None = None
 
     @property
     def run_id(self) -> str | None:
         """The run that wrote it last."""
         return self.publication.extra.get(RUN) if self.publication else None
+
+    @property
+    def taken(self) -> tuple[TakenEvent, ...]:
+        """The events from which a batch has made it."""
+        return parse_taken(self.publication.extra) if self.publication else ()
 
     def is_written_by(self, process: ProcessRecord) -> bool:
         """Return whether the manifest names a process as the writer, or the source of a flow."""
@@ -86,34 +94,41 @@ def iter_found(
 
 
 def _find(store: InstanceStore, record: FeedRecord, time: datetime, look: Look) -> FoundInstance:
-    if record.is_external:
+    if record.is_external and record.inbox is None:
         return FoundInstance(nominal_time=time, look=look)
     try:
         manifest = store.published_manifest(record.path(time))
         publication = None if manifest is None else Publication.of(manifest)
         if publication is not None and not _can_be_recorded(publication):
-            reason = "it has numbers or words that no record can keep"
+            reason = "it has numbers, times or words that no record can keep"
             raise ManifestError(store=record.store.url, path=look.path, reason=reason)
     except ManifestError as exc:
         return FoundInstance(nominal_time=time, look=look, fault=str(exc))
+    if record.inbox is not None:
+        delivered = manifest if manifest is not None and is_taken(manifest) else None
+        return FoundInstance(nominal_time=time, look=look, delivered=delivered)
     return FoundInstance(nominal_time=time, look=look, publication=publication)
 
 
 def _can_be_recorded(found: Publication) -> bool:
+    try:
+        parse_taken(found.extra)
+    except (ValueError, TypeError, RecursionError):
+        return False
     is_number = all(0 <= number < 1 << 63 for number in (found.bytes, found.files))
     return is_number and not any("\0" in text for text in found.extra.values())
 
 
 def find_finished(
     plan: Plan, process: ProcessRecord, found: Mapping[tuple[str, str], Mapping[datetime, FoundInstance]]
-) -> dict[datetime, str | None]:
-    """Return the instances of a process all of whose outputs on storage name it, each with a run that wrote one.
+) -> dict[datetime, FoundInstance]:
+    """Return the instances of a process all of whose outputs on storage name it, each with one that it wrote.
 
     An optional output may be absent, but one output must be there; a quarantine proves nothing.
     """
     mandatory = {edge.name for edge in process.own_outputs if not edge.optional}
     leading = [edge for edge in process.own_outputs if not edge.optional][:1] or process.own_outputs
-    finished: dict[datetime, str | None] = {}
+    finished: dict[datetime, FoundInstance] = {}
     for first in leading:
         for time in sorted(found.get(first.feed_key, {})):
             for nominal_time in plan.writer_times(first, time):
@@ -125,5 +140,5 @@ def find_finished(
                     and each.is_written_by(process)
                 }
                 if written and mandatory <= written.keys():
-                    finished[nominal_time] = (written.get(first.name) or next(iter(written.values()))).run_id
+                    finished[nominal_time] = written.get(first.name) or next(iter(written.values()))
     return finished
