@@ -3,7 +3,7 @@
 Whoever looks at storage and misses such an instance calls this. No consumer is woken, and what has read it stays.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -57,7 +57,7 @@ def record_vanished(
     looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
     gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
     roots = {each.record.store for each in gone.values()}
-    away = {root for root in roots if not any(stores.get(root).walk("", 1, _choose_all))}
+    away = {root for root in roots if not any(stores.get(root).walk("", 1, lambda _, names: names))}
     gone = {key: each for key, each in gone.items() if each.record.store not in away}
     if not gone or dry_run:
         return gone
@@ -95,10 +95,6 @@ def _is_gone(candidate: Candidate, look: Look) -> bool:
     if look.obstacle is not None or look.availability is Availability.AVAILABLE:
         return False
     return look.availability is Availability.MISSING or (candidate.record.is_external and not look.files)
-
-
-def _choose_all(_: str, names: Sequence[str]) -> Sequence[str]:
-    return names
 
 
 def _record(

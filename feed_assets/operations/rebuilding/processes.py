@@ -59,6 +59,7 @@ def rebuild_process(
     begins_at = times[0] if times else None if process.outputs else process.sequence.ceil(context.as_of)
     is_later = begins_at is not None and _begins_later(context, process, begins_at)
     recorded, runs = 0, {time: found.run_id for time, found in finished.items()}
+    has_taken = any(found.taken for found in finished.values())
     with context.database.read() as connection:
         is_followed = bool(Triggers(connection).of([EntityKey(*process.key)]))
     step = _BATCH if process.trigger is None else max(1, len(times))
@@ -81,12 +82,8 @@ def rebuild_process(
         finished=len(times),
         recorded=recorded,
         begins_at=begins_at if is_later else None,
-        begins_anew=process.trigger is not None and not is_followed and not any(map(_has_taken, finished.values())),
+        begins_anew=process.trigger is not None and not is_followed and not has_taken,
     )
-
-
-def _has_taken(found: FoundInstance) -> bool:
-    return bool(found.taken)
 
 
 def _find_unfinished(
