@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -162,38 +161,29 @@ def restored(spark: "SparkSession") -> Iterator["SparkSession"]:
         yield spark
     except BaseException:
         with suppress(Exception):  # Spark itself may have failed
-            _put_back(spark, before)
+            _put_back(spark, *before)
         raise
-    _put_back(spark, before)
+    _put_back(spark, *before)
 
 
-@dataclass(frozen=True, slots=True)
-class _SessionState:
-    settings: Mapping[str, str]
-    place: tuple[str, str]
-    views: frozenset[str]
-
-
-def _state_of(spark: "SparkSession") -> _SessionState:
+def _state_of(spark: "SparkSession") -> tuple[dict[str, str], tuple[str, str], set[str]]:
+    """Return the settings, the current catalog and database, and the names of the temporary views."""
     views = spark.sql("SHOW VIEWS IN global_temp").collect()  # with those of the session, and without a metastore
-    return _SessionState(
-        settings=dict(spark.conf.getAll),
-        place=(spark.catalog.currentCatalog(), spark.catalog.currentDatabase()),
-        views=frozenset(row["viewName"] for row in views if not row["namespace"]),
-    )
+    place = (spark.catalog.currentCatalog(), spark.catalog.currentDatabase())
+    return dict(spark.conf.getAll), place, {row["viewName"] for row in views if not row["namespace"]}
 
 
-def _put_back(spark: "SparkSession", before: _SessionState) -> None:
-    now = _state_of(spark)
-    for name in now.views - before.views:
+def _put_back(spark: "SparkSession", settings: dict[str, str], place: tuple[str, str], views: set[str]) -> None:
+    settings_now, place_now, views_now = _state_of(spark)
+    for name in views_now - views:
         spark.catalog.dropTempView(name)
-    if now.place != before.place:
-        spark.catalog.setCurrentCatalog(before.place[0])
-        spark.catalog.setCurrentDatabase(before.place[1])
-    for name in now.settings.keys() - before.settings.keys():
+    if place_now != place:
+        spark.catalog.setCurrentCatalog(place[0])
+        spark.catalog.setCurrentDatabase(place[1])
+    for name in settings_now.keys() - settings.keys():
         spark.conf.unset(name)
-    for name, value in before.settings.items():
-        if now.settings.get(name) != value:
+    for name, value in settings.items():
+        if settings_now.get(name) != value:
             spark.conf.set(name, value)
 
 

@@ -53,17 +53,14 @@ def refuse_unreadable(
         StorageError: a name is not UTF-8, or a file is in a folder that is not read.
     """
     for name in sorted(each for each in names if is_content(each, flag)):
-        *folders, _ = name.split("/")
-        if encodable(name) != name:
-            reason = "its name is not UTF-8, so Spark cannot read it"
-        elif not reads_folders and any("=" not in folder for folder in folders):
-            reason = "it is in a folder, and files below an instance are read only of a feed that declares `partitions`"
-        else:
+        is_below = not reads_folders and any("=" not in folder for folder in name.split("/")[:-1])
+        if not is_below and encodable(name) == name:
             continue
+        why = "files in folders are read only of a feed that declares `partitions`" if is_below else "it is not UTF-8"
         raise StorageError(
             store=store.root_url,
             path=path,
-            reason=f"{encodable(name)!r} cannot be adopted: {reason}",
+            reason=f"{encodable(name)!r} cannot be adopted: {why}",
             next_step="Nothing was changed. Rename or move it, or write `existing: replace` for the feed.",
         )
 

@@ -13,7 +13,7 @@ from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location import dead_runs
 from feed_assets.orchestration.sensors import building as sensors
-from feed_assets.orchestration.sensors import overdue_notices, ticks
+from feed_assets.orchestration.sensors import log_events, overdue_notices, ticks
 from feed_assets.state import database
 from feed_assets.state.schema import feed_events, manifests, process_instances
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
@@ -43,6 +43,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "seconds after which a tick begins no new batch": f"{ticks.SECONDS_A_TICK:.0f}",
         "run requests a tick": str(ticks.REQUESTS_A_TICK),
         "events reported to Dagster a tick": str(ticks.EVENTS_A_TICK),
+        "reported events looked at again a tick": str(log_events.LOOKED_A_TICK),
         "unfinished instances explained in Dagster a tick": str(overdue_notices.EXPLAINED_A_TICK),
         "polls of missing instances a tick": str(polling.POLLS_A_TICK),
         "minutes before the newest instance from which a watched location is looked at": str(

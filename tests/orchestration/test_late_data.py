@@ -79,8 +79,9 @@ def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(harne
     (request,) = result.run_requests or ()
     assert request.partition_key == key(3)
     assert request.tags["feed_assets/late"] == "2026-01-01T03:00Z: numbers"
-    (told,) = [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
-    assert (told.asset_key, told.partition) == (AssetKey(["here", "numbers"]), key(3))
+    materialized = [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
+    (told,) = [event for event in materialized if event.asset_key == AssetKey(["here", "numbers"])]
+    assert told.partition == key(3)
     assert told.metadata["feed_assets/late_data"].value == "files: 1 replaced"
     assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
     run(harness)

@@ -14,13 +14,22 @@ from sqlalchemy import text
 from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.operations.rebuilding.rebuilding import rebuild_state
 from feed_assets.orchestration.runs.replication import run_replication_tick
+from feed_assets.orchestration.sensors import log_events
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.orchestration.sensors.ticks import log_exhausted
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE
 from feed_assets.state.errors import StateSchemaError
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    NewFeedEvent,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.state.schema import VERSION_TABLE
 from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
@@ -173,6 +182,58 @@ def test_what_a_run_has_published_is_told_if_dagster_does_not_know_the_run(
     assert [event.partition for event in told if event.asset_key.path[-1] == "summing"] == [key(2), key(3)]
 
 
+def test_what_a_run_has_published_is_told_again_when_the_run_was_deleted(harness: LocationHarness) -> None:
+    """At once by the first look, and until Dagster shows the partition; what a known run made is left to the run."""
+    instance, runs = harness.instance, [create_run_for_test(harness.instance).run_id for _ in range(2)]
+    published = [
+        NewFeedEvent(
+            feed="sums",
+            cluster="here",
+            nominal_time=START + timedelta(hours=hour),
+            kind=FeedEventKind.PRODUCED,
+            origin=f"run:{run}",
+            recorded_at=NOON,
+        )
+        for hour, run in enumerate(runs)
+    ]
+    with harness.runtime.database(instance).begin() as connection:
+        seqs = EventLog(connection).append(published)
+        FeedInstances(connection).put(
+            FeedInstance(
+                feed=event.feed,
+                cluster=event.cluster,
+                nominal_time=event.nominal_time,
+                status=FeedInstanceStatus.AVAILABLE,
+                updated_at=NOON,
+                event_seq=seq,
+            )
+            for event, seq in zip(published, seqs, strict=True)
+        )
+    harness.tick()
+    assert materializations(harness.tick()) == []
+    instance.delete_run(runs[0])
+    (told,) = materializations(harness.tick())
+    assert (told.asset_key.path[-1], told.partition) == ("sums", key(0))
+    instance.report_runless_asset_event(told)
+    assert materializations(harness.tick()) == []
+
+
+def test_the_look_at_what_was_told_goes_round(harness: LocationHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_events, "LOOKED_A_TICK", 2)
+    for hour in range(3):
+        land(harness.home.data, hour, 1)
+    harness.tick()
+    looked = []
+    for _ in range(3):
+        harness.tick()
+        looked.append(parse_cursor(harness.cursor).looked)
+    assert looked in ([0, 2, 0], [2, 0, 2])
+
+
+def materializations(told: SensorResult) -> list[AssetMaterialization]:
+    return [event for event in told.asset_events if isinstance(event, AssetMaterialization)]
+
+
 def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(harness: LocationHarness) -> None:
     harness.tick()
     with harness.runtime.database(harness.instance).begin() as connection:
@@ -239,7 +300,7 @@ def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(
 
 def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
     events = (ReportedEvent(seq=7, digest="a"), ReportedEvent(seq=2, digest="b"))
-    cursor = TickCursor(reported=events, location="d", health="h")
+    cursor = TickCursor(reported=events, location="d", health="h", looked=3)
     assert parse_cursor(cursor.render()) == cursor
     earlier = '{"version": 1, "told": 7, "checked": "d"}'
     assert parse_cursor(earlier) == TickCursor(reported=(ReportedEvent(seq=7),), location="d")

@@ -230,8 +230,6 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         Failure: sweeps failed; each continues in the next run.
     """
     sweep_context = _sweep_context(runtime, context)
-    if _is_stopped(context, sweep_context.database):
-        return
     bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
     failed: list[str] = []
     for sweep_id in sweeps:

@@ -8,7 +8,15 @@ remove the colour, so an observation on the partition says when the instance was
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from dagster import AssetKey, AssetMaterialization, AssetObservation, DagsterInstance, MetadataValue, RunsFilter
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    AssetObservation,
+    DagsterEventType,
+    DagsterInstance,
+    MetadataValue,
+    RunsFilter,
+)
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.instances.run_names import find_run
@@ -16,11 +24,18 @@ from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
+from feed_assets.orchestration.sensors.tick_cursors import TickCursor
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
+
+LOOKED_A_TICK = 100
+"""The events that a tick looks at again."""
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 
@@ -48,6 +63,32 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
     return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
+
+
+def find_greyed(
+    database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor: TickCursor
+) -> tuple[list[DagsterEvent], int]:
+    """Look at the next few events of the log: an AVAILABLE instance whose run was deleted in Dagster, and with it what
+    the run has reported, is told again. Returns what to tell, and the event after which to go on; 0 at the end.
+    """
+    with database.read() as connection:
+        events = EventLog(connection).read(cursor.looked, LOOKED_A_TICK)
+        rows = FeedInstances(connection).get_many([(each.feed, each.cluster, each.nominal_time) for each in events])
+    newest = {row.event_seq for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE}
+    shown = [each for each in events if each.cluster == cluster and each.seq in newest and each.seq <= cursor.last_seq]
+    known = find_known_runs(instance, shown)
+    lost = [each for each in shown if each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known)]
+    told = [each for event in lost for each in build_asset_events(layout, event, known)]
+    storage, kind = instance.event_log_storage, DagsterEventType.ASSET_MATERIALIZATION
+    green = {
+        (asset, partition)
+        for asset in {each.asset_key for each in told}
+        for partition in storage.get_latest_storage_id_by_partition(
+            asset, kind, {str(each.partition) for each in told if each.asset_key == asset}
+        )
+    }
+    greyed = [each for each in told if (each.asset_key, each.partition) not in green]
+    return greyed, events[-1].seq if len(events) == LOOKED_A_TICK else 0
 
 
 def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:

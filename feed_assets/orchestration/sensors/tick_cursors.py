@@ -36,13 +36,14 @@ class ReportedEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
     """A sensor's cursor: some of the reported events, newest first, the digests of the location and of the health that
-    its check shows, and how often the database had been rebuilt.
+    its check shows, how often the database had been rebuilt, and the event after which the next are `looked` at again.
     """
 
     reported: tuple[ReportedEvent, ...] = ()
     location: str = ""
     health: str = ""
     rebuilds: int = 0
+    looked: int = 0
 
     @property
     def last_seq(self) -> int:
@@ -51,7 +52,7 @@ class TickCursor:
 
     def render(self) -> str:
         fields = {"version": _VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
-        fields["rebuilds"] = self.rebuilds
+        fields |= {"rebuilds": self.rebuilds, "looked": self.looked}
         return json.dumps({**fields, "events": [[each.seq, each.digest] for each in self.reported]})
 
 
@@ -107,6 +108,7 @@ def parse_cursor(text: str | None) -> TickCursor:
         location=str(fields["checked"]),
         health=str(fields.get("health", "")),
         rebuilds=int(fields.get("rebuilds", 0)),
+        looked=int(fields.get("looked", 0)),
     )
 
 

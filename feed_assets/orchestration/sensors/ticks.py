@@ -45,7 +45,7 @@ from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_known_runs
+from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
 from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
 from feed_assets.orchestration.sensors.run_states import reconcile
@@ -238,6 +238,10 @@ class _Tick:
             asset_events += self.bulkheads.run_unit(
                 TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event, known_runs
             )
+        greyed, looked = self.bulkheads.run_unit(
+            TickStep.REPORTS, "deleted runs", ([], 0), find_greyed, database, layout, cluster, self.instance, cursor
+        )
+        asset_events += greyed
         if cursor.location != location.digest:
             self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
         partitions = due_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
@@ -247,7 +251,7 @@ class _Tick:
         tell_health(database, health, self.context.as_of, self.runtime.real_clock.now())
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
-        following = unreported.following(location.digest, health.digest, rebuilds)
+        following = replace(unreported.following(location.digest, health.digest, rebuilds), looked=looked)
         said = describe(done, len(asset_events), self.active) + health.describe(cluster)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))

@@ -145,7 +145,10 @@ def test_adopted_content_becomes_the_instance_and_nothing_is_computed(tmp_path: 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [(b"below/part.csv", "'below/part.csv' cannot be adopted: it is in a folder"), (b"part-\xff.csv", "is not UTF-8")],
+    [
+        (b"below/part.csv", "'below/part.csv' cannot be adopted: files in folders"),
+        (b"part-\xff.csv", "it is not UTF-8"),
+    ],
 )
 def test_what_no_reader_sees_is_not_adopted(tmp_path: Path, name: bytes, reason: str) -> None:
     lifecycle = counting(tmp_path, existing="adopt")
