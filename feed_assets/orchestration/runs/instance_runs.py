@@ -316,11 +316,7 @@ class InstanceRun:
 
 @contextmanager
 def _telling_dagster() -> Iterator[None]:
-    """Translate whatever Dagster's storage raises.
-
-    Raises:
-        StateUnreachableError: no failure of the work; the attempt counts as that of a worker that died.
-    """
+    """Raise StateUnreachableError for what Dagster's storage raises: the attempt ends as if its worker had died."""
     try:
         yield
     except Exception as exc:

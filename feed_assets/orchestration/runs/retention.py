@@ -191,11 +191,7 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
 
 
 def _is_stopped(context: OpExecutionContext, database: Database) -> bool:
-    """Return whether safe mode has come since the schedule requested the run, which then does nothing, and says so.
-
-    Raises:
-        SafeModeError: a person has started the run in safe mode.
-    """
+    """Return whether safe mode has come since the schedule requested the run; one that a person starts is refused."""
     try:
         require_mode(database, Operation.RETENTION_RUN)
     except SafeModeError as exc:

@@ -35,7 +35,6 @@ from feed_assets.timing.dates import render_datetime
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 
 LOOKED_A_TICK = 100
-"""The events that a tick looks at again."""
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 
