@@ -1,9 +1,12 @@
 """Send letters to chats, by the package apprise, which knows more than a hundred of them."""
 
-import logging
-from typing import Any
+import json
+import os
+import sys
 
+from feed_assets.delivery import exchange
 from feed_assets.delivery.errors import ChatMissingError, WayError
+from feed_assets.delivery.exchange import run_bounded
 from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import mask
 from feed_assets.topics import MessageLevel
@@ -11,8 +14,21 @@ from feed_assets.topics import MessageLevel
 _TYPES = {MessageLevel.INFO: "info", MessageLevel.WARNING: "warning", MessageLevel.ERROR: "failure"}
 
 
+_POST = """
+import json, logging, resource, sys, apprise
+given = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+logging.basicConfig(format="%(message)s", level=logging.WARNING)
+service = apprise.Apprise(asset=apprise.AppriseAsset(secure_logging=True))
+service.add(given.pop("url"))
+sys.exit(not service.notify(**given))
+"""
+
+
 class ChatSender(Sender):
     """Posts the text of letters, with their keys. Why apprise could not post is what it logs.
+
+    It posts in a process of its own, since it reads all that a receiver answers, however long that takes.
 
     Raises:
         ChatMissingError: apprise is not installed.
@@ -24,9 +40,8 @@ class ChatSender(Sender):
             import apprise
         except ImportError as exc:
             raise ChatMissingError(name=name) from exc
-        self._apprise: Any = apprise
-        self._service: Any = apprise.Apprise(asset=apprise.AppriseAsset(secure_logging=True))
-        if not self._service.add(url):
+        self._url = url
+        if not apprise.Apprise().add(url):
             scheme = url.partition("://")[0]
             raise WayError(
                 name=name,
@@ -35,13 +50,15 @@ class ChatSender(Sender):
             )
 
     def send(self, letter: Letter) -> Outcome:
-        with self._apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
-            is_done = self._service.notify(
-                body=f"{letter.text}\nkey: {letter.key}",
-                title=letter.subject,
-                notify_type=_TYPES[letter.message.level],
-            )
-            said = " ".join(log.getvalue().split())
-        if is_done:
+        given = {
+            "url": self._url,
+            "title": letter.subject,
+            "body": f"{letter.text}\nkey: {letter.key}",
+            "notify_type": _TYPES[letter.message.level],
+        }
+        code, error = run_bounded([sys.executable, "-c", _POST], json.dumps(given).encode(), os.environ)
+        if code == 0:
             return DELIVERED
-        return Outcome(verdict=Verdict.FAILED, error=mask(f"apprise could not post: {said}"[:400]))
+        said = " ".join(error.decode("utf-8", "replace").split())
+        reason = said if code is not None else f"it did not end within {exchange.SECONDS:g} s"
+        return Outcome(verdict=Verdict.FAILED, error=mask(f"apprise could not post: {reason}"[:400]))

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
+from select import POLLIN, poll
 from smtplib import SMTP, SMTP_SSL
 from socket import socket
 from tempfile import TemporaryFile
@@ -19,6 +20,9 @@ MOST_BYTES = 32 * 1024
 """How many bytes of what it says are read."""
 
 _PIPE_BYTES = 64 * 1024
+_CONTINUE = 100
+_INTERIM = range(102, 200)
+"""The statuses that no answer has: it comes behind them."""
 
 
 class Exchange:
@@ -46,6 +50,13 @@ class Exchange:
     def open(self, line: socket) -> BufferedReader:
         """Return what the receiver says on a line, as long as this exchange allows it."""
         return BufferedReader(_Ear(line, self))
+
+
+def has_more(line: socket) -> bool:
+    """Return whether a receiver has said what nobody has asked for, or has ended the line."""
+    asked = poll()
+    asked.register(line, POLLIN)
+    return bool(asked.poll(0))
 
 
 class _Ear(RawIOBase):
@@ -77,6 +88,10 @@ class BoundedResponse(HTTPResponse):
         super().__init__(line, **more)
         self.fp.close()
         self.fp = exchange.open(line)
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        return version, _CONTINUE if status in _INTERIM else status, reason
 
 
 class BoundedMail(SMTP):

@@ -39,7 +39,7 @@ class MailSender(Sender):
             return self._judge(*exc.recipients[self._to])
         except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
             return self._judge(exc.smtp_code, exc.smtp_error)
-        except (OSError, smtplib.SMTPException) as exc:
+        except (OSError, smtplib.SMTPException, ValueError) as exc:  # a ValueError: of words that cannot be coded
             self.close()
             if was_open and isinstance(exc, smtplib.SMTPServerDisconnected) and not self._exchange.is_spent:
                 return self._send(message)

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from feed_assets.delivery.exchange import BoundedResponse, Exchange
+from feed_assets.delivery.exchange import BoundedResponse, Exchange, has_more
 from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import mask
 
@@ -67,6 +67,8 @@ class WebhookSender(Sender):
         return _judge(status, reason)
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+        if self._connection is not None and self._connection.sock is not None and has_more(self._connection.sock):
+            self.close()
         if self._connection is None:
             self._connection = self._open()
         self._connection.request("POST", self._target, body, headers)
@@ -75,7 +77,7 @@ class WebhookSender(Sender):
         try:
             shown = response.read(_MOST_SHOWN)
             response.read()
-        except (OSError, HTTPException):  # the status is the answer, whatever follows it
+        except (OSError, HTTPException, ValueError):  # the status is the answer, whatever follows it
             self.close()
         return response.status, " ".join(f"{response.reason} {shown.decode('utf-8', 'replace')}".split())
 

@@ -8,12 +8,12 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from feed_assets.delivery.chat import ChatSender
 from feed_assets.delivery.commands import CommandSender
 from feed_assets.delivery.errors import WayError
 from feed_assets.delivery.mail import MailSender
-from feed_assets.delivery.port import Letter, Outcome, Verdict
+from feed_assets.delivery.port import Letter, Outcome, Sender, Verdict
 from feed_assets.delivery.ways import read_ways
 from feed_assets.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind
@@ -146,6 +146,10 @@ def hostile_port(stack: ExitStack, first: bytes, again: bytes, pause: float) -> 
         ("http", b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
         ("http", b"HTTP/1.1 200 OK\r\n", b"a", 0.05, Verdict.AWAY, "TimeoutError"),
         ("http", b"HTTP/1.1 200 OK\r\n", b"a", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+        ("http", b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK, b"-5\r\n", 0.05, Verdict.DELIVERED, None),
+        ("http", b"", b"HTTP/1.1 102 Processing\r\n\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
+        ("chat", OK, CHUNK, 0.01, Verdict.FAILED, "it did not end within"),
+        ("mail", b"220 hello\r\n250-more\r\n250 AUTH CRAM-MD5\r\n", b"334 abc\r\n", 0.05, Verdict.AWAY, "padding"),
         ("mail", b"", b"220-welcome\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
         ("mail", b"", b"2", 0.05, Verdict.AWAY, "timed out"),
         ("mail", b"220 hello\r\n", b"250-more\r\n", 0, Verdict.AWAY, "it says more than 32,768 bytes"),
@@ -164,15 +168,40 @@ def test_a_receiver_that_does_not_stop_answering_is_left(
         monkeypatch.setattr(exchange, "SECONDS", 0.3)
     with ExitStack() as stack:
         port = hostile_port(stack, first, again, pause)
-        settings = MailSettings(host="127.0.0.1", port=port)
-        sender = (
-            WebhookSender(f"http://127.0.0.1:{port}/x", None)
-            if channel == "http"
-            else MailSender("ann@example.org", settings)
-        )
-        outcome = stack.enter_context(closing(sender)).send(LETTER)
+        settings = MailSettings(host="127.0.0.1", port=port, user="ann", password="pw")
+        senders: dict[str, Callable[[], Sender]] = {
+            "http": lambda: WebhookSender(f"http://127.0.0.1:{port}/x", None),
+            "mail": lambda: MailSender("ann@example.org", settings),
+            "chat": lambda: ChatSender("team", f"json://127.0.0.1:{port}/x"),
+        }
+        outcome = stack.enter_context(closing(senders[channel]())).send(LETTER)
     assert outcome.verdict is verdict
     assert (error or "") in (outcome.error or "")
+
+
+def test_what_a_receiver_says_behind_its_answer_answers_no_other_letter() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    letters, said = Semaphore(0), Semaphore(0)
+
+    def talk() -> None:
+        for _ in range(2):
+            with server.accept()[0] as line, suppress(ConnectionResetError):
+                given = b""
+                while not given.endswith(b"}"):
+                    given += line.recv(1 << 16)
+                line.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+                letters.acquire()
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                said.release()
+                while line.recv(1 << 16):
+                    pass
+
+    with closing(server), closing(WebhookSender(f"http://127.0.0.1:{server.getsockname()[1]}/x", None)) as sender:
+        Thread(target=talk, daemon=True).start()
+        for _ in range(2):
+            assert sender.send(LETTER).verdict is Verdict.FAILED
+            letters.release()
+            said.acquire(timeout=10)
 
 
 @pytest.mark.parametrize(
