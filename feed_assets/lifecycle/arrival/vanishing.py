@@ -22,6 +22,7 @@ from feed_assets.state.leases import find_held
 from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look
 
@@ -45,10 +46,11 @@ def record_vanished(
     """Look at those of some instances that are AVAILABLE by the record; record those that are gone as MISSING, with an
     event VANISHED each, and return them.
 
-    A storage that is away loses nothing: if nothing at all lies below the root of a store, nothing of it has vanished.
     Instances on which somebody works are left alone, and those whose storage was never looked at, by a trusted notice.
 
     Raises:
+        StorageAwayError: nothing at all lies below the root of a store, so it has lost nothing; what others have lost
+            is recorded.
         StorageError: a store could not look.
     """
     by_key = {FeedKey(*each.record.key, each.nominal_time): each for each in candidates if each.record.has_data}
@@ -56,16 +58,20 @@ def record_vanished(
         rows = _find_standing(connection, by_key, real_now)
     looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
     gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
-    roots = {each.record.store for each in gone.values()}
+    # A metastore that has answered is no empty mount point.
+    roots = {each.record.store for each in gone.values() if each.record.table is None}
     away = {root for root in roots if not any(stores.get(root).walk("", 1, lambda _, names: names))}
     gone = {key: each for key, each in gone.items() if each.record.store not in away}
-    if not gone or dry_run:
-        return gone
-    with database.begin() as connection:
-        lock_log(connection)
-        standing = _find_standing(connection, gone, real_now)
-        gone = {key: each for key, each in gone.items() if standing.get(key) == rows[key]}
-        _record(connection, gone, rows, looks, as_of, origin)
+    if gone and not dry_run:
+        with database.begin() as connection:
+            lock_log(connection)
+            standing = _find_standing(connection, gone, real_now)
+            gone = {key: each for key, each in gone.items() if standing.get(key) == rows[key]}
+            _record(connection, gone, rows, looks, as_of, origin)
+    for root in away:
+        reason = "nothing at all lies below it, so what the record has there may only be away"
+        step = "Mount it, or correct its address. If everything was removed from it, put any file there, and try again."
+        raise StorageAwayError(store=root.url, path="", reason=reason, next_step=step)
     return gone
 
 

@@ -187,10 +187,11 @@ class ObjectStore(InstanceStore):
 
     def discard(self, staging: StagingPlace) -> None:
         objects = self._staging(staging.path, staging.token).objects
+        self._scratch.remove(objects.token, objects.path)
         with self._translated(objects.path):
             if read_marker(self.client, objects.path) == objects.token:
                 recover(objects)
-            self._drop(objects)
+            objects.remove()
 
     def recover(self, path: str) -> bool:
         path = parse_path(self.root_url, path)
@@ -308,8 +309,8 @@ class ObjectStore(InstanceStore):
         return ManifestEntry(path=name, size=size, checksum=checksum.render())
 
     def _drop(self, objects: StagedObjects) -> None:
-        objects.remove()
         self._scratch.remove(objects.token, objects.path)
+        objects.remove()
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)

@@ -1,5 +1,6 @@
 """Data that somebody deletes by hand, or that storage loses."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.errors import InputsMissingError
+from feed_assets.operations.consolidation import Result
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import ArrivalRefusedError
 from feed_assets.operations.explaining.explanations import explain
@@ -19,6 +21,7 @@ from feed_assets.operations.instances.polled_ranges import record_vanished_now
 from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.storage.errors import StorageAwayError
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.operations.contexts import context_of
 
@@ -135,14 +138,33 @@ def test_what_was_produced_and_is_gone_is_not_polled_and_its_writer_stays(tmp_pa
     assert lifecycle.statuses("p") == {START: ProcessInstanceStatus.SUCCEEDED}
 
 
+AWAY = r"primary: nothing at all lies below it, .* Mount it, .* put any file there"
+
+
 @pytest.mark.parametrize("is_mounted", [True, False])
-def test_a_storage_that_is_away_has_lost_nothing(tmp_path: Path, is_mounted: bool) -> None:
+@pytest.mark.parametrize("look", [ask_why, ask_why_of_its_reader, give_notice])
+def test_a_storage_that_is_away_has_lost_nothing_and_the_answer_says_so(
+    look: Callable[[OperationContext], object], tmp_path: Path, is_mounted: bool
+) -> None:
     lifecycle = deleted(tmp_path)
     (tmp_path / "primary").rename(tmp_path / "unmounted")
     if is_mounted:
         (tmp_path / "primary").mkdir()
-    (found,) = list_feed(context_of(lifecycle, SOON), "a", look=True).instances
-    assert (found.status, lifecycle.feed_statuses("a"), kinds(lifecycle)) == (MISSING, {START: AVAILABLE}, [ARRIVED])
+    context = context_of(lifecycle, SOON)
+    with pytest.raises(StorageAwayError, match=AWAY):
+        look(context)
+    found = list_feed(context, "a", look=True)
+    problem = rebuild_instances(context).feeds[0].problem
+    assert all(re.search(AWAY, text) for text in (found.message, problem or ""))
+    assert (found.result, lifecycle.feed_statuses("a"), kinds(lifecycle)) == (
+        Result.FAILED,
+        {START: AVAILABLE},
+        [ARRIVED],
+    )
+    (tmp_path / "primary").mkdir(exist_ok=True)
+    (tmp_path / "primary" / "any").touch()
+    look(context)
+    assert kinds(lifecycle) == [ARRIVED, VANISHED]
 
 
 def test_what_somebody_works_on_is_left_alone(tmp_path: Path) -> None:

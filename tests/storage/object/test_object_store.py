@@ -173,6 +173,16 @@ def test_sweeping_or_discarding_or_staging_again_finishes_what_had_begun(
     assert whole(store, None) == "new"
 
 
+def test_discarding_leaves_nothing_on_this_machine_when_the_storage_is_away(
+    store: ObjectStore, fs: SteppedClient
+) -> None:
+    staging = break_off(store, fs)
+    fs.before_change = Countdown(0)
+    with pytest.raises(Step):
+        store.discard(staging)
+    assert not staging.local_path.exists()
+
+
 def test_an_instance_whose_staging_is_lost_can_only_be_published_again(store: ObjectStore, fs: SteppedClient) -> None:
     publish(store, HOUR, OLD, flag=None)
     break_off(store, fs)
