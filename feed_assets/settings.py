@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -258,7 +259,7 @@ class _Environment(EnvSettingsSource):
                 setting="environment",
                 reason=f"a {ENV_PREFIX}… variable cannot be read: {exc.__cause__ or exc}",
                 tried=(),
-                next_step="Write maps as JSON, or one variable for each value with __ between the names.",
+                next_step="Write maps and lists as JSON, or one variable for each value with __ between the names.",
             ) from exc
         named = {name.removeprefix(prefix): text for name, text in self._environ.items() if name.startswith(prefix)}
         if named:
@@ -328,7 +329,7 @@ def _sources_tried(file: Path | None, folders: Sequence[Path]) -> tuple[str, ...
 def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
-    variable = ENV_PREFIX + "__".join(path).upper()
+    variable = ENV_PREFIX + "__".join(takewhile(lambda part: not part.isdecimal(), path)).upper()  # a list is one
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(Settings.model_fields))
         return SettingsError(

@@ -102,6 +102,11 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
             {},
             "setting 'notify.ops.url': its value is not the URL of a receiver",
         ),
+        (
+            "",
+            {"FEED_ASSETS_NOTIFY": '{"ops": {"url": "http://x", "topics": ["x"]}}'},
+            "setting 'notify.ops.topics.0': 'x'",
+        ),
         ("metadata: {system: {include: feed/*}}", {}, "setting 'metadata.system.include': 'feed/*' is not a list."),
     ],
 )
@@ -110,6 +115,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path, text: str, environ: dict[str, 
     with pytest.raises(SettingsError) as caught:
         load_settings({}, environ, tmp_path)
     assert str(caught.value).startswith(message)
+    assert "__TOPICS__" not in str(caught.value)  # a list is one variable
 
 
 def test_every_place_that_was_tried_is_named(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def listing(
         print_json(found)
     else:
         print_table(
-            ("cluster", "instance", "status", "size", "files", "created", "uri"),
+            ("cluster", "instance", "status", "size", "files", "created", "url"),
             [
                 (
                     each.cluster,

@@ -147,10 +147,9 @@ class QueueChangeError(LifecycleError):
         self.process = process
         self.event = event
         self.place = place
-        super().__init__(
-            f"event {event} cannot be changed to {action} in the queue of {describe_process(process)}: it is {place}. "
-            "An event that a batch has taken stays with it: run the batch again to read it again."
-        )
+        again = " To read it again, run its batch again." if place.startswith("taken") else ""
+        queue = f"the queue of {describe_process(process)}"
+        super().__init__(f"event {event} in {queue} is {place}: {action} changes nothing there.{again}")
 
 
 class BatchEndedError(LifecycleError):

@@ -1,7 +1,7 @@
 """The context of operations: the current definitions, the state, storage, and the clocks."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import SystemClock, open_clock
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.issues import Issue
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.arrival.vanishing import record_vanished
 from feed_assets.lifecycle.instances.context import LifecycleContext
@@ -40,7 +41,7 @@ from feed_assets.timing.sequence import InstanceSequence
 class OperationContext(LifecycleContext):
     """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
     `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs. Commands also have the
-    `settings`, for the receivers of messages.
+    `settings`, for the receivers of messages, and the `errors` that keep entities out of the plan.
     """
 
     timeline: ReleaseTimeline
@@ -50,6 +51,7 @@ class OperationContext(LifecycleContext):
     retention_grace: timedelta = timedelta(0)
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     settings: Settings | None = None
+    errors: tuple[Issue, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -100,21 +102,18 @@ class OperationContext(LifecycleContext):
 
         Raises:
             EntityNotFoundError: it is on no cluster.
+            DefinitionsError: it is declared, but has errors.
         """
         records = self.records(kind)
         found = tuple(cluster for cluster in sorted(self.plan.clusters) if (name, cluster) in records)
-        if not found:
-            known = sorted({entity for entity, _ in records})
-            raise EntityNotFoundError(
-                kind=kind.value, name=name, suggestions=tuple(get_close_matches(name, known, n=2))
-            )
-        return found
+        return found or self._not_found((kind,), name)
 
     def kind_of(self, name: str) -> Kind:
         """Return whether a feed or a process has this name; the process if both have it.
 
         Raises:
             EntityNotFoundError: neither has it.
+            DefinitionsError: what has it has errors.
         """
         return self.kinds_of(name)[0]
 
@@ -123,15 +122,19 @@ class OperationContext(LifecycleContext):
 
         Raises:
             EntityNotFoundError: neither has it.
+            DefinitionsError: what has it has errors.
         """
         kinds = (Kind.PROCESS, Kind.FEED)
         found = [kind for kind in kinds if any((name, cluster) in self.records(kind) for cluster in self.plan.clusters)]
-        if found:
-            return tuple(found)
-        known = sorted({entity for kind in (Kind.PROCESS, Kind.FEED) for entity, _ in self.records(kind)})
-        raise EntityNotFoundError(
-            kind="feed or process", name=name, suggestions=tuple(get_close_matches(name, known, n=2))
-        )
+        return tuple(found) or self._not_found(kinds, name)
+
+    def _not_found(self, kinds: Sequence[Kind], name: str) -> NoReturn:
+        labels = {label_of((kind, name)) for kind in kinds}
+        if issues := [issue for issue in self.errors if issue.entity in labels]:
+            raise DefinitionsError(location="the definitions", issues=issues, next_step="Correct it first:")
+        known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
+        suggestions = tuple(get_close_matches(name, known, n=2))
+        raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)
 
     def feed_on(self, name: str, cluster: str) -> FeedRecord:
         """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""
@@ -215,9 +218,10 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
     """
     clock = open_clock(settings)
     as_of = clock.now()
+    errors: tuple[Issue, ...] = ()
     if timeline is None:
-        plan = load_location(settings, as_of, find_plan_cache(os.environ)).plan
-        timeline = ReleaseTimeline(plan, values_of(settings))
+        location = load_location(settings, as_of, find_plan_cache(os.environ))
+        timeline, errors = ReleaseTimeline(location.plan, values_of(settings)), location.errors
     return OperationContext(
         timeline=timeline,
         database=database,
@@ -230,4 +234,5 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
         retention_grace=settings.retention_grace,
         metadata=settings.metadata,
         settings=settings,
+        errors=errors,
     )

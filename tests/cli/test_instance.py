@@ -112,7 +112,9 @@ def test_row_117_a_listing_with_a_look(project: Path) -> None:
     folder = project / "data/clicks/2013-11-03/12"
     folder.mkdir(parents=True)
     (folder / "part.csv").write_text("12345")
-    line = ok(run("instance", "listing", "clicks", "--look")).splitlines()[-1].split("\t")
+    head, *_, last = ok(run("instance", "listing", "clicks", "--look")).splitlines()
+    line = last.split("\t")
+    assert head.split("\t")[6] == "url"
     assert line[:5] == ["primary", "2013-11-03T12:00Z", "AVAILABLE", "5 bytes", "1"]
     assert line[6] == f"file://{folder}"
     assert rows(ok(run("instance", "listing", "clicks", "--filter-by", "STATUS:AVAILABLE"))) == []
@@ -178,6 +180,18 @@ def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     unknown = run("why", "klicks", TIME)
     assert unknown.exit_code == 1
     assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr
+
+
+def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> None:
+    file = project / "entities/all.yaml"
+    text = file.read_text("utf-8")
+    assert "name: clicks\n" in text
+    file.write_text(text.replace("name: clicks\n", "name: clicks\nfrequncy: hours(1)\n"), "utf-8")
+    for arguments in (("why", "clicks", TIME), ("instance", "listing", "clicks"), ("why", "counting", TIME)):
+        result = run(*arguments)
+        mistake = "process 'counting': " if "counting" in arguments else "feed 'clicks': 'frequncy' is not a key"
+        assert (result.exit_code, mistake in result.stderr) == (1, True), arguments
+        assert "there is no" not in result.stderr
 
 
 @pytest.mark.parametrize(

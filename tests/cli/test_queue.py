@@ -102,7 +102,7 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
     assert result.stdout == "event 2 at input 'orders' of 'load': was pending, dropped\n"
     for form in ((), ("--dry-run",)):
         refused = run("queue", "drop", "load", "--event", "2", "--reason", "again", *form)
-        assert (refused.exit_code, "it is dropped" in refused.stderr) == (1, True)
+        assert (refused.exit_code, "is dropped: drop changes nothing" in refused.stderr) == (1, True)
     notify("approval")
     (name,) = tick(project)
     found = shown("batch", "show", "load", name)
@@ -138,6 +138,21 @@ def test_what_is_held_or_dropped_is_named_with_who_and_why(project: Path) -> Non
         "  - event 4 at orders is held by bob: ask",
         "  - 1 older ones were held or dropped",
     ]
+
+
+def test_a_repeated_decision_says_where_the_event_is(project: Path) -> None:
+    notify("orders")
+    tick(project)
+    for decided, place in (("hold", "held"), ("drop", "dropped"), ("add", "pending")):
+        arguments = ("queue", decided, "load", "--event", "1", "--reason", "ask")
+        assert run(*arguments).exit_code == 0
+        repeated = run(*arguments)
+        assert repeated.exit_code == 1
+        assert repeated.stderr.endswith(f"process 'load' is {place}: {decided} changes nothing there.\n")
+    notify("approval")
+    (name,) = tick(project)
+    taken = run("queue", "hold", "load", "--event", "1", "--reason", "ask").stderr
+    assert taken.endswith(f"is taken by {name}: hold changes nothing there. To read it again, run its batch again.\n")
 
 
 def test_what_came_since_the_last_tick_is_said_to_be_not_routed_yet(project: Path) -> None:

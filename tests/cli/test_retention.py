@@ -255,6 +255,13 @@ def test_an_undo_of_one_instance_leaves_the_others_away(project: Path) -> None:
     )
 
 
+def test_an_undo_tells_how_long_it_holds_what_it_restores_itself(project: Path) -> None:
+    sweep = swept()
+    ok(run("retention", "undo", sweep, "--instance", "2013-11-03T02:00Z"))
+    set_clock(project, "2013-11-03T13:00Z")
+    assert "held until 2013-11-10T13:00Z" in run("retention", "undo", sweep).stderr
+
+
 def test_a_day_is_that_of_each_feed_and_asks_which_if_these_differ(project: Path) -> None:
     sweep = daily_sweep(project)
     day = ["undo", sweep, "--instance", "2013-11-02"]

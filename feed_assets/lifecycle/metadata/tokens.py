@@ -23,8 +23,8 @@ SCHEMA = "schema"
 
 _NAME, _TAG, _TEXT, _LISTED = 4, 2, 1, 0
 _SEPARATORS = re.compile(r"[\s,\-_:]+")
-_PUNCTUATION = ".,:;!?()[]\"'“”„‘’«»…"
-_OF_SENTENCES = re.compile(rf"(?:['’]s\b|[\s\-_{re.escape(_PUNCTUATION.removeprefix('.'))}])+")  # the patient's (v2.1)
+PUNCTUATION = ".,:;!?()[]\"'“”„‘’«»…"
+_OF_SENTENCES = re.compile(rf"(?:['’]s\b|[\s\-_{re.escape(PUNCTUATION.removeprefix('.'))}])+")  # the patient's (v2.1)
 _LONGEST = 200
 """The characters of a token. A longer text is found by its beginning with a star, and whole by its digest."""
 
@@ -86,6 +86,6 @@ def _iter_text(text: str, field: str, scope: Scope, weight: int) -> Iterator[Tok
     """
     whole = fold(text)
     yield Token(whole, field, scope, weight, parse_number(text))
-    words = {*_SEPARATORS.split(text), *(word.strip(_PUNCTUATION + "-_") for word in text.split())}
-    words |= {word.strip(_PUNCTUATION) for word in _OF_SENTENCES.split(text)}
+    words = {*_SEPARATORS.split(text), *(word.strip(PUNCTUATION + "-_") for word in text.split())}
+    words |= {word.strip(PUNCTUATION) for word in _OF_SENTENCES.split(text)}
     yield from (Token(word, field, scope, _TEXT) for word in set(map(fold, words)) - {whole, ""})

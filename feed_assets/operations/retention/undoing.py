@@ -64,8 +64,8 @@ class UndoResult:
             text += f", could not restore {len(self.left):,}"
         if self.is_shared:
             text += "; other workers hold the rest, repeat the command when they have finished"
-        if self.holds and self.holds[0].expires_at is not None:
-            text += f"; held until {render_datetime(self.holds[0].expires_at)} by {self.holds[0].name!r}"
+        if ends := [hold.expires_at for hold in self.holds if hold.expires_at is not None]:
+            text += f"; held until {render_datetime(max(ends))} by {self.holds[0].name!r}"
         return text
 
 

@@ -7,9 +7,10 @@ dates and times, and are required.
 """
 
 import re
+from collections.abc import Iterator
 
 from feed_assets.entities.errors import MetadataRefusedError
-from feed_assets.lifecycle.metadata.tokens import fold, parse_number, small
+from feed_assets.lifecycle.metadata.tokens import PUNCTUATION, fold, parse_number, small
 from feed_assets.state.search_records import Comparison, Match, Term
 
 EVERYTHING = "*"
@@ -49,11 +50,11 @@ def _parse_term(word: str) -> Term:
         return Term(is_required=True, field=fold(name), comparison=Comparison(compared[1]), number=number)
     is_beginning = word.endswith(EVERYTHING)
     word = word.removesuffix(EVERYTHING) if is_beginning else word
-    matches = [_match(word, is_beginning=is_beginning)]
+    matches = [*_iter_matches(word, is_beginning=is_beginning)]
     colons = [at for at, character in enumerate(word) if character == ":" and at]
     for at in colons:
         if is_beginning or word[at + 1 :]:
-            matches.append(_match(word[at + 1 :], is_beginning=is_beginning, field=fold(word[:at])))
+            matches += _iter_matches(word[at + 1 :], is_beginning=is_beginning, field=fold(word[:at]))
     return Term(
         matches=tuple(matches),
         field_beginning=small(word) if is_beginning and colons else None,
@@ -61,5 +62,8 @@ def _parse_term(word: str) -> Term:
     )
 
 
-def _match(text: str, *, is_beginning: bool, field: str | None = None) -> Match:
-    return Match(text=small(text) if is_beginning else fold(text), is_beginning=is_beginning, field=field)
+def _iter_matches(text: str, *, is_beginning: bool, field: str | None = None) -> Iterator[Match]:
+    yield Match(text=small(text) if is_beginning else fold(text), is_beginning=is_beginning, field=field)
+    bare = text.strip(PUNCTUATION)
+    if bare and bare != text and not is_beginning:
+        yield Match(text=fold(bare), is_beginning=False, field=field)
