@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
 from feed_assets.entities.quality import BROKEN_RULES, Quality
@@ -18,7 +19,8 @@ def check_writers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     if feed.quality is None:
         return
     writers = [each for cluster in feed.clusters for each in scope.writers.get((feed.name, cluster), ())]
-    if not writers:
+    # a process with errors may write it
+    if not writers and all(scope.bundle.find(key) for key in scope.sources if key[0] == Kind.PROCESS):
         yield Complaint(
             path=("quality",),
             message="quality has no meaning: no process writes the feed, and what arrives is taken as it is",

@@ -219,6 +219,7 @@ def test_an_instance_runs_again_with_the_present_code(
 
 
 @of(
+    "lifecycle.retention.sweeping._reason_not_to_begin: retention show",
     "operations.retention.running._require_state: retention show",
     "operations.retention.reading.find_sweep: retention list",
 )
@@ -226,6 +227,8 @@ def test_an_unfitting_or_unknown_sweep_is_shown(expired: Path, paste: Pasting) -
     sweep = planned("clicks")
     assert "PLANNED" in paste(refused(run("retention", "approve", sweep)), f"retention show {sweep}").stdout
     assert sweep in paste(refused(run("retention", "show", "other")), "retention list").stdout
+    asking = planned("views")
+    assert "ASKING" in paste(refused(run("retention", "run", asking)), f"retention show {asking}").stdout
 
 
 @of("lifecycle.retention.sweep_context.require_sweep: retention list")

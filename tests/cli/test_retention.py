@@ -202,7 +202,7 @@ def test_what_asks_is_run_when_it_was_approved(project: Path) -> None:
     sweep = planned("views")
     assert refused(run("retention", "run", sweep)) == (
         f"feed-assets: sweep {sweep}: it waits for approval: All 2 instances of the feed would be removed. "
-        "Inspect it, and approve or cancel it.\n"
+        f"Approve or cancel it. To see what it would remove: feed-assets retention show {sweep}\n"
     )
 
     (row,) = table(run("retention", "approve", sweep))

@@ -158,6 +158,21 @@ def test_an_exception_in_a_rule_is_an_issue_of_the_entity(monkeypatch: pytest.Mo
     assert (issue.entity, issue.message) == ("cluster 'a'", "the rule broken failed: ZeroDivisionError")
 
 
+def test_a_mistake_of_a_process_is_no_second_one_of_the_feed_that_it_writes() -> None:
+    validity = {"start": "2026-01-01T00:00Z"}
+    daily = {"frequency": "days(1)", "clusters": {"c": {"validity": validity}}}
+    feed = {"kind": "feed", "name": "good", "locations": {"data": "/g/${YEAR}-${MONTH}-${DAY}"}, **daily}
+    process = {"kind": "process", "name": "p", "outputs": {"good": {"feed": "good", "instance": "now(0,0)"}}, **daily}
+    documents = [
+        {"kind": "cluster", "name": "c", "storage": "memory://d"},
+        {**feed, "quality": {"rules": {"plausible": "price > 0"}}},
+        {**process, "workflow": {"engine": "sql", "path": "p.sql"}, "ordr": "FIFO"},
+    ]
+    loaded = load_files([_file(*documents)], NO_VALUES)
+    found = validate_bundle(loaded.bundle, loaded.sources, datetime(2026, 1, 2, tzinfo=UTC))
+    assert [issue.entity for issue in (*loaded.issues, *found)] == ["process 'p'"]
+
+
 def test_messages_are_cut_wherever_they_are_made() -> None:
     long = "x" * 5_000
     issue = Issue(severity=Severity.ERROR, code="a", entity=None, message=long, remedy=long)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from feed_assets.command_lines import command_line
 from feed_assets.lifecycle.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker
@@ -195,7 +196,8 @@ def _reason_not_to_begin(sweeps: Sweeps, sweep: Sweep, now: datetime) -> tuple[s
             pass
         case SweepState.ASKING:
             why = "; ".join(obstacle.sentence.rstrip(".") for obstacle in sweep.obstacles)
-            return f"it waits for approval: {why}", "Inspect it, and approve or cancel it."
+            shown = command_line("retention", "show", sweep.sweep_id)
+            return f"it waits for approval: {why}", f"Approve or cancel it. To see what it would remove: {shown}"
         case _:
             return f"it is {sweep.state.value}", "Plan again."
     if now < max(sweep.as_of, sweep.created_at):
