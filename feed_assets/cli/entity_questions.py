@@ -375,10 +375,10 @@ def _kind_of(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
     """Return the given kind, else the only kind in which the name is declared."""
     if kind is not None:
         return kind
-    bundle = context.load().bundle.bundle
-    found = [each for each in Kind if bundle.find((each, name)) is not None]
+    loaded = context.load().bundle
+    found = [each for each in Kind if loaded.bundle.find((each, name)) is not None or (each, name) in loaded.broken]
     if not found:
-        known = [each for kind in Kind for each in bundle.suggest(kind, name)]
+        known = [each for kind in Kind for each in loaded.bundle.suggest(kind, name)]
         raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(dict.fromkeys(known)))
     return the_kind(found, name)
 

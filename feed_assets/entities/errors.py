@@ -40,7 +40,9 @@ class EntityNotFoundError(DefinitionsError):
         self.kind = kind
         self.name = name
         self.suggestions = suggestions
-        hint = f"Did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else f"Declare a {kind} {name!r}."
+        article = "an" if kind == "entity" else "a"
+        names = " or ".join(map(repr, suggestions))
+        hint = f"Did you mean {names}?" if suggestions else f"Declare {article} {kind} {name!r}."
         super().__init__(location="the definitions", reason=f"there is no {kind} {name!r}", next_step=hint)
 
 

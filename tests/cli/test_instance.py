@@ -187,11 +187,12 @@ def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> 
     text = file.read_text("utf-8")
     assert "name: clicks\n" in text
     file.write_text(text.replace("name: clicks\n", "name: clicks\nfrequncy: hours(1)\n"), "utf-8")
-    for arguments in (("why", "clicks", TIME), ("instance", "listing", "clicks"), ("why", "counting", TIME)):
+    for arguments in (("why", "clicks", TIME), ("instance", "listing", "clicks"), ("entity", "status", "clicks")):
         result = run(*arguments)
-        mistake = "process 'counting': " if "counting" in arguments else "feed 'clicks': 'frequncy' is not a key"
-        assert (result.exit_code, mistake in result.stderr) == (1, True), arguments
+        assert (result.exit_code, "feed 'clicks': 'frequncy' is not a key" in result.stderr) == (1, True), arguments
         assert "there is no" not in result.stderr
+    assert "process 'counting': " in run("why", "counting", TIME).stderr
+    assert "Declare an entity 'zz'." in run("entity", "status", "zz").stderr
 
 
 @pytest.mark.parametrize(
