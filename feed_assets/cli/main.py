@@ -17,7 +17,7 @@ from feed_assets.cli.exit_codes import OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.recorded import recorded
-from feed_assets.cli.render import say
+from feed_assets.cli.render import say, shown
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 
@@ -87,9 +87,10 @@ class Boundary(Verbs):
         try:
             with recorded(ctx), status_line.running("at work"):
                 return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as exc:
+            exc.message = shown(exc.message)
             raise
-        except BrokenPipeError:
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as exc:
             code = exit_code_of(exc)

@@ -45,13 +45,13 @@ class Output(StrEnum):
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text without secrets, on standard output or on standard error. A terminal shows all of it as it is."""
-    _echo(_shown(text), err=err, nl=nl)
+    _echo(shown(text), err=err, nl=nl)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     r"""Return a text without secrets, in which what a terminal would obey is an escape.
 
-    >>> _shown("\x1b]0;title\x07 \u202etxt")
+    >>> shown("\x1b]0;title\x07 \u202etxt")
     '\\x1b]0;title\\x07 \\u202etxt'
     """
     return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), mask(text))
@@ -66,7 +66,7 @@ def _echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 def confirm(question: str) -> None:
     """Ask a person on standard error; abort the command unless the answer is yes."""
     with status_line.paused():
-        click.confirm(_shown(question), abort=True, err=True)
+        click.confirm(shown(question), abort=True, err=True)
 
 
 def print_json(result: object = None, /, **members: object) -> None:
@@ -86,7 +86,7 @@ def print_table(
     cells. The first line has the names of the columns. On narrow terminals `spare` columns are left out.
     """
     values = [(*row, *[None] * (len(header) - len(row))) for row in rows]
-    cells = [["" if cell is None else _shown(str(cell)) for cell in row] for row in values]
+    cells = [["" if cell is None else shown(str(cell)) for cell in row] for row in values]
     if output == Output.CSV:
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows([header, *cells])

@@ -252,6 +252,8 @@ def test_a_terminal_obeys_no_words_of_people(project: Path) -> None:
     run("hold", "add", "audit", "--feed", "clicks", "--reason", reason)
     (row,) = table(run("hold", "list"))
     assert row[-2] == "\\x1b]0;mine\\x07 \\u202etxt\\r\\x9b1m"
+    wrong = run("hold", "list", reason)
+    assert (wrong.exit_code, row[-2] in wrong.stderr) == (2, True)
     listed = run("hold", "list", "--output", "json").stdout
     assert json.loads(listed)["holds"][0]["reason"] == reason
     assert listed.replace("\n", "").isprintable()
