@@ -88,7 +88,7 @@ class Boundary(Verbs):
             with recorded(ctx), status_line.running("at work"):
                 return super().invoke(ctx)
         except click.ClickException as exc:
-            exc.message = shown(exc.message)
+            exc.message = shown(exc.message)  # type: ignore[misc]
             raise
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise

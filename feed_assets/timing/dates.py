@@ -109,7 +109,7 @@ def parse_timezone(name: str) -> ZoneInfo:
 
 
 def _similar_names(name: str) -> tuple[str, ...]:
-    known = sorted(available_timezones())
+    known = sorted(available_timezones().difference(_MACHINE_DEPENDENT))
     city = name.strip().replace(" ", "_").casefold()
     same_city = [key for key in known if key.casefold() == city or key.casefold().rsplit("/", 1)[-1] == city]
     if not same_city and (re.search("[0-9]", name) or (name.isalpha() and name.isupper())):

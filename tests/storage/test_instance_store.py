@@ -1,5 +1,7 @@
 """The contract of `InstanceStore`, on every implementation."""
 
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from feed_assets.storage.errors import (
     StorageError,
 )
 from feed_assets.storage.records import Availability, Clearing, Displaced, Manifest, Outcome
+from feed_assets.storage.registry import open_store
 from tests.storage.harnesses import (
     REPLACING,
     FencedOut,
@@ -326,6 +329,19 @@ def test_a_damaged_manifest_file_is_told(harness: StoreHarness) -> None:
     harness.put(f"{HOUR}/.feed-assets.manifest.json", b'{"version": 1')
     with pytest.raises(ManifestError, match=harness.spelled(HOUR)):
         harness.store.published_manifest(HOUR)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_in_the_place_of_a_manifest_is_a_damaged_one(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    store = open_store(f"file://{tmp_path}", {})
+    publish(store, HOUR, DATA)
+    manifest = tmp_path / HOUR / ".feed-assets.manifest.json"
+    manifest.unlink()
+    make(manifest)
+    with pytest.raises(ManifestError, match="its manifest file cannot be read"):
+        store.published_manifest(HOUR)
 
 
 def test_reading_what_is_not_there_names_it(harness: StoreHarness, tmp_path: Path) -> None:

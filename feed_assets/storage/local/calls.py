@@ -123,7 +123,7 @@ class LocalCalls:
         """Read a regular file."""
 
         def opener(name: str, flags: int) -> int:
-            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)  # a pipe has no content
 
         with open(name, "rb", opener=opener) as stream:
             return stream.read()

@@ -41,7 +41,8 @@ _WORTH_FLUSHING_ALL = 64
 _TRIES = 3
 _HEAD = 1 << 13
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""A pipe that has taken the place of a file has no content, and nobody waits for some."""
 _PLAIN_FILE = _FILE | os.O_NOFOLLOW
 _OWN = frozenset({MANIFEST_NAME, PUBLISHING_NAME})
 

@@ -1,6 +1,6 @@
 """Implement the store for a local or mounted filesystem. Instances are published by exchanging directories."""
 # System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
-# ruff: noqa: PTH100, PTH110, PTH120, PTH123
+# ruff: noqa: PTH100, PTH110, PTH120
 
 import fcntl
 import os
@@ -16,6 +16,7 @@ from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
+    ManifestError,
     PathRefusedError,
     PlaceOccupiedError,
     StagingLostError,
@@ -107,10 +108,13 @@ class LocalStore(InstanceStore):
         with self._translated(path):
             self._reader.check_inside(path, f"{target}/{MANIFEST_NAME}")
             try:
-                with open(f"{target}/{MANIFEST_NAME}", "rb") as stream:
-                    text = stream.read()
+                name, flags = f"{target}/{MANIFEST_NAME}", os.O_RDONLY | os.O_NONBLOCK  # a pipe has no content
+                with opened(name, flags) as file, open(file, "rb", closefd=False) as stream:
+                    text = stream.read() or b""
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            except IsADirectoryError as exc:
+                raise ManifestError(store=self.root_url, path=path, reason="it is a folder") from exc
         return parse_manifest(text, store=self.root_url, path=path)
 
     def stage(self, path: str, token: str) -> StagingPlace:

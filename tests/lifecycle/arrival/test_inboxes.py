@@ -172,12 +172,18 @@ def test_an_inbox_can_take_duplicates(tmp_path: Path) -> None:
 def test_a_file_that_is_written_between_the_look_and_its_reading_stays(tmp_path: Path) -> None:
     lifecycle = harness(tmp_path)
     grown, gone = put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
+    piped, linked = put(lifecycle, "3.json", "three"), put(lifecycle, "4.json", "four")
     record = lifecycle.feed("orders")
     found = find_files(lifecycle.stores, record)
     put(lifecycle, "1.json", "one and more", ago=timedelta(0))
     gone.unlink()
+    piped.unlink()
+    os.mkfifo(piped)  # nobody writes into it, and nobody waits for that
+    linked.rename(linked.with_name("_4"))
+    linked.symlink_to("_4")
     seen = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
-    assert {each.status for each in seen} == {FileStatus.CHANGING}
+    changing, stuck = FileStatus.CHANGING, FileStatus.STUCK
+    assert [each.status for each in seen] == [changing, changing, changing, stuck]
     assert grown.read_text() == "one and more"
     assert lifecycle.events() == []
 
