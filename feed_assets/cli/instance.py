@@ -208,6 +208,7 @@ def listing(
     from feed_assets.operations.instances.feed_listings import list_feed, render_size
     from feed_assets.operations.instances.ranges import parse_filter
     from feed_assets.operations.instances.rows import rendered
+    from feed_assets.state.feed_places import describe_staying
 
     found = list_feed(
         open_context_for(),
@@ -222,6 +223,8 @@ def listing(
     )
     if not look and any(each.url for each in found.instances):
         say("by the record; --look asks storage", err=True)
+    if found.staying:
+        say(describe_staying(found.staying), err=True)
     if output == "json":
         print_json(found)
     else:

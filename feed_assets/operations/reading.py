@@ -59,9 +59,9 @@ def find_instances(
     Raises: the errors of `require_instances`.
     """
     require_instances(context, record, times)
-    addresses = InstanceAddresses(context.stores, {}, is_spark=is_spark)
+    addresses = InstanceAddresses(context.database, context.stores, is_spark=is_spark)
     atexit.register(addresses.close)  # a DataFrame of Spark reads the copies later
-    return feed_data(record.feed, record, [addresses.find(record.feed, record, time) for time in times])
+    return feed_data(record.feed, record, addresses.find(record.feed, record, times))
 
 
 def _why(context: OperationContext, key: FeedKey) -> str:

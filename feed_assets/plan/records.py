@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
+from zlib import crc32
 
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
@@ -144,6 +145,12 @@ class FeedRecord:
     def producer(self) -> str:
         """The asset that produces its instances, for messages: `team/orders`."""
         return "/".join(self.produced_by or ())
+
+    @property
+    def place(self) -> int:
+        """The number of its location in the record: of the store, the template with its zone, and the flag."""
+        where = (self.store.url, self.template.text, self.template.zone.key, self.flag)
+        return crc32(repr(where).encode())
 
     def path(self, nominal_time: datetime) -> str:
         """Return the path of an instance below the root of its store."""

@@ -187,7 +187,7 @@ class FeedInstance:
     """A feed instance on a cluster.
 
     `event_seq` is the event of its last change, `fence` the token of the lease under which it was last written (0:
-    none).
+    none). `place` is where its data are (see `FeedPlaces`).
     """
 
     feed: str
@@ -201,6 +201,7 @@ class FeedInstance:
     available_at: datetime | None = None
     event_seq: int | None = None
     fence: int = 0
+    place: int | None = None
 
     @property
     def key(self) -> FeedKey:

@@ -24,7 +24,7 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0022-cb05fe73"
+SCHEMA_REVISION = "0022-d32dcd1d"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()
@@ -95,6 +95,7 @@ feed_instances = Table(
     Column("available_at", UtcDateTime),
     Column("event_seq", BigInteger),
     Column("fence", BigInteger, nullable=False),
+    Column("place", BigInteger),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_feed_instances_pk"),
     sqlite_with_rowid=False,
 )

@@ -20,7 +20,6 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
-from feed_assets.lifecycle.arrival.past_locations import find_other_locations
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.attempts import OnPublished, Published
@@ -412,10 +411,7 @@ class LifecycleHarness:
         runner = self.runner(as_of, run_id)
         if active is None:
             return runner.run(self.process(name, cluster), nominal_time, on_published)
-        with self.database.read() as connection:
-            past_locations = find_other_locations(connection, self.timeline, active)
-        context = replace(runner.context, plan=active.plan, release=active.release, past_locations=past_locations)
-        runner = replace(runner, context=context)
+        runner = replace(runner, context=replace(runner.context, plan=active.plan, release=active.release))
         return runner.run(active.record, nominal_time, on_published)
 
     def copy(
@@ -426,8 +422,6 @@ class LifecycleHarness:
         ended: dict[datetime, Published | Exception] = {}
         for time, found in active.items():
             assert found is not None, f"{time} is no instance of {flow}"
-            with self.database.read() as connection:
-                past_locations = find_other_locations(connection, self.timeline, found)
             runner = FlowRunner(
                 context=AttemptContext(
                     database=self.database,
@@ -437,7 +431,6 @@ class LifecycleHarness:
                     real_clock=FrozenClock(as_of),
                     run_id=run_id or self.run_id(),
                     release=found.release,
-                    past_locations=past_locations,
                 ),
             )
             runner.run(found.record, [time], lambda _: None, ended.__setitem__)

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -7,16 +7,20 @@ from feed_assets.definitions.edits import Put, Remove
 from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
+from feed_assets.operations.entities.former_places import FORMER_PLACE
 from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.operations.entities.unseen_feeds import NEVER_CAME
 from feed_assets.operations.recording import record_declared
+from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.difference_records import Effect, EntityChange
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEventKind, NewFeedEvent
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces, describe_staying
+from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
 from tests.databases import open_migrated
 
 NOW = datetime(2013, 11, 3, 0, 30, tzinfo=UTC)
@@ -251,3 +255,37 @@ def test_af_35_what_has_come_once_or_is_not_due_yet_is_no_warning(
     with database.begin() as connection:
         EventLog(connection).append([event])
     assert unseen(plan_folder(context)) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "count"),
+    [
+        (CLICKS.replace("/clicks/", "/moved/"), 2),
+        (CLICKS.replace("kind: feed", "kind: feed\npath_timezone: Asia/Tokyo"), 2),
+        (CLICKS.replace("kind: feed", "kind: feed\npath_timezone: Etc/GMT"), 0),
+        (CLICKS.replace("days(90)", "days(80)"), 0),
+        (CLUSTER.replace("storage: file://${DATA_ROOT}", "storage: file://${DATA_ROOT}/new"), 2),
+    ],
+)
+def test_a_change_of_place_says_how_many_instances_stay(
+    context: EntityContext, database: Database, edit: str, count: int
+) -> None:
+    context.store.record_found(NOW)
+    plan = compile_plan(context.store.load(NOW).bundle.bundle)
+    clicks = plan.feeds["clicks", "primary"]
+    with database.begin() as connection:
+        FeedPlaces(connection).put(plan.feeds.values())
+        FeedInstances(connection).put(
+            FeedInstance(
+                feed="clicks",
+                cluster="primary",
+                nominal_time=NOW.replace(minute=0) - timedelta(hours=hours),
+                status=FeedInstanceStatus.EVICTED if hours == 3 else FeedInstanceStatus.AVAILABLE,
+                updated_at=NOW,
+                place=clicks.place,
+            )
+            for hours in (1, 2, 3)
+        )
+    issues = [each for each in put(context, edit).issues if each.code == FORMER_PLACE]
+    place = "file:///data/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR} on primary"
+    assert [each.message for each in issues] == [f"{describe_staying(2)}: {place}"] * (count > 0)

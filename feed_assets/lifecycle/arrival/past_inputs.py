@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.past_locations import is_same_place
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
@@ -84,6 +83,6 @@ def _missing(connection: Connection, present: Plan, older: ActiveRelease, as_of:
 
 def _is_unpolled(state: InputState, plan: Plan, present: FeedRecord | None) -> bool:
     record = plan.feeds[state.edge.feed_key]
-    if present is None or not is_same_place(record, present):
+    if present is None or record.place != present.place:
         return bool(state.missing)
     return not all(map(present.sequence.contains, state.missing))

@@ -1,59 +1,35 @@
-"""Find instances of a feed that has moved: they are at the location of one of its definitions."""
+"""Find instances of a feed that has moved: they are where the record has them, or where somebody has moved them to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from datetime import datetime
-from typing import TypeAlias
-
-from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
-from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.database import Database
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces
+from feed_assets.state.records import FeedKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 
-RELEASES = 10
-"""The number of newest releases that are searched for locations."""
 
-PastLocations: TypeAlias = Mapping[Key, tuple[FeedRecord, ...]]
-"""For each feed, other records at whose locations its instances may be."""
-
-
-def is_same_place(one: FeedRecord, other: FeedRecord) -> bool:
-    """Return whether two records of a feed have the same locations and the same availability flag."""
-    return (one.store, one.template, one.flag) == (other.store, other.template, other.flag)
-
-
-def find_other_locations(
-    connection: Connection, timeline: ReleaseTimeline, active: ActiveRelease
-) -> dict[Key, tuple[FeedRecord, ...]]:
-    """Return the other locations of an instance's inputs; empty if no feed has moved.
-
-    They are from other releases of its process and from the current declaration.
+def find_records(
+    database: Database, stores: StorePool, record: FeedRecord, times: Collection[datetime]
+) -> dict[datetime, FeedRecord]:
+    """Return for each instance of a feed the feed at the place where the instance is. Looks only at those that are at
+    another place than that of `record`, by the record.
     """
-    spans = timeline.spans(connection, active.record.key)[-RELEASES:]
-    plans = [timeline.plan, *(each.plan for each in spans)]
-    found: dict[Key, list[FeedRecord]] = {}
-    for edge in active.record.inputs:
-        key = edge.feed_key
-        known = [active.plan.feeds[key]]
-        for plan in plans:
-            record = plan.feeds.get(key)
-            if record is not None and not any(is_same_place(record, each) for each in known):
-                known.append(record)
-        if len(known) > 1:
-            found[key] = known[1:]
-    return {key: tuple(records) for key, records in found.items()}
+    with database.read() as connection:
+        rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
+        places = FeedPlaces(connection)
+        there = {row.nominal_time: places.at_place(record, row) for row in rows.values()}
+    return {time: find_record(stores, there.get(time, record), record, time) for time in times}
 
 
-def find_record(
-    stores: StorePool, record: FeedRecord, others: Sequence[FeedRecord], nominal_time: datetime
-) -> FeedRecord:
-    """Return the record at whose location an instance is available; `record` if it is there or nowhere."""
-    if not others:
+def find_record(stores: StorePool, there: FeedRecord, record: FeedRecord, nominal_time: datetime) -> FeedRecord:
+    """Return that of two records of a feed at whose location an instance is; `there` if it is there or nowhere."""
+    if there is record:
         return record
-    records = [each for each in (record, *others) if each.sequence.contains(nominal_time)]
-    looks = poll_instances(stores, [Candidate(record=each, nominal_time=nominal_time) for each in records])
-    there = (each for each, look in zip(records, looks, strict=True) if look.availability is Availability.AVAILABLE)
-    return next(there, record)
+    looks = poll_instances(stores, [Candidate(record=each, nominal_time=nominal_time) for each in (there, record)])
+    at_there, here = (look.availability is Availability.AVAILABLE for look in looks)
+    return record if here and not at_there else there

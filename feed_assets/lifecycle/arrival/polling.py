@@ -133,6 +133,7 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         files=look.files,
         available_at=as_of if arrived else None,
         updated_at=as_of,
+        place=record.place,
     )
     if not arrived:
         found = f"{status}|{look.bytes}|{look.files}"

@@ -13,7 +13,7 @@ SEARCHED_AT_ONCE = 64
 """Seconds in which a free one is searched with one question."""
 
 
-def record_arrival(connection: Connection, event: NewFeedEvent) -> int:
+def record_arrival(connection: Connection, event: NewFeedEvent, place: int | None = None) -> int:
     """Record an instance that is available by an event; return the number of the event."""
     (seq,) = EventLog(connection).append([event])
     row = FeedInstance(
@@ -27,6 +27,7 @@ def record_arrival(connection: Connection, event: NewFeedEvent) -> int:
         available_at=event.recorded_at,
         event_seq=seq,
         updated_at=event.recorded_at,
+        place=place,
     )
     FeedInstances(connection).put([row])
     return seq

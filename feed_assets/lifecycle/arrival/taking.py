@@ -107,7 +107,7 @@ def record_taken(
         recorded_at=as_of,
         idempotency_key=key,
     )
-    seq = record_arrival(connection, event)
+    seq = record_arrival(connection, event, record.place)
     TakenFiles(connection).add(
         TakenFile(
             event=seq,

@@ -4,11 +4,13 @@ Whoever looks at storage and misses such an instance calls this. No consumer is 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.arrival.polling import decide_poll_result
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.input_windows import InputState
@@ -17,6 +19,7 @@ from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.leases import find_held
 from feed_assets.state.locks import lock_log
@@ -56,6 +59,12 @@ def record_vanished(
     by_key = {FeedKey(*each.record.key, each.nominal_time): each for each in candidates if each.record.has_data}
     with database.read() as connection:
         rows = _find_standing(connection, by_key, real_now)
+        places = FeedPlaces(connection)
+        there = {key: places.at_place(by_key[key].record, row) for key, row in rows.items()}
+    rows = {key: row for key, row in rows.items() if row.place in (None, there[key].place)}
+    for key in rows:
+        found = find_record(stores, there[key], by_key[key].record, key.nominal_time)
+        by_key[key] = replace(by_key[key], record=found)
     looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
     gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
     # A metastore that has answered is no empty mount point.
@@ -78,22 +87,15 @@ def record_vanished(
 def _find_standing(
     connection: Connection, by_key: Mapping[FeedKey, Candidate], real_now: datetime
 ) -> dict[FeedKey, FeedInstance]:
-    """Return the rows of the instances that must be in their places: others are written or removed just now, have
-    stayed in a former place of their feed, or were taken on trust.
+    """Return the rows of the instances that must be in their places: others are written or removed just now, or were
+    taken on trust.
     """
     found = FeedInstances(connection).get_many(by_key)
     rows = {key: row for key, row in found.items() if row.status is FeedInstanceStatus.AVAILABLE}
     held = find_held(connection, [(f"feed/{key.feed}", key.cluster, key.nominal_time) for key in rows], real_now)
     busy = {(lease.entity, lease.cluster, lease.nominal_time) for lease in held}
-    events = EventLog(connection).of_numbers(row.event_seq for row in rows.values() if row.event_seq is not None)
-
-    def is_settled(key: FeedKey, row: FeedInstance) -> bool:
-        event = events.get(row.event_seq or 0)
-        path = by_key[key].record.path(key.nominal_time)
-        is_here = event is None or event.payload.get("path", path) == path
-        return is_here and row.files is not None and (f"feed/{key.feed}", *key[1:]) not in busy
-
-    return {key: row for key, row in rows.items() if is_settled(key, row)}
+    is_free = {key: (f"feed/{key.feed}", *key[1:]) not in busy for key in rows}
+    return {key: row for key, row in rows.items() if is_free[key] and row.files is not None}
 
 
 def _is_gone(candidate: Candidate, look: Look) -> bool:
@@ -122,7 +124,7 @@ def _record(
             manifest_digest=rows[key].manifest_digest,
             bytes=rows[key].bytes,
             files=rows[key].files,
-            payload={"path": each.record.path(key.nominal_time)},
+            payload={"path": each.record.path(key.nominal_time), "store": each.record.store.url},
         )
         for key, each in gone.items()
     ]

@@ -1,7 +1,7 @@
 """Prepare the inputs of one attempt: freeze them with their digests, scan them for late data, give Spark their URLs."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.errors import BatchEndedError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.context import AttemptContext
@@ -189,12 +189,11 @@ def _input_event(event: FeedEvent) -> InputEvent:
 class InstanceAddresses:
     """Gives instances URLs that Spark can open; copies instances that Spark cannot reach into scratch space.
 
-    `past_locations` has other locations of the instances. Without a connector (`is_spark` is False) what is not on this
-    machine is copied. The copies are removed by `close`.
+    Without a connector (`is_spark` is False) what is not on this machine is copied. The copies are removed by `close`.
     """
 
-    def __init__(self, stores: StorePool, past_locations: PastLocations, *, is_spark: bool = True) -> None:
-        self._past_locations = past_locations
+    def __init__(self, database: Database, stores: StorePool, *, is_spark: bool = True) -> None:
+        self._database = database
         self._stores = stores
         self._is_spark = is_spark
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -209,10 +208,13 @@ class InstanceAddresses:
         """Return for each input whether Spark reads it in place (`direct`) or a copy (`copied`)."""
         return {f"input {name}": mode for name, mode in self._access_modes.items()}
 
-    def find(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
-        """Return an instance with its address; `name` is that of the input."""
-        self._access_modes.setdefault(name, DIRECT)
-        record = find_record(self._stores, record, self._past_locations.get(record.key, ()), nominal_time)
+    def find(self, name: str, record: FeedRecord, times: Collection[datetime]) -> list[InputInstance]:
+        """Return instances with their addresses; `name` is that of the input."""
+        self._access_modes[name] = DIRECT
+        found = find_records(self._database, self._stores, record, times)
+        return [self._address(name, found[time], time) for time in times]
+
+    def _address(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
         partition = table_partition(record, nominal_time)
         if partition is None:
             return InputInstance(nominal_time=nominal_time, url=self._url(name, record, nominal_time))
@@ -237,8 +239,8 @@ class InstanceAddresses:
 class InputReader(InstanceAddresses):
     """Gives the inputs of an attempt their addresses. A context: the copies are removed when it ends."""
 
-    def __init__(self, plan: Plan, stores: StorePool, context: TextContext, past_locations: PastLocations) -> None:
-        super().__init__(stores, past_locations)
+    def __init__(self, plan: Plan, database: Database, stores: StorePool, context: TextContext) -> None:
+        super().__init__(database, stores)
         self._plan = plan
         self._context = context
 
@@ -254,6 +256,5 @@ class InputReader(InstanceAddresses):
         """Return the input with its present instances, newest first as in Falcon."""
         edge = state.edge
         record = self._plan.feeds[edge.feed_key]
-        self._access_modes[edge.name] = DIRECT
-        instances = (self.find(edge.name, record, time) for time in reversed(state.present))
+        instances = self.find(edge.name, record, state.present[::-1])
         return input_data(edge, record, instances, self._context)

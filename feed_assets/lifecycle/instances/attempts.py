@@ -260,6 +260,7 @@ def record_published(
                     event_seq=seq,
                     fence=lease.token,
                     updated_at=now,
+                    place=record.place,
                 )
             ]
         )

@@ -1,10 +1,9 @@
 """Contexts for everything that works on instances: the state, the stores, the clocks, and for attempts the plan."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.clock import Clock
-from feed_assets.lifecycle.arrival.past_locations import PastLocations
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
 from feed_assets.storage.pool import StorePool
@@ -31,7 +30,7 @@ class LifecycleContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext(LifecycleContext):
-    """A context for attempts: adds the plan of the active release, its number, and other locations of inputs.
+    """A context for attempts: adds the plan of the active release, and its number.
 
     `current` is the plan of the current declaration; the plan of a release has only its own.
 
@@ -41,7 +40,6 @@ class AttemptContext(LifecycleContext):
     plan: Plan
     run_id: str
     release: int | None = None
-    past_locations: PastLocations = field(default_factory=dict)
     current: Plan | None = None
 
     @property

@@ -182,9 +182,7 @@ class InstanceRunner:
         workflow = choose_workflow(process, late)
         inputs = open_gate(self.context, leased, process, nominal_time)
         values = text_context(self.context.plan, process, nominal_time)
-        reader = stack.enter_context(
-            InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
-        )
+        reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
         readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
         data = tuple(map(reader.read, readable))
         if process.on_timeout is OnTimeout.RUN:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from feed_assets.entities.workflow import Workflow
-from feed_assets.lifecycle.arrival.past_locations import find_record
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.plan.records import ProcessRecord
@@ -77,9 +77,7 @@ def _iter_fingerprints(context: AttemptContext, states: Sequence[InputState]) ->
         record = context.plan.feeds[state.edge.feed_key]
         if not record.is_external or state.edge.is_late:
             continue
-        others = context.past_locations.get(record.key, ())
-        for time in state.present:
-            found = find_record(context.stores, record, others, time)
+        for time, found in find_records(context.database, context.stores, record, state.present).items():
             (measure,) = context.stores.get(found.store).measure([found.path(time)])
             yield [state.edge.name, render_datetime(time), measure.fingerprint]
 

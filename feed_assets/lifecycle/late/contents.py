@@ -138,6 +138,7 @@ def _record_changed(
     if not changed:
         return
     scans = {content.key: content.scan for content in changed if content.scan is not None}
+    places = {content.key: content.record.place for content in changed}
     seqs = EventLog(connection).append([_changed_event(content, scans[content.key], as_of) for content in changed])
     FeedInstances(connection).put(
         replace(
@@ -147,6 +148,7 @@ def _record_changed(
             files=len(scan.files),
             event_seq=seq,
             updated_at=as_of,
+            place=places[key],
         )
         for (key, scan), seq in zip(scans.items(), seqs, strict=True)
     )

@@ -36,6 +36,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Member, ScheduleState
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.errors import StateError
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.locks import lock_definitions
 from feed_assets.state.records import Watermark, WatermarkKind
 from feed_assets.state.unstarted_instances import UnstartedInstances
@@ -217,6 +218,7 @@ def _apply_releases_and_feeds(
     returned = [key for key in plan.processes if key not in present]
     now = {key: _track(record.sequence) for key, record in plan.feeds.items() if record.is_polled}
     _set_feed_watermarks(connection, known, now)
+    FeedPlaces(connection).put(plan.feeds.values())
     _apply_releases(connection, timeline, decisions, returned)
     absent = {key: replace(walk, is_present=False) for key, walk in known.items()}
     _store_tracked(connection, {**absent, **now}, plan)

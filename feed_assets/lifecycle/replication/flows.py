@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
 from feed_assets.errors import render_some
-from feed_assets.lifecycle.arrival.past_locations import find_record
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
@@ -168,12 +168,8 @@ class FlowRunner:
                 connection, self.context.plan, flow, nominal_time
             )
         (source_time,) = states[0].present
-        source = find_record(
-            self.context.stores,
-            self.context.plan.feeds[edge.feed_key],
-            self.context.past_locations.get(edge.feed_key, ()),
-            source_time,
-        )
+        feed = self.context.plan.feeds[edge.feed_key]
+        source = find_records(self.context.database, self.context.stores, feed, [source_time])[source_time]
         lease = claims[out.name]
         place = Place.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.overrides)
         return _BegunCopy(

@@ -95,6 +95,7 @@ def record_evicted(
                 updated_at=as_of,
                 event_seq=seq,
                 fence=tokens.get(key.nominal_time, 0),
+                place=rows[key].place if key in rows else None,
             )
             for key, seq in gone.items()
         )
@@ -170,6 +171,7 @@ def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
         files=event.files,
         available_at=None if available_at is None else datetime.fromisoformat(str(available_at)),
         fence=fence,
+        place=was.get("place"),
     )
 
 
@@ -191,7 +193,8 @@ def _evicted(
         payload |= {"action": "delete"}
     if removal.is_data and row is not None:
         available_at = row.available_at.isoformat() if row.available_at else None
-        payload[_WAS] = {"status": row.status.value, "available_at": available_at, "event": row.event_seq}
+        was = {"status": row.status.value, "available_at": available_at, "event": row.event_seq, "place": row.place}
+        payload[_WAS] = was
     return NewFeedEvent(
         feed=key.feed,
         cluster=key.cluster,

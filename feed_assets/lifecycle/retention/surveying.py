@@ -33,6 +33,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces, describe_staying
 from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import SweepItem
@@ -126,6 +127,10 @@ def survey_feed(
         for location in policy.locations
         if location.obstacle is None
     }
+    former, elsewhere = _find_former(database, record)
+    if LocationKind.DATA in found:
+        paths = found[LocationKind.DATA].paths
+        found[LocationKind.DATA] = found[LocationKind.DATA].pick(path not in elsewhere for path in paths)
     data = found.get(LocationKind.DATA, Candidates([], []))
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
     present = _find_newest(measurer, record, data, count_newest(policy), policy.judged_at(query.as_of))
@@ -143,7 +148,7 @@ def survey_feed(
         record=record,
         taken=taken,
         protected=(*protected, *immovable),
-        unswept=unswept,
+        unswept=(*unswept, *former),
         present=len(data.paths) + newer,
         stay=0,
         newest=max([*data.times, *_newest_on_record(database, record, _FIRST, 1).times], default=None),
@@ -165,6 +170,22 @@ def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) 
         return survey
     data = collect_candidates(stores.get(location.store), location, record.sequence, None)
     return replace(survey, present=len(data.paths), stay=_count_staying(measurer, survey, data))
+
+
+def _find_former(database: Database, record: FeedRecord) -> tuple[list[RetainedLocation], frozenset[str]]:
+    """Return the former places of a feed at which instances are, as not swept, and the paths of those in its store.
+
+    Such a path is of the instance that the record has there, whichever has it by the present zone of the paths. What is
+    at a former place may be anybody's by now, so nothing is removed there.
+    """
+    with database.read() as connection:
+        elsewhere = list(FeedPlaces(connection).find_elsewhere(record))
+    counts = Counter((other.store, other.template) for _, other in elsewhere)
+    former = [
+        RetainedLocation(kind=LocationKind.DATA, store=store, template=template, obstacle=describe_staying(count))
+        for (store, template), count in counts.items()
+    ]
+    return former, frozenset(other.path(time) for time, other in elsewhere if other.store == record.store)
 
 
 def _count_staying(

@@ -20,7 +20,7 @@ from feed_assets.definitions.written import (
 )
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.issues import EntityKey, Issue, Severity, order_of
+from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
@@ -33,6 +33,7 @@ from feed_assets.operations.entities.claimed_metadata import find_claimed_metada
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
 from feed_assets.operations.entities.first_batches import find_first_batches
+from feed_assets.operations.entities.former_places import find_staying
 from feed_assets.operations.entities.left_events import find_left_events
 from feed_assets.operations.entities.unseen_feeds import find_unseen_feeds
 from feed_assets.operations.entities.update_rules import require_updatable
@@ -137,7 +138,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
     declared = len(preview.before.bundle.bundle.entities)
     planned = _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
-    return _with_batches(context, planned, preview.before.bundle.bundle, preview.after.bundle)
+    return _with_effects(context, planned, preview.before.bundle.bundle, preview.after.bundle, preview.after.sources)
 
 
 def plan_folder(context: EntityContext) -> PlannedChanges:
@@ -176,7 +177,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     )
     digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
     planned = _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
-    return _with_batches(context, planned, before, after)
+    return _with_effects(context, planned, before, after, loaded.bundle.sources)
 
 
 def compute_change(
@@ -306,12 +307,17 @@ def _planned(
     )
 
 
-def _with_batches(context: EntityContext, planned: PlannedChanges, before: Bundle, after: Bundle) -> PlannedChanges:
-    """Add the batches that would be cut at once, if the change is valid."""
+def _with_effects(
+    context: EntityContext, planned: PlannedChanges, before: Bundle, after: Bundle, sources: SourceMap
+) -> PlannedChanges:
+    """Add the batches that would be cut at once, and what would stay at former places, if the change is valid."""
     if planned.errors:
         return planned
     batches = find_first_batches(context, before, after, planned.difference.entities)
-    return replace(planned, difference=replace(planned.difference, batches=batches))
+    with context.database.read() as connection:
+        staying = list(find_staying(connection, before, after, sources, planned.keys))
+    issues = tuple(sorted((*planned.issues, *staying), key=order_of))
+    return replace(planned, difference=replace(planned.difference, batches=batches), issues=issues)
 
 
 def _recorded(context: EntityContext, loaded: Loaded) -> dict[EntityKey, AnyEntity]:

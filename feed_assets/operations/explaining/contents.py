@@ -1,13 +1,17 @@
 """What attempts have read, written and left out, as reasons."""
 
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
 from feed_assets.command_lines import instance_command
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.instances.omissions import Omission
 from feed_assets.operations.instances.rows import rendered
-from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.records import FeedEvent, FrozenInput
 from feed_assets.timing.dates import render_datetime
 
@@ -68,9 +72,21 @@ def event_facts(event: FeedEvent) -> dict[str, object]:
     }
 
 
-def explain_lost(context: OperationContext, record: FeedRecord, facts: FeedFacts, lost: FeedEvent) -> Reason:
+def explain_former_place(context: OperationContext, connection: Connection, facts: FeedFacts) -> Iterator[Reason]:
+    """Yield that an instance is where its feed had its data before, if it is."""
+    record, row = facts.record, facts.row
+    there = FeedPlaces(connection).at_place(record, row)
+    if row is None or context.feed_url(there, row.nominal_time) == context.feed_url(record, row.nominal_time):
+        return
+    url = context.feed_url(there, row.nominal_time)
+    text = f"it is at {url}, a former place of its feed, where retention removes nothing"
+    yield Reason(code=ReasonCode.FORMER_PLACE, text=text, facts={"url": url})
+
+
+def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:
     """Return that storage has lost an instance, and the command by which it is produced again."""
-    url, found_at = context.feed_url(record, lost.nominal_time), rendered(lost.recorded_at)
+    store, path, found_at = lost.payload["store"], lost.payload["path"], rendered(lost.recorded_at)
+    url = f"{str(store).rstrip('/')}/{path}"
     text = f"storage has lost it: {url} is not there any more, noticed at {found_at} by {lost.origin}"
     writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
     command = next((instance_command("rerun", *writer) for writer in writers), None)

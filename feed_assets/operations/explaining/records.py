@@ -28,6 +28,7 @@ class ReasonCode(StrEnum):
     TICK_FAILURE = "tick-failure"
     NOT_THERE = "not-there"
     VANISHED = "vanished"
+    FORMER_PLACE = "former-place"
     NOT_POLLED = "not-polled"
     NOT_MATERIALIZED = "not-materialized"
     FLAG_MISSING = "flag-missing"

@@ -17,6 +17,7 @@ from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.contents import (
     event_facts,
+    explain_former_place,
     explain_left_out,
     explain_lost,
     explain_read,
@@ -242,7 +243,7 @@ def explain_feed_state(
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
         keeping = explain_keeping(context, connection, record, key) if is_root else ()
-        return (*_availability(facts), *keeping)
+        return (*_availability(facts), *explain_former_place(context, connection, facts), *keeping)
     reasons: list[Reason] = []
     if status is FeedInstanceStatus.EVICTED:
         reasons.extend(explain_eviction(connection, key, facts.events))
@@ -250,7 +251,7 @@ def explain_feed_state(
         text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
         reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
     elif facts.lost is not None:
-        reasons.append(explain_lost(context, record, facts, facts.lost))
+        reasons.append(explain_lost(facts, facts.lost))
         reasons.extend([_polls(facts)] if facts.poll is not None else [])
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(record, key))

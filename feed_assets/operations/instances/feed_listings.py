@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import NominalTime, shown
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
@@ -17,6 +18,7 @@ from feed_assets.operations.instances.queries import range_of
 from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
 from feed_assets.storage.records import Availability
 
@@ -45,7 +47,7 @@ class ListedInstance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedListing:
     """The instances of the range that are due, by cluster, oldest first. `total` counts, by the record, all up to the
-    end; `has_more` says that there are others before the start.
+    end; `has_more` says that there are others before the start. `staying` counts all at former places of the feed.
     """
 
     result: Result
@@ -54,6 +56,7 @@ class FeedListing:
     end: NominalTime
     instances: tuple[ListedInstance, ...]
     total: int
+    staying: Hidden[int] = 0
 
     @shown
     def has_more(self) -> bool:
@@ -93,33 +96,43 @@ def list_feed(
     first, last = range_of(context, query, subjects)
     since, _ = range_of(context, query, subjects, is_whole=True)
     with context.read() as connection:
-        total = 0
+        total, staying = 0, 0
 
         def read(cluster: str) -> Sequence[ListedInstance]:
-            nonlocal total
+            nonlocal total, staying
             record, beyond = context.feed_on(name, cluster), last if end is not None else last + _MOMENT
             total += count_listed(
                 ClusterQuery(
                     context=context, connection=connection, query=query, cluster=cluster, start=since, stop=beyond
                 )
             )
+            places = FeedPlaces(connection)
+            staying += sum(1 for _ in places.find_elsewhere(record))
             due = due_between(record, first, beyond, context.as_of)
             is_page = start is None and not record.is_expected
             found = iter_feed_instances(connection, record, due, descending=is_page)
             rows = list(islice(found, results))[::-1] if is_page else list(found)
             if not look or not record.has_data:
-                return _recorded(context, record, rows)
-            return _looked(context, record, [time for time, _ in rows], author)
+                return _recorded(context, ((places.at_place(record, row), time, row) for time, row in rows))
+            there = find_records(context.database, context.stores, record, [time for time, _ in rows])
+            candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
+            return _looked(context, candidates, author)
 
         parts = consolidate(subjects.clusters, read)
     found = [each for each in parts.items if statuses is None or each.status in statuses]
     return FeedListing(
-        result=parts.result, message=parts.message, start=first, end=last, instances=tuple(found), total=total
+        result=parts.result,
+        message=parts.message,
+        start=first,
+        end=last,
+        instances=tuple(found),
+        total=total,
+        staying=staying,
     )
 
 
 def _recorded(
-    context: OperationContext, record: FeedRecord, rows: Iterable[tuple[datetime, FeedInstance | None]]
+    context: OperationContext, rows: Iterable[tuple[FeedRecord, datetime, FeedInstance | None]]
 ) -> list[ListedInstance]:
     return [
         ListedInstance(
@@ -132,14 +145,11 @@ def _recorded(
             files=row.files if row and row.status is not FeedInstanceStatus.MISSING else None,
             created_at=row.available_at if row else None,
         )
-        for time, row in rows
+        for record, time, row in rows
     ]
 
 
-def _looked(
-    context: OperationContext, record: FeedRecord, times: Sequence[datetime], author: str
-) -> list[ListedInstance]:
-    candidates = [Candidate(record=record, nominal_time=time) for time in times]
+def _looked(context: OperationContext, candidates: Sequence[Candidate], author: str) -> list[ListedInstance]:
     looks = poll_instances(context.stores, candidates)
     require_unobstructed(candidates, looks)
     found = zip(candidates, looks, strict=True)
@@ -147,17 +157,17 @@ def _looked(
     context.record_vanished(absent, notice_origin(author))
     return [
         ListedInstance(
-            feed=record.feed,
-            cluster=record.cluster,
-            nominal_time=time,
+            feed=each.record.feed,
+            cluster=each.record.cluster,
+            nominal_time=each.nominal_time,
             status=(status := FeedInstanceStatus(look.availability.value)),
-            url=context.feed_url(record, time),
+            url=context.feed_url(each.record, each.nominal_time),
             bytes=None if status is FeedInstanceStatus.MISSING else look.bytes,
             files=None if status is FeedInstanceStatus.MISSING else look.files,
             created_at=look.modified_at,
             looked_at=context.as_of,
         )
-        for time, look in zip(times, looks, strict=True)
+        for each, look in zip(candidates, looks, strict=True)
     ]
 
 

@@ -30,6 +30,7 @@ from feed_assets.operations.instances.rows import (
     process_row,
     with_levels,
 )
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
@@ -167,12 +168,12 @@ def find_rows(of: ClusterQuery) -> list[InstanceRow]:
 
 
 def _iter_feed_rows(of: ClusterQuery) -> Iterator[InstanceRow]:
-    record = of.feed
+    record, places = of.feed, FeedPlaces(of.connection)
     indices = due_between(record, of.start, of.stop, of.context.as_of)
     for time, found in iter_feed_instances(of.connection, record, indices, descending=of.query.is_descending):
         status = found.status if found else FeedInstanceStatus.MISSING
         if of.query.filter.is_met(status.value, found.available_at if found else None):
-            yield feed_row(of.context, record, time, found)
+            yield feed_row(of.context, places.at_place(record, found), time, found)
 
 
 def _page(

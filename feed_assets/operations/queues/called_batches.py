@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.past_locations import find_record
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork, next_step
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging
 from feed_assets.lifecycle.elsewhere.taking import TakenBatch
@@ -157,8 +157,7 @@ def _instances(context: AttemptContext, state: InputState) -> tuple[TakenInstanc
     if not declared.has_data:
         return ()
     found = []
-    for time in state.present:
-        record = find_record(context.stores, declared, context.past_locations.get(declared.key, ()), time)
+    for time, record in find_records(context.database, context.stores, declared, state.present).items():
         place = context.stores.get(record.store).place(record.path(time))
         url = place.store.url(place.path)
         names = (name for name in place.store.standing_files(place.path) if is_content(name, record.flag))

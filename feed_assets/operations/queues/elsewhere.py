@@ -14,7 +14,6 @@ from feed_assets.command_lines import command_line
 from feed_assets.engines.said import Said, parse_said
 from feed_assets.entities.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
-from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.elsewhere.attempts import (
     BatchAtWork,
@@ -90,10 +89,9 @@ def init_batch(
         taken = _take(context, connection, record, author, most)
         events = Batches(connection).events_of(taken.key)
         batch = find_at_work(connection, context.timeline, record, taken.key.nominal_time)
-        past = find_other_locations(connection, context.timeline, taken.active)
         if dry_run:
             connection.rollback()
-    attempt = _attempt_context(context, batch, past)
+    attempt = _attempt_context(context, batch)
     try:
         stagings = find_stagings(attempt, batch) if dry_run else stage_outputs(attempt, batch)
         inputs = tuple(iter_inputs(attempt, taken, events))
@@ -280,9 +278,7 @@ def _call_step(
     return CalledBatch(**called_fields(batch, dry_run=dry_run))
 
 
-def _attempt_context(
-    context: OperationContext, batch: BatchAtWork, past: PastLocations | None = None
-) -> AttemptContext:
+def _attempt_context(context: OperationContext, batch: BatchAtWork) -> AttemptContext:
     return AttemptContext(
         database=context.database,
         stores=context.stores,
@@ -291,7 +287,6 @@ def _attempt_context(
         plan=batch.active.plan,
         run_id=batch.row.run_id or "",
         release=batch.active.release,
-        past_locations=past or {},
         current=context.plan,
     )
 

@@ -194,4 +194,5 @@ def _row(context: OperationContext, record: FeedRecord, found: FoundInstance, se
         available_at=context.as_of,
         event_seq=seq,
         updated_at=context.as_of,
+        place=record.place,
     )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations, find_record
+from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.instances.copy_records import copy_of
 from feed_assets.lifecycle.instances.run_names import is_dead_command
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
@@ -42,7 +42,6 @@ class Case:
     """
 
     active: ActiveRelease
-    past_locations: PastLocations
     nominal_time: datetime
     run: ProcessInstance | None
     at_source: FeedInstance | None
@@ -78,10 +77,8 @@ class Case:
         if self.at_source is not None and self.at_source.status is FeedInstanceStatus.EVICTED:
             return None
         key = self.flow.inputs[0].feed_key
-        record = find_record(
-            context.stores, self.active.plan.feeds[key], self.past_locations.get(key, ()), self.nominal_time
-        )
-        return source_side(record, self.nominal_time)
+        feed, time = self.active.plan.feeds[key], self.nominal_time
+        return source_side(find_records(context.database, context.stores, feed, [time])[time], time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +141,10 @@ def _cases(
     events = EventLog(connection).for_instances([*at_source, *at_target])
     runs = ProcessInstances(connection).get_many([ProcessKey(*flow.key, time) for _, time in due])
     running = _find_running(context, connection, runs.values())
-    past_locations: dict[int, PastLocations] = {}
     for (active, time), on_source, on_target in zip(due, at_source, at_target, strict=True):
-        if id(active) not in past_locations:
-            past_locations[id(active)] = find_other_locations(connection, context.timeline, active)
         was_copied = copy_of(events.get(on_target, ()), flow.process) is not None
         yield Case(
             active=active,
-            past_locations=past_locations[id(active)],
             nominal_time=time,
             run=runs.get(ProcessKey(*flow.key, time)),
             at_source=rows.get(on_source),

@@ -271,7 +271,6 @@ class _Repair:
                 real_clock=self.context.real_clock,
                 run_id=self.name,
                 release=case.active.release,
-                past_locations=case.past_locations,
             ),
             distrusted={time: _distrusted(planned[index]) for time, index in index_of.items()},
             unfinished=frozenset(

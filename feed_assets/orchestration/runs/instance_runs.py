@@ -26,7 +26,6 @@ from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError, describe_error
-from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.instances.attempts import Published, offer_approval
 from feed_assets.lifecycle.instances.context import AttemptContext
@@ -162,33 +161,33 @@ class InstanceRun:
         """Copy many instances at once, grouped by active release."""
         requested = {label: time for label, time in times.items() if self._is_still_requested(label, time, request)}
         labels = {nominal_time: label for label, nominal_time in requested.items()}
-        groups: dict[int, tuple[ActiveRelease, PastLocations, list[datetime]]] = {}
+        groups: dict[int, tuple[ActiveRelease, list[datetime]]] = {}
         for label, nominal_time in requested.items():
             try:
-                active, past_locations = self._find_release(timeline, nominal_time)
+                active = self._find_release(timeline, nominal_time)
             except FeedAssetsError as exc:
                 self._say(logging.DEBUG, f"{label}\n{format_error(exc)}")
                 end(label, exc)
             else:
-                groups.setdefault(id(active.record), (active, past_locations, []))[2].append(nominal_time)
+                groups.setdefault(id(active.record), (active, []))[1].append(nominal_time)
 
         def report(nominal_time: datetime, outcome: Published | Exception) -> None:
             end(labels[nominal_time], outcome if isinstance(outcome, Exception) else (outcome,))
 
         is_remote = self.runtime.plan.clusters[self.process.cluster].uses_connect
-        for active, past_locations, found in groups.values():
+        for active, found in groups.values():
             assert active.record.copy is not None
             runner = FlowRunner(
-                context=self._context_of(active, past_locations),
+                context=self._context_of(active),
                 run_tasks=run_where_worth(self._session, is_remote=is_remote),
                 on_progress=self.log.progress,
             )
             runner.run(active.record, found, self._report, report)
 
     def _run_one(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[Published, ...]:
-        active, past_locations = self._find_release(timeline, nominal_time)
+        active = self._find_release(timeline, nominal_time)
         runner = InstanceRunner(
-            context=self._context_of(active, past_locations),
+            context=self._context_of(active),
             root=self.runtime.root,
             session=self._session,
             on_report=self.reports.__setitem__,
@@ -198,8 +197,8 @@ class InstanceRun:
         )
         return runner.run(active.record, nominal_time, self._report)
 
-    def _find_release(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[ActiveRelease, PastLocations]:
-        """Return the active release of an instance, and past locations where its inputs may be.
+    def _find_release(self, timeline: ReleaseTimeline, nominal_time: datetime) -> ActiveRelease:
+        """Return the active release of an instance.
 
         Raises:
             NeighbourLeftOutError: it would write over data of an entity that is left out of the plan.
@@ -209,14 +208,13 @@ class InstanceRun:
             raise self.refused[nominal_time]
         with self.runtime.database(self.context.instance).read() as connection:
             active = timeline.find_or_declared(connection, self.process.key, nominal_time)
-            past_locations = find_other_locations(connection, timeline, active) if active is not None else {}
         if active is None:
             raise NoProcessInstanceError(process=self.process, nominal_time=nominal_time)
         newest = timeline.newest(self.process.key)
         self.log.begin(nominal_time, None if newest is None else describe_active_release(active, newest.release))
-        return active, past_locations
+        return active
 
-    def _context_of(self, active: ActiveRelease, past_locations: PastLocations) -> AttemptContext:
+    def _context_of(self, active: ActiveRelease) -> AttemptContext:
         runtime = self.runtime
         return AttemptContext(
             database=runtime.database(self.context.instance),
@@ -226,7 +224,6 @@ class InstanceRun:
             plan=active.plan,
             run_id=self.context.run.run_id,
             release=active.release,
-            past_locations=past_locations,
             current=runtime.plan,
         )
 

@@ -18,6 +18,8 @@ from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.instances.arrival_notices import Notice, record_notice
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.polled_ranges import record_vanished_now
+from feed_assets.operations.instances.queries import list_instances
+from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
@@ -182,13 +184,45 @@ def test_what_was_taken_on_trust_is_not_looked_for(tmp_path: Path) -> None:
     assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
 
 
-def test_what_has_stayed_in_a_former_place_is_not_lost(tmp_path: Path) -> None:
-    lifecycle = LifecycleHarness.of(tmp_path, feed("a"))
+def moved(root: Path, state: str | None = None) -> tuple[LifecycleHarness, Path]:
+    """`a` has another path since its data have arrived; with the folder of its data."""
+    lifecycle = LifecycleHarness.of(root, feed("a"), state=state)
     lifecycle.land("a", START)
     lifecycle.tick(START)
-    moved = feed("a").model_copy(update={"locations": feed("elsewhere").locations})
-    lifecycle.declare(moved)
-    assert record_vanished_now(context_of(lifecycle, SOON), Kind.FEED, "a", START, ["primary"], "ann") == 0
+    former = lifecycle.folder("a", START)
+    lifecycle.declare(feed("a").model_copy(update={"locations": feed("elsewhere").locations}))
+    return lifecycle, former
+
+
+def test_what_has_stayed_in_a_former_place_is_looked_for_there(tmp_path: Path, state_url: str) -> None:
+    lifecycle, former = moved(tmp_path, state_url)
+    context = context_of(lifecycle, SOON)
+    for look in (False, True):
+        listed = list_feed(context, "a", look=look)
+        (found,) = listed.instances
+        assert (found.status, found.url, listed.staying) == (AVAILABLE, former.as_uri(), 1)
+    (row,) = list_instances(context, InstanceQuery(kind=Kind.FEED, name="a", start=START, end=SOON)).instances
+    assert row.url == former.as_uri()
+    (why,) = explain(context, Kind.FEED, "a", START).items
+    place = next(each for each in why.reasons if each.code is ReasonCode.FORMER_PLACE)
+    assert place.text == f"it is at {former.as_uri()}, a former place of its feed, where retention removes nothing"
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
+    rmtree(former)
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
+    (why,) = explain(context, Kind.FEED, "a", START).items
+    assert f"storage has lost it: {former.as_uri()} is not there any more" in why.render()
+    assert kinds(lifecycle) == [ARRIVED, VANISHED]
+
+
+def test_what_somebody_has_moved_to_the_new_place_is_not_lost(tmp_path: Path) -> None:
+    lifecycle, former = moved(tmp_path)
+    there = lifecycle.folder("a", START)
+    there.parent.mkdir(parents=True)
+    former.rename(there)
+    context = context_of(lifecycle, SOON)
+    (found,) = list_feed(context, "a", look=True).instances
+    assert (found.status, found.url) == (AVAILABLE, there.as_uri())
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
     assert kinds(lifecycle) == [ARRIVED]
 
 

@@ -1,0 +1,48 @@
+"""How many recorded instances of a feed stay where they are when a change gives it another place."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.overlaps import NO_OVERLAPS
+from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
+from feed_assets.plan.compile import compile_plan
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.feed_places import FeedPlaces, describe_staying
+
+FORMER_PLACE = "former-place"
+
+
+def find_staying(
+    connection: Connection, before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
+) -> Iterator[Issue]:
+    """Yield a warning for each feed and former place at which recorded instances stay.
+
+    A change of place is one of a feed's location or `path_timezone`, or of its cluster's storage. Both bundles are
+    valid.
+    """
+    old, places = _feeds(before, keys), FeedPlaces(connection)
+    for key, record in sorted(_feeds(after, keys).items()):
+        if key not in old or not record.has_data or old[key].place == record.place:
+            continue
+        staying = Counter((there.store, there.template) for _, there in places.find_elsewhere(record))
+        for (store, template), count in staying.items():
+            yield Issue(
+                severity=Severity.WARNING,
+                code=FORMER_PLACE,
+                entity=label_of((Kind.FEED, record.feed)),
+                message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}",
+                remedy="Runs, listings and `why` find them there. Remove them there when nobody reads them.",
+                source=sources.locate((Kind.FEED.value, record.feed)),
+            )
+
+
+def _feeds(bundle: Bundle, keys: Collection[EntityKey]) -> dict[Key, FeedRecord]:
+    """Return those of the feeds that are among `keys`, or whose cluster is."""
+    changed = {name for kind, name in keys if kind == Kind.CLUSTER}
+    feeds = [each for each in bundle.feeds if each.key in keys or changed.intersection(each.clusters)]
+    return dict(compile_plan(Bundle(entities=(*bundle.clusters, *feeds)), overlaps=NO_OVERLAPS).feeds)

@@ -1,0 +1,99 @@
+"""Store where feeds have, or had, their instances: each recorded instance has the number of its place."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+
+from feed_assets.entities.maps import EMPTY
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import FeedRecord, TableRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.state.feed_instances import SETTLED
+from feed_assets.state.place_schema import feed_places
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.state.schema import feed_instances
+from feed_assets.state.upserts import build_insert_if_absent
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.templates import parse_path_template
+
+_T = feed_places.c
+_I = feed_instances.c
+_BATCH = 5_000
+
+
+def describe_staying(count: int) -> str:
+    """Return how many instances stay at a former place of their feed, and what that means."""
+    return f"{counted(count, 'instance')} at a former place of the feed, where retention removes nothing"
+
+
+class FeedPlaces:
+    """The places of feeds as one transaction sees them. None is ever forgotten."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[tuple[str, str], dict[int, FeedRecord]] = {}
+
+    def put(self, records: Iterable[FeedRecord]) -> None:
+        """Record the places of feeds with data."""
+        rows = [
+            {
+                "feed": record.feed,
+                "cluster": record.cluster,
+                "place": record.place,
+                "url": record.store.url,
+                "template": record.template.text,
+                "zone": record.template.zone.key,
+                "flag": record.flag,
+            }
+            for record in records
+            if record.has_data
+        ]
+        if rows:
+            self._connection.execute(build_insert_if_absent(self._connection.dialect.name, feed_places), rows)
+
+    def at_place(self, record: FeedRecord, instance: FeedInstance | None) -> FeedRecord:
+        """Return a feed at the place where an instance is, or was evicted from; the feed itself if that is its place.
+
+        A store elsewhere is reached as the present one if it is of the same kind.
+        """
+        if instance is None or instance.status not in SETTLED or instance.place in (None, record.place):
+            return record
+        return self._former(record).get(instance.place or 0, record)
+
+    def find_elsewhere(self, record: FeedRecord) -> Iterator[tuple[datetime, FeedRecord]]:
+        """Yield the AVAILABLE instances of a feed that are at another place than it has now, with the feed there. For
+        reports and plans, not for ticks. Reads no instances of a feed that has never had another place.
+        """
+        former = {place: other for place, other in self._former(record).items() if place != record.place}
+        if not former:
+            return
+        statement = (
+            select(_I.nominal_time, _I.place)
+            .where(_I.feed == record.feed, _I.cluster == record.cluster, _I.status == FeedInstanceStatus.AVAILABLE)
+            .where(_I.place.in_(sorted(former)))
+        )
+        for time, place in self._connection.execute(statement, execution_options={"yield_per": _BATCH}):
+            other = former[place]
+            if (other.store.url, other.path(time)) != (record.store.url, record.path(time)):
+                yield time, other
+
+    def _former(self, record: FeedRecord) -> dict[int, FeedRecord]:
+        if record.key not in self._known:
+            is_its = (_T.feed == record.feed, _T.cluster == record.cluster)
+            rows = self._connection.execute(select(_T.place, _T.url, _T.template, _T.zone, _T.flag).where(*is_its))
+            self._known[record.key] = {place: _placed(record, *where) for place, *where in rows}
+        return self._known[record.key]
+
+
+def _placed(record: FeedRecord, url: str, template: str, zone: str, flag: str | None) -> FeedRecord:
+    scheme, _, where = url.partition("://")
+    options = record.store.options if record.store.url.startswith(f"{scheme}://") else EMPTY
+    table = None
+    if scheme == "thrift":
+        hosts, database, name = where.split("/")
+        catalog = ",".join(f"thrift://{host}" for host in hosts.split(","))
+        table = TableRecord(catalog=catalog, database=database, name=name)
+    path = parse_path_template(template).in_zone(parse_timezone(zone))
+    return replace(record, store=StoreAddress(url=url, options=options), template=path, flag=flag, table=table)

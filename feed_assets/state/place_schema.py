@@ -1,0 +1,20 @@
+"""The table of places where feeds have, or had, their instances. It belongs to the same schema as all other tables."""
+
+from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
+
+from feed_assets.state.column_types import AnyText, Text
+from feed_assets.state.schema import metadata
+
+feed_places = Table(
+    "fa_feed_places",
+    metadata,
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("url", AnyText, nullable=False),
+    Column("template", AnyText, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("flag", AnyText),
+    PrimaryKeyConstraint("feed", "cluster", "place", name="fa_feed_places_pk"),
+    sqlite_with_rowid=False,
+)
