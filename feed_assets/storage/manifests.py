@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from feed_assets.errors import describe_error
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
@@ -122,7 +123,7 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
         )
         digest = content_digest(manifest.entries)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise ManifestError(store=store, path=path, reason=f"it is damaged ({exc!r})") from exc
+        raise ManifestError(store=store, path=path, reason=f"it is damaged ({describe_error(exc)})") from exc
     if digest != manifest.digest:
         raise ManifestError(store=store, path=path, reason="its digest does not fit its entries")
     return manifest

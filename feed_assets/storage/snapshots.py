@@ -7,6 +7,7 @@ import gzip
 import zlib
 from abc import ABC, abstractmethod
 
+from feed_assets.errors import describe_error
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.records import Manifest
@@ -56,5 +57,5 @@ def unpack_manifest(data: bytes, *, store: str, path: str) -> Manifest:
     try:
         text = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as exc:
-        raise ManifestError(store=store, path=path, reason=f"it is damaged ({exc!r})") from exc
+        raise ManifestError(store=store, path=path, reason=f"it is damaged ({describe_error(exc)})") from exc
     return parse_manifest(text, store=store, path=path)

@@ -65,3 +65,9 @@ def test_a_manifest_that_cannot_be_used_says_why(change: dict[str, object], reas
 def test_text_that_is_no_manifest_is_damaged(text: str) -> None:
     with pytest.raises(ManifestError, match="damaged"):
         parse(text)
+
+
+def test_a_message_has_not_what_a_damaged_manifest_has() -> None:
+    with pytest.raises(ManifestError, match="damaged") as caught:
+        parse_manifest(b"\xff" * 10_000, store="file:///data", path="weather")
+    assert len(str(caught.value)) < 1_000
