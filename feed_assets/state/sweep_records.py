@@ -30,7 +30,8 @@ class SweepState(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
-OPEN_STATES = frozenset({SweepState.PLANNED, SweepState.ASKING, SweepState.RUNNING, SweepState.UNDOING})
+AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
+OPEN_STATES = frozenset({SweepState.PLANNED, SweepState.ASKING}) | AT_WORK
 
 
 class ChunkState(IntEnum):

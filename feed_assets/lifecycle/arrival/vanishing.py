@@ -25,6 +25,8 @@ from feed_assets.state.leases import find_held
 from feed_assets.state.locks import lock_log
 from feed_assets.state.manifests import Manifests
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.state.sweep_records import AT_WORK
+from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look
@@ -92,9 +94,11 @@ def _find_standing(
     """
     found = FeedInstances(connection).get_many(by_key)
     rows = {key: row for key, row in found.items() if row.status is FeedInstanceStatus.AVAILABLE}
+    sweeps = [sweep for on in {key.cluster for key in rows} for sweep in Sweeps(connection).with_state(on, AT_WORK)]
+    swept = {(count.feed, sweep.cluster) for sweep in sweeps for count in sweep.counts}
     held = find_held(connection, [(f"feed/{key.feed}", key.cluster, key.nominal_time) for key in rows], real_now)
     busy = {(lease.entity, lease.cluster, lease.nominal_time) for lease in held}
-    is_free = {key: (f"feed/{key.feed}", *key[1:]) not in busy for key in rows}
+    is_free = {key: (f"feed/{key.feed}", *key[1:]) not in busy and key[:2] not in swept for key in rows}
     return {key: row for key, row in rows.items() if is_free[key] and row.files is not None}
 
 

@@ -37,7 +37,7 @@ from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import SweepPayload
 from feed_assets.state.sweep_drafts import SweepDraft
-from feed_assets.state.sweep_records import FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
+from feed_assets.state.sweep_records import AT_WORK, FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.pool import StorePool
 
@@ -47,7 +47,6 @@ PATIENCE = timedelta(days=1)
 _logger = get_logger(__name__)
 
 _UNSTARTED = frozenset({SweepState.PLANNED, SweepState.ASKING})
-_AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 _OF_SHARES = frozenset({ObstacleCode.SHARE.value, ObstacleCode.EVERYTHING.value})
 
 
@@ -181,7 +180,7 @@ class _Known:
         feeds: Iterable[FeedRecord],
         request: SweepRequest,
     ) -> "_Known":
-        states = _AT_WORK | _UNSTARTED if request.automatic else _AT_WORK
+        states = AT_WORK | _UNSTARTED if request.automatic else AT_WORK
         open_sweeps = [each for each in Sweeps(connection).with_state(cluster, states) if _is_open(each, request)]
         told = () if request.automatic else feeds
         return cls(
@@ -340,7 +339,7 @@ def _tell_asking(connection: Connection, sweep: Sweep, now: datetime) -> None:
 
 
 def _require_idle(sweeps: Sweeps, cluster: str, feeds: set[str]) -> None:
-    for other in sweeps.with_state(cluster, _AT_WORK):
+    for other in sweeps.with_state(cluster, AT_WORK):
         shared = sorted(feeds & {count.feed for count in other.counts})
         if shared:
             raise SweepRefusedError(

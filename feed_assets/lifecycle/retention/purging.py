@@ -20,7 +20,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweep_records import AT_WORK, ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Purged
@@ -34,7 +34,6 @@ _ORPHANED = "no feed or cluster is declared there any more; declare one, or remo
 _DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 _ENDED = frozenset({SweepState.DONE, SweepState.UNDONE})
-_AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ def find_purgeable(
         sweeps = Sweeps(connection)
         if at_once:
             ended = [each for each in sweeps.with_state(cluster, _ENDED) if each.purge_at and not each.purged_at]
-            found = [*ended, *sweeps.with_state(cluster, _AT_WORK)]
+            found = [*ended, *sweeps.with_state(cluster, AT_WORK)]
         else:
             found = sweeps.to_purge(cluster, as_of, SWEEPS_AT_ONCE)
     return [sweep for sweep in found if only is None or sweep.sweep_id in only]
@@ -80,7 +79,7 @@ def purge_sweeps(
     done, traces = [], context.hold_traces(dry_run=dry_run)
     for sweep in sweeps:
         held = _find_hold(context, sweep, traces)
-        if sweep.state in _AT_WORK:
+        if sweep.state in AT_WORK:
             at_work = f"it is {sweep.state.value}; end that first"
             done.append(PurgedSweep(sweep=sweep, files=0, obstacle=at_work))
         elif held is not None:

@@ -9,6 +9,8 @@ from time import sleep
 import pytest
 
 from feed_assets.clock import SystemClock
+from feed_assets.lifecycle.arrival.store_polls import Candidate
+from feed_assets.lifecycle.arrival.vanishing import record_vanished
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.protections import lease_keys
@@ -300,6 +302,16 @@ def test_a_run_that_has_only_begun_is_gone_on_with(harness: RetentionHarness) ->
     begin_sweep(harness.context(), sweep.sweep_id)
     assert end_sweep(harness.context(), sweep.sweep_id).state is SweepState.RUNNING
     assert harness.run(sweep).state is SweepState.DONE
+
+
+def test_what_a_sweep_has_begun_to_move_is_not_lost(harness: RetentionHarness) -> None:
+    lifecycle, sweep = harness.lifecycle, harness.planned()
+    begin_sweep(harness.context(), sweep.sweep_id)
+    (harness.root / "clicks" / "2013-11-01").rename(harness.root / "moved")
+    wanted = [Candidate(record=lifecycle.feed("clicks"), nominal_time=time) for time in EXPIRED]
+    assert record_vanished(lifecycle.database, lifecycle.stores, wanted, harness.now, harness.now, "look") == {}
+    (harness.root / "moved").rename(harness.root / "clicks" / "2013-11-01")
+    assert harness.outcomes(harness.run(sweep)) == {ItemOutcome.EVICTED: 24}
 
 
 def test_progress_is_told(harness: RetentionHarness) -> None:
