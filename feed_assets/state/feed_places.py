@@ -37,20 +37,13 @@ class FeedPlaces:
 
     def put(self, records: Iterable[FeedRecord]) -> None:
         """Record the places of feeds with data."""
-        rows = [
-            {
-                "feed": record.feed,
-                "cluster": record.cluster,
-                "place": record.place,
-                "url": record.store.url,
-                "template": record.template.text,
-                "zone": record.template.zone.key,
-                "flag": record.flag,
-            }
-            for record in records
-            if record.has_data
+        found = [
+            (*each.key, each.place, each.store.url, each.template.text, each.template.zone.key, each.flag)
+            for each in records
+            if each.has_data
         ]
-        if rows:
+        if found:
+            rows = [dict(zip(_T.keys(), values, strict=True)) for values in found]
             self._connection.execute(build_insert_if_absent(self._connection.dialect.name, feed_places), rows)
 
     def at_place(self, record: FeedRecord, instance: FeedInstance | None) -> FeedRecord:

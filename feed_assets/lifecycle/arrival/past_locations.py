@@ -27,9 +27,11 @@ def find_records(
 
 
 def find_record(stores: StorePool, there: FeedRecord, record: FeedRecord, nominal_time: datetime) -> FeedRecord:
-    """Return that of two records of a feed at whose location an instance is; `there` if it is there or nowhere."""
-    if there is record:
-        return record
+    """Return that of two records of a feed at whose location an instance is; `there` if it is there or nowhere. Where
+    they differ by the zone of their paths only, what is at the other path is another instance.
+    """
+    if (there.store, there.template.text) == (record.store, record.template.text):
+        return there
     looks = poll_instances(stores, [Candidate(record=each, nominal_time=nominal_time) for each in (there, record)])
     at_there, here = (look.availability is Availability.AVAILABLE for look in looks)
     return record if here and not at_there else there

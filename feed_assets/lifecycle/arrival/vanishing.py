@@ -49,7 +49,7 @@ def record_vanished(
     dry_run: bool = False,
 ) -> Mapping[FeedKey, Candidate]:
     """Look at those of some instances that are AVAILABLE by the record; record those that are gone as MISSING, with an
-    event VANISHED each, and return them.
+    event VANISHED each, and return them. What somebody has moved to where its feed has its data now is recorded there.
 
     Instances on which somebody works are left alone, and those whose storage was never looked at, by a trusted notice.
 
@@ -65,18 +65,22 @@ def record_vanished(
         there = {key: places.at_place(by_key[key].record, row) for key, row in rows.items()}
     rows = {key: row for key, row in rows.items() if row.place in (None, there[key].place)}
     for key in rows:
-        found = find_record(stores, there[key], by_key[key].record, key.nominal_time)
-        by_key[key] = replace(by_key[key], record=found)
+        by_key[key] = replace(by_key[key], record=find_record(stores, there[key], by_key[key].record, key.nominal_time))
     looks = dict(zip(rows, poll_instances(stores, [by_key[key] for key in rows]), strict=True))
     gone = {key: by_key[key] for key, look in looks.items() if _is_gone(by_key[key], look)}
     # A metastore that has answered is no empty mount point.
     roots = {each.record.store for each in gone.values() if each.record.table is None}
     away = {root for root in roots if not any(stores.get(root).walk("", 1, lambda _, names: names))}
     gone = {key: each for key, each in gone.items() if each.record.store not in away}
-    if gone and not dry_run:
+    moved = {key: by_key[key] for key, row in rows.items() if row.place not in (None, by_key[key].record.place)}
+    if (gone or moved) and not dry_run:
         with database.begin() as connection:
             lock_log(connection)
-            standing = _find_standing(connection, gone, real_now)
+            standing = _find_standing(connection, {**gone, **moved}, real_now)
+            there_now = [
+                (rows[key], each.record.place) for key, each in moved.items() if standing.get(key) == rows[key]
+            ]
+            FeedInstances(connection).put(replace(row, place=place) for row, place in there_now)
             gone = {key: each for key, each in gone.items() if standing.get(key) == rows[key]}
             _record(connection, gone, rows, looks, as_of, origin)
     for root in away:

@@ -74,13 +74,11 @@ def event_facts(event: FeedEvent) -> dict[str, object]:
 
 def explain_former_place(context: OperationContext, connection: Connection, facts: FeedFacts) -> Iterator[Reason]:
     """Yield that an instance is where its feed had its data before, if it is."""
-    record, row = facts.record, facts.row
-    there = FeedPlaces(connection).at_place(record, row)
-    if row is None or context.feed_url(there, row.nominal_time) == context.feed_url(record, row.nominal_time):
-        return
-    url = context.feed_url(there, row.nominal_time)
-    text = f"it is at {url}, a former place of its feed, where retention removes nothing"
-    yield Reason(code=ReasonCode.FORMER_PLACE, text=text, facts={"url": url})
+    assert facts.row is not None
+    there, time = FeedPlaces(connection).at_place(facts.record, facts.row), facts.row.nominal_time
+    if (url := context.feed_url(there, time)) != context.feed_url(facts.record, time):
+        text = f"it is at {url}, a former place of its feed, where retention removes nothing"
+        yield Reason(code=ReasonCode.FORMER_PLACE, text=text, facts={"url": url})
 
 
 def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:

@@ -224,6 +224,22 @@ def test_what_somebody_has_moved_to_the_new_place_is_not_lost(tmp_path: Path) ->
     assert (found.status, found.url) == (AVAILABLE, there.as_uri())
     assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
     assert kinds(lifecycle) == [ARRIVED]
+    listed = list_feed(context, "a")
+    assert ([each.url for each in listed.instances], listed.staying) == ([there.as_uri()], 0)
+
+
+def test_a_path_that_the_new_zone_gives_to_another_instance_is_none_of_this_one(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"))
+    other = START + timedelta(hours=9)
+    lifecycle.land("a", START, other)
+    lifecycle.tick(other)
+    former = lifecycle.folder("a", START)
+    lifecycle.declare(feed("a").model_copy(update={"path_timezone": "Asia/Tokyo"}))
+    rmtree(former)
+    context = context_of(lifecycle, other)
+    assert lifecycle.folder("a", START).is_dir()
+    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
+    assert record_vanished_now(context, Kind.FEED, "a", other, ["primary"], "ann") == 0
 
 
 def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
