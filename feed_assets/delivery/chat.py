@@ -26,9 +26,8 @@ sys.exit(not service.notify(**given))
 
 
 class ChatSender(Sender):
-    """Posts the text of letters, with their keys. Why apprise could not post is what it logs.
-
-    It posts in a process of its own, since it reads all that a receiver answers, however long that takes.
+    """Posts the text of letters, with their keys. Why apprise could not post is what it logs. It works in a process of
+    its own, since it reads all that a receiver answers, however long that takes.
 
     Raises:
         ChatMissingError: apprise is not installed.

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from http.client import HTTPResponse
+from http.client import CONTINUE, HTTPResponse
 from io import BufferedReader, RawIOBase
 from select import POLLIN, poll
 from smtplib import SMTP, SMTP_SSL
@@ -20,9 +20,6 @@ MOST_BYTES = 32 * 1024
 """How many bytes of what it says are read."""
 
 _PIPE_BYTES = 64 * 1024
-_CONTINUE = 100
-_INTERIM = range(102, 200)
-"""The statuses that no answer has: it comes behind them."""
 
 
 class Exchange:
@@ -91,7 +88,7 @@ class BoundedResponse(HTTPResponse):
 
     def _read_status(self) -> tuple[str, int, str]:
         version, status, reason = super()._read_status()  # type: ignore[misc]
-        return version, _CONTINUE if status in _INTERIM else status, reason
+        return version, CONTINUE if 102 <= status < 200 else status, reason  # the answer comes behind it
 
 
 class BoundedMail(SMTP):
