@@ -69,6 +69,9 @@ class WatchedClient(ObjectClient):
         if keys:
             self.after("remove")
 
+    def remove_unchanged(self, key: str, size: int, tag: str) -> None:
+        self._watch("remove", lambda: self.inner.remove_unchanged(key, size, tag))
+
     def _watch(self, name: str, work: Callable[[], Result]) -> Result:
         self.before(name)
         result = work()

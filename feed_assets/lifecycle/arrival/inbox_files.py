@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
@@ -77,10 +78,11 @@ class LeftFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Files that are to be taken into one instance."""
+    """Files that are to be taken into one instance, by the look that has this token; its staging has it, too."""
 
     nominal_time: datetime
     files: tuple[DeliveredFile, ...]
+    token: str = field(default_factory=lambda: f"inbox-{uuid4().hex[:12]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,11 @@ class InboxState:
 
     def render(self) -> str:
         """Return the value of the cursor."""
-        claim = self.claim and {"time": self.claim.nominal_time.isoformat(), "files": self.claim.files}
+        claim = self.claim and {
+            "time": self.claim.nominal_time.isoformat(),
+            "files": self.claim.files,
+            "token": self.claim.token,
+        }
         left = [[name, *file] for name, file in sorted(self.left.items())]
         next_at = self.next_at and self.next_at.isoformat()
         return json.dumps({"location": self.location, "next_at": next_at, "claim": claim, "left": left})
@@ -202,4 +208,4 @@ def _location(record: FeedRecord) -> str:
 
 def _parse_claim(kept: Mapping[str, Any]) -> Claim:
     files = tuple(DeliveredFile(*file) for file in kept["files"])
-    return Claim(nominal_time=datetime.fromisoformat(kept["time"]), files=files)
+    return Claim(nominal_time=datetime.fromisoformat(kept["time"]), files=files, token=kept["token"])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
-from uuid import uuid4
+from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -148,7 +148,7 @@ class _Inbox:
         """Finish what was claimed before, then claim what is there, and take it."""
         self._deliveries.put_back()
         if self._state.claim is not None:
-            self._finish(self._state.claim)
+            self._finish(self._overtake(self._state.claim))
         there = [file for file in found if file.name not in self.seen]
         chosen = list(self._choose(there, real_now, largest))
         contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
@@ -288,6 +288,14 @@ class _Inbox:
         text = "feed %s on %s: %s stays in the inbox: %s. After you have changed that, `%s` tries again."
         _logger.warning(text, *self._record.key, url, reason, again)
 
+    def _overtake(self, claim: Claim) -> Claim:
+        """End what another look has begun to publish, or remove its staging; it cannot go on with the claim then."""
+        path = self._record.path(claim.nominal_time)
+        self._target.discard(StagingPlace(path=path, token=claim.token, url="", local_path=Path()))
+        claim = Claim(nominal_time=claim.nominal_time, files=claim.files)
+        self._store(replace(self._state, claim=claim))
+        return claim
+
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
         key = _key(self._record, claim.nominal_time)
@@ -313,7 +321,7 @@ class _Inbox:
 
     def _publish(self, claim: Claim, path: str, key: str) -> Manifest | None:
         """Publish the claimed files that are still there; None if there are none."""
-        staging = self._target.stage(path, f"inbox-{uuid4().hex[:12]}")
+        staging = self._target.stage(path, claim.token)
         with ExitStack() as failed:
             failed.callback(self._discard, staging)
             staging.local_path.mkdir(parents=True, exist_ok=True)

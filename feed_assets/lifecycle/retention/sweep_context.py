@@ -1,10 +1,11 @@
 """Define the context of sweep workers, and their claims on the chunks of a sweep."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TypeAlias
 
 from feed_assets.command_lines import command_line
 from feed_assets.lifecycle.errors import SweepRefusedError
@@ -19,6 +20,9 @@ from feed_assets.state.errors import StateError
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, Sweep, SweepChunk
 from feed_assets.state.sweeps import Sweeps
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of finished paths of a sweep, and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

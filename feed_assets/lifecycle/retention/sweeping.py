@@ -3,10 +3,9 @@
 A sweep begins once, and resumes after each interruption. Several workers may run its chunks at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,7 +15,8 @@ from feed_assets.lifecycle.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker
 from feed_assets.lifecycle.retention.movers import DriverMover, Mover
-from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
+from feed_assets.lifecycle.retention.sweep_context import Progress, SweepContext, lease_holder, require_sweep
+from feed_assets.lifecycle.retention.undoing import end_restores
 from feed_assets.plan.records import Plan
 from feed_assets.state.errors import StateError
 from feed_assets.state.leases import Leases
@@ -25,9 +25,6 @@ from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, 
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import render_datetime
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of finished paths of a sweep, and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +120,8 @@ def sweep_chunks(
             settled += sum(chunk.count for chunk in chunks)
             if progress is not None:
                 progress(settled, sweep.paths)
+        if worker.is_resumed:
+            failures |= end_restores(context, sweep)
     finally:
         claims.release()
     if len(failures) > 1:

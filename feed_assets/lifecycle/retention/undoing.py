@@ -9,8 +9,7 @@ from feed_assets.lifecycle.retention.locations import find_declared_location, fi
 from feed_assets.lifecycle.retention.protections import lease_keys
 from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES, Restoration
-from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
-from feed_assets.lifecycle.retention.sweeping import Progress
+from feed_assets.lifecycle.retention.sweep_context import Progress, SweepContext, lease_holder, require_sweep
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import (
@@ -64,6 +63,7 @@ class RestoreSelection:
 
 
 EVERYTHING = RestoreSelection()
+_NOTHING = RestoreSelection(feeds=frozenset())
 
 
 def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSelection = EVERYTHING) -> None:
@@ -162,6 +162,19 @@ def undo_sweep(
     return UndoneSweep(sweep=ended, restored=restored, left=tuple(left), is_complete=is_complete)
 
 
+def end_restores(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
+    """End what an interrupted run has begun to restore for readers, and record it; return what failed, by feed."""
+    worker = _Worker(context=context, sweep=sweep, selection=_NOTHING, is_resumed=True)
+    claims, after, failures = context.claims(sweep.sweep_id), -1, dict[str, Exception]()
+    while (chunk := claims.take(ChunkState.DONE, after)) is not None:
+        after = chunk.number
+        try:
+            worker.restore(chunk)
+        except StorageError as exc:
+            failures[chunk.feed] = exc
+    return failures
+
+
 def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) -> tuple[Sweep, bool]:
     now = context.clock.now()
     with context.database.read() as connection:
@@ -222,7 +235,7 @@ class _Worker:
     def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
         """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
 
-        Also records the items that an interrupted undo has restored, whether selected now or not.
+        Also records the items that interrupted work has restored, whether selected now or not.
         """
         selected = set(self.selection.select(chunk))
         if not selected and not self.is_resumed:
@@ -250,7 +263,7 @@ class _Worker:
     def _find_removed(
         self, chunk: SweepChunk, store: InstanceStore, selected: AbstractSet[SweepItem]
     ) -> list[SweepItem]:
-        """Return the selected items that were removed, and those that an interrupted undo may have restored."""
+        """Return the selected items that were removed, and those that interrupted work may have restored."""
         away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
         if chunk.results and not self.is_resumed:
             return [item for item in away if item in selected]

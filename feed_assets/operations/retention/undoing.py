@@ -12,8 +12,7 @@ from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETI
 from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
 from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweeping import Progress
+from feed_assets.lifecycle.retention.sweep_context import Progress, SweepContext
 from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
