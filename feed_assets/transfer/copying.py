@@ -184,7 +184,8 @@ class _Work:
             return
         copy.plan = plan
         if plan.is_unchanged:
-            self._free_space(plan)  # an interrupted copy may have published all, and left its staging
+            if request.is_repeated:
+                self._free_space(plan)  # an interrupted copy may have published all, and left its staging
             copy.outcome = _unchanged(self.stores, plan, copy.tries, copy.watch)
 
     def _compare(self, copy: _Try) -> CopyPlan:

@@ -16,7 +16,8 @@ class CopyRequest:
     `check` gets each plan before anything is written and raises to forbid it. `guard` is called right before the
     publication and raises to forbid it. `extra` goes into the manifest. `distrusted` are files that a repair found to
     be lost, rotten or extra at the target; they are transferred regardless of its manifest. `clearing` has the rules
-    for what stands at the target (see `clear_place`); without it the caller answers for the removal.
+    for what stands at the target (see `clear_place`); without it the caller answers for the removal. The
+    staging of one that `is_repeated` is removed even if nothing is to be copied.
     """
 
     source: Side
@@ -26,6 +27,7 @@ class CopyRequest:
     distrusted: frozenset[str] = frozenset()
     check: Callable[[CopyPlan], None] | None = None
     clearing: Clearing | None = None
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,6 +189,7 @@ class FlowRunner:
                 extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
                 clearing=place.clearing,
+                is_repeated=begun.attempt > 1,
             ),
         )
 
