@@ -78,11 +78,15 @@ class LeftFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Files that are to be taken into one instance, by the look that has this token; its staging has it, too."""
+    """Files that are to be taken into one instance, by the look that has this token; its staging has it, too.
+
+    `overtaken` are the tokens of looks before, whose stagings may still be there.
+    """
 
     nominal_time: datetime
     files: tuple[DeliveredFile, ...]
     token: str = field(default_factory=lambda: f"inbox-{uuid4().hex[:12]}")
+    overtaken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,7 @@ class InboxState:
             "time": self.claim.nominal_time.isoformat(),
             "files": self.claim.files,
             "token": self.claim.token,
+            "overtaken": self.claim.overtaken,
         }
         left = [[name, *file] for name, file in sorted(self.left.items())]
         next_at = self.next_at and self.next_at.isoformat()
@@ -208,4 +213,9 @@ def _location(record: FeedRecord) -> str:
 
 def _parse_claim(kept: Mapping[str, Any]) -> Claim:
     files = tuple(DeliveredFile(*file) for file in kept["files"])
-    return Claim(nominal_time=datetime.fromisoformat(kept["time"]), files=files, token=kept["token"])
+    return Claim(
+        nominal_time=datetime.fromisoformat(kept["time"]),
+        files=files,
+        token=kept["token"],
+        overtaken=tuple(kept["overtaken"]),
+    )

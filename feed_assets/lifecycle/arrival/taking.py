@@ -78,7 +78,11 @@ def take_files(
     """
     inbox = _Inbox(database, stores, record, as_of, is_asked=is_asked)
     with suppress(_OvertakenError):
-        inbox.take(found, real_now, largest)
+        try:
+            inbox.take(found, real_now, largest)
+        except (OSError, StorageError):
+            inbox.require_claim()  # another look has removed what this one has staged
+            raise
     return tuple(inbox.seen.values())
 
 
@@ -289,12 +293,15 @@ class _Inbox:
         _logger.warning(text, *self._record.key, url, reason, again)
 
     def _overtake(self, claim: Claim) -> Claim:
-        """End what another look has begun to publish, or remove its staging; it cannot go on with the claim then."""
+        """Keep other looks from a claim; then end what they have begun to publish, or remove their stagings."""
+        mine = Claim(nominal_time=claim.nominal_time, files=claim.files, overtaken=(*claim.overtaken, claim.token))
+        self._store(replace(self._state, claim=mine))
         path = self._record.path(claim.nominal_time)
-        self._target.discard(StagingPlace(path=path, token=claim.token, url="", local_path=Path()))
-        claim = Claim(nominal_time=claim.nominal_time, files=claim.files)
-        self._store(replace(self._state, claim=claim))
-        return claim
+        for token in mine.overtaken:
+            self._target.discard(StagingPlace(path=path, token=token, url="", local_path=Path()))
+        mine = replace(mine, overtaken=())
+        self._store(replace(self._state, claim=mine))
+        return mine
 
     def _finish(self, claim: Claim) -> None:
         """Take what was claimed, from wherever an earlier look has stopped."""
@@ -337,7 +344,7 @@ class _Inbox:
             if is_empty:
                 return None
             flag, extra = self._record.flag, {_KEY: key}
-            manifest = self._target.publish(staging, flag=flag, guard=self._require_claim, extra=extra)
+            manifest = self._target.publish(staging, flag=flag, guard=self.require_claim, extra=extra)
             failed.pop_all()
         return manifest
 
@@ -362,7 +369,8 @@ class _Inbox:
             self._warn(name, reason)
         return stuck
 
-    def _require_claim(self) -> None:
+    def require_claim(self) -> None:
+        """Raise `_OvertakenError` if another look has changed the inbox since this one."""
         with self._database.read() as connection:
             self._require_same(connection)
 
@@ -386,9 +394,7 @@ class _Inbox:
         self._state, self._kept = state, state.render()
         Cursors(connection).put(cursor_of(self._record), self._kept)
 
-    def _see(
-        self, file: InboxFile, status: FileStatus, reason: str | None, nominal_time: datetime | None = None
-    ) -> None:
+    def _see(self, file: InboxFile, status: FileStatus, reason: str | None, time: datetime | None = None) -> None:
         self.seen[file.name] = SeenFile(
-            name=file.name, bytes=file.size, status=status, nominal_time=nominal_time, reason=reason
+            name=file.name, bytes=file.size, status=status, nominal_time=time, reason=reason
         )

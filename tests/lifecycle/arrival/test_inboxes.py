@@ -263,6 +263,27 @@ def test_two_programs_at_once_take_a_file_once(tmp_path: Path) -> None:
     assert preview(lifecycle) == {}
 
 
+def test_a_look_that_is_overtaken_while_it_stages_ends_and_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle, entry, calls = harness(tmp_path), taking._Inbox._entry, list[str]()
+    for number in range(3):
+        put(lifecycle, f"{number}.json", str(number))
+
+    def overtaken(inbox: Any, name: str, copy: Any = None) -> Any:
+        if copy is not None:
+            calls.append(name)
+            if len(calls) == 1:
+                take(lifecycle, FIRST + MINUTE)
+        return entry(inbox, name, copy)
+
+    monkeypatch.setattr(taking._Inbox, "_entry", overtaken)
+    assert take(lifecycle) == ()
+    assert calls == ["0.json", "0.json", "1.json", "2.json"]
+    assert contents(lifecycle, FIRST) == {f"{number}.json": str(number) for number in range(3)}
+    assert preview(lifecycle) == {}
+
+
 def test_a_file_that_cannot_be_removed_is_told_once_and_no_second_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
