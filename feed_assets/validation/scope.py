@@ -143,9 +143,8 @@ class Scope:
             found = self.bundle.find_cluster(cluster)
             try:
                 template = _parse_location(feed.data_on(cluster), feed.table_on(cluster))
-                self._templates[key] = (
-                    with_cluster(template, found).in_zone(feed.path_zone) if found and template else None
-                )
+                placed = with_cluster(template, found).in_zone(feed.path_zone) if found and template else None
+                self._templates[key] = placed
             except TimingError:
                 self._templates[key] = None
         return self._templates[key]
