@@ -115,7 +115,7 @@ def keys_of_end(process: ProcessRecord | None, row: ProcessInstance | None) -> l
     outputs = [edge.name for edge in process.outputs] if process is not None else []
     ended_at = row.ended_at or row.updated_at
     keys = [_key_of(row, row.status, output, ended_at) for output in ("", *outputs)]
-    return [*keys, _key_of_many(row, row.status, ended_at)]
+    return [*keys, *(_key_of_many(row, row.status, ended_at, is_final=is_final) for is_final in (True, False))]
 
 
 def user_topic_of(name: str, facts: EntityFacts) -> str | None:
@@ -132,6 +132,7 @@ def _messages(
     facts = declared.facts.get(key, _NO_FACTS)
     copy = process.copy if process is not None else None
     succeeded = ended.status is ProcessInstanceStatus.SUCCEEDED
+    is_final = succeeded or _is_final(process, ended, now)
     for output, feed, url in _outputs(plan, process, ended) if is_one else [("", NONE, NONE)]:
         yield OutboxMessage(
             recorded_at=now,
@@ -148,11 +149,15 @@ def _messages(
                 run_id=str(row.attempt),
                 status=InstanceEnd.SUCCEEDED if succeeded else InstanceEnd.FAILED,
                 time_stamp=now,
-                final=succeeded or _is_final(process, ended, now),
+                final=is_final,
                 error=ended.error,
                 **_range_of([each.row for each in alike]),
             ),
-            idempotency_key=_key_of(row, ended.status, output, now) if is_one else _key_of_many(row, ended.status, now),
+            idempotency_key=(
+                _key_of(row, ended.status, output, now)
+                if is_one
+                else _key_of_many(row, ended.status, now, is_final=is_final)
+            ),
             user_topic=user_topic_of(key[1], facts),
         )
 
@@ -201,5 +206,6 @@ def _key_of(row: ProcessInstance, status: ProcessInstanceStatus, output: str, no
     return f"instance/{instance}/{row.attempt}{again}/{status.value}/{output}"
 
 
-def _key_of_many(row: ProcessInstance, status: ProcessInstanceStatus, now: datetime) -> str:
-    return f"instances/{row.process}/{row.cluster}/{now.isoformat()}/{status.value}"
+def _key_of_many(row: ProcessInstance, status: ProcessInstanceStatus, now: datetime, *, is_final: bool) -> str:
+    again = "" if is_final else "/again"
+    return f"instances/{row.process}/{row.cluster}/{now.isoformat()}/{status.value}{again}"

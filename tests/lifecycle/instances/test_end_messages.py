@@ -9,12 +9,13 @@ import pytest
 
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.attempts import begin_attempt
-from feed_assets.lifecycle.instances.end_messages import keys_of_end
+from feed_assets.lifecycle.instances.end_messages import Ended, keys_of_end, tell_ends
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.state.messages import OutboxMessage, render_payload
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import InstancePayload
 from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.lifecycle.instances.test_retries import counting, failing, run_due
@@ -176,6 +177,19 @@ def test_time_outs_of_one_look_are_one_message_that_why_finds(tmp_path: Path) ->
         row = ProcessInstances(connection).get("count", "primary", at("02"))
         keys = Outbox(connection).find_keys(keys_of_end(lifecycle.process("count"), row))
     assert [each.idempotency_key for each in told(lifecycle) if each.seq in keys.values()] == list(keys) != []
+
+
+def test_ends_that_are_tried_again_and_ends_that_are_not_are_two_messages(tmp_path: Path) -> None:
+    work = process("count", outputs={"counts": "now(0,0)"}, frequency="minutes(5)")
+    lifecycle = LifecycleHarness.of(tmp_path, feed("counts", frequency="minutes(5)"), work)
+    lifecycle.tick(START + timedelta(minutes=15))
+    rows = list(lifecycle.instances("count").values())
+    status = ProcessInstanceStatus.FAILED
+    ended = [Ended(row=row, status=status, error="lost", is_final=number < 2) for number, row in enumerate(rows)]
+    with lifecycle.database.begin() as connection:
+        tell_ends(connection, lifecycle.plan, lifecycle.process("count"), ended, START)
+    found = [render_payload(each.payload) for each in told(lifecycle)]
+    assert [(each["count"], each["final"]) for each in found] == [(2, True), (2, False)]
 
 
 def test_used_up_retries_of_one_look_are_one_message(tmp_path: Path) -> None:
