@@ -81,7 +81,7 @@ class OperationContext(LifecycleContext):
         """Return the URL of a feed's instance; an empty one if the feed has no data of its own."""
         if not record.has_data:
             return ""
-        return self.stores.get(record.store).url(record.path(nominal_time))
+        return self.stores.url(record.store, record.path(nominal_time))
 
     def records(self, kind: Kind) -> Mapping[Key, FeedRecord | ProcessRecord]:
         """Return all feeds or all processes. Raises InstanceQueryError for kinds without instances."""

@@ -34,6 +34,7 @@ class StorePool:
         self._threads = threads
         self._patience = patience
         self._stores: dict[StoreAddress, InstanceStore] = {}
+        self._answered: set[StoreAddress] = set()
 
     def get(self, address: StoreAddress) -> InstanceStore:
         """Return the store at `address`.
@@ -42,13 +43,23 @@ class StorePool:
             StorageError: the scheme is unknown, its package is not installed, an option is wrong, or the storage does
                 not answer.
         """
+        store = self._open(address)
+        if self._patience is not None and address not in self._answered:
+            _require_answer(endpoint_of(address), store, self._patience)
+        self._answered.add(address)
+        return store
+
+    def url(self, address: StoreAddress, path: str) -> str:
+        """Return the URL of what is at a path of a store. Nothing is asked, so a storage that hangs keeps nobody from
+        telling what is recorded.
+        """
+        return self._open(address).url(path)
+
+    def _open(self, address: StoreAddress) -> InstanceStore:
         store = self._stores.get(address)
         if store is None:
             options = {name: _thaw(value) for name, value in address.options.items()}
-            store = self._opener(address.url, options)
-            if self._patience is not None:
-                _require_answer(endpoint_of(address), store, self._patience)
-            self._stores[address] = store
+            store = self._stores[address] = self._opener(address.url, options)
         return store
 
     def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from click.testing import Result
 
 from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.state.attempts import Attempts
@@ -30,6 +32,8 @@ from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import Recovery, SlaLevel, SlaMiss
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
 from tests.cli.test_queue import ENTITIES as ORDERS
@@ -192,18 +196,43 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 """The commands in the order in which they are given to one project; each with what they find there."""
 
 
+ASKING = {"feed files", "instance listing", "mirror plan", "mirror snapshots", "replication verify"}
+"""The commands that ask storages, though they change nothing: what they tell is there, or is asked for by an option."""
+
+
+class _Told(NamedTuple):
+    text: str
+    asks: bool
+    """Whether the command has opened a storage: one that hangs would have kept it from telling anything."""
+
+
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What each command prints, by its name."""
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, _Told]]:
+    """What each command tells, by its name."""
     with pytest.MonkeyPatch.context() as patch:
         yield dict(_tell_story(tmp_path_factory.mktemp("golden"), patch))
 
 
-def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def printed(story: dict[str, _Told]) -> dict[str, str]:
+    """What each command prints, by its name."""
+    return {name: told.text for name, told in story.items()}
+
+
+def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, _Told]]:
     prepare(folder, patch)
+    opened: list[StoreAddress] = []
+
+    class Noting(StorePool):
+        def get(self, address: StoreAddress) -> InstanceStore:
+            opened.append(address)
+            return super().get(address)
+
+    patch.setattr("feed_assets.operations.context.StorePool", Noting)
     for name, result in run_commands(folder, "--output", "json"):
         assert result.stdout.startswith("{"), (name, result.output)
-        yield name, _stable(result, folder)
+        yield name, _Told(text=_stable(result, folder), asks=bool(opened))
+        opened.clear()
 
 
 def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
@@ -456,19 +485,36 @@ def _iter_keys(document: object) -> Iterator[str]:
             yield from _iter_keys(each)
 
 
+def test_who_reads_the_record_asks_no_storage(story: dict[str, _Told]) -> None:
+    changing = {name for name, each in _iter_commands(main, click.Context(main)) if _CHANGING & {*_names(each)}}
+    assert {name for name, told in story.items() if told.asks} - changing == ASKING
+
+
+_CHANGING = {"author", "dry_run"}
+
+
 def test_every_command_that_prints_json_has_a_file() -> None:
     dated = {"init"}  # names the days before today; test_init.py
-    assert {*_iter_commands_with_json(main, click.Context(main))} - dated == {*COMMANDS}
+    with_json = {name for name, each in _iter_commands(main, click.Context(main)) if _prints_json(each)}
+    assert with_json - dated == {*COMMANDS}
     assert {file.stem for file in GOLDEN.iterdir()} == {name.replace(" ", "-") for name in COMMANDS}
 
 
-def _iter_commands_with_json(group: click.Group, ctx: click.Context, prefix: str = "") -> Iterator[str]:
+def _iter_commands(group: click.Group, ctx: click.Context, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         if isinstance(command, click.Group):
-            yield from _iter_commands_with_json(command, ctx, f"{name} ")
-        elif command is not None and any(
-            each.name == "output" and isinstance(each.type, click.Choice) and "json" in each.type.choices
-            for each in command.params
-        ):
-            yield f"{prefix}{name}"
+            yield from _iter_commands(command, ctx, f"{prefix}{name} ")
+        elif command is not None:
+            yield f"{prefix}{name}", command
+
+
+def _names(command: click.Command) -> Iterator[str]:
+    return (each.name for each in command.params if each.name is not None)
+
+
+def _prints_json(command: click.Command) -> bool:
+    return any(
+        each.name == "output" and isinstance(each.type, click.Choice) and "json" in each.type.choices
+        for each in command.params
+    )

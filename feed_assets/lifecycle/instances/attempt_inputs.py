@@ -218,7 +218,7 @@ class InstanceAddresses:
         partition = table_partition(record, nominal_time)
         if partition is None:
             return InputInstance(nominal_time=nominal_time, url=self._url(name, record, nominal_time))
-        url = self._stores.get(record.store).url(record.path(nominal_time))
+        url = self._stores.url(record.store, record.path(nominal_time))
         return InputInstance(nominal_time=nominal_time, url=url, partition=partition)
 
     def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:

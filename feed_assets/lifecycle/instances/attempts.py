@@ -198,7 +198,7 @@ def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]
 
 
 def _url(context: AttemptContext, record: FeedRecord, nominal_time: datetime) -> str:
-    return context.stores.get(record.store).url(record.path(nominal_time))
+    return context.stores.url(record.store, record.path(nominal_time))
 
 
 def record_published(

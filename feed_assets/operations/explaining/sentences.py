@@ -325,7 +325,7 @@ def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) ->
         url = context.feed_url(record, key.nominal_time)
         text += f", and no look at {url} has found it: there is one every {record.watch}"
     if record.inbox is not None:
-        url = context.stores.get(record.inbox.store).url(record.inbox.directory)
+        url = context.stores.url(record.inbox.store, record.inbox.directory)
         text += f", and nothing was taken from {url} then"
     return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True)
 

@@ -100,7 +100,7 @@ def _take(
     return InboxResult(
         feed=record.feed,
         cluster=record.cluster,
-        url=context.stores.get(inbox.store).url(inbox.directory),
+        url=context.stores.url(inbox.store, inbox.directory),
         dry_run=dry_run,
         files=tuple(seen.values()),
     )
