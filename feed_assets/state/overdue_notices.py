@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, bindparam, update
+from sqlalchemy import ColumnElement, Connection, bindparam, or_, update
 
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.process_instances import ROWS
@@ -36,10 +36,11 @@ class OverdueNotices:
         self._without_row = without_row
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
-        """Return WAITING, FAILED or TIMEDOUT instances of scheduled processes whose notice is due, the longest overdue
-        first.
+        """Return ended instances without success, and WAITING ones of scheduled processes, whose notice is due, the
+        longest overdue first.
         """
-        is_due = (_T.cluster == cluster, HAS_NOTICE_TIME, _T.notice_at <= as_of, self._is_active())
+        is_told = or_(_T.status != ProcessInstanceStatus.WAITING, self._is_active())
+        is_due = (_T.cluster == cluster, HAS_NOTICE_TIME, _T.notice_at <= as_of, is_told)
         order = (_T.notice_at, _T.nominal_time, _T.process)
         return ROWS.find(self._connection, ROWS.select.where(*is_due).order_by(*order).limit(limit))
 

@@ -45,6 +45,9 @@ _UNENDED = sorted(
         ProcessInstanceStatus.SUSPENDED,
     ]
 )
+_ENDED_WITHOUT_RUN = frozenset(
+    {ProcessInstanceStatus.KILLED, ProcessInstanceStatus.SKIPPED, ProcessInstanceStatus.TIMEDOUT}
+)
 ENDED = frozenset(ProcessInstanceStatus) - frozenset(_UNENDED)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
@@ -198,10 +201,16 @@ class ProcessInstances:
         expected: AbstractSet[ProcessInstanceStatus],
         **changes: Unpack[ProcessChanges],
     ) -> int:
-        """Make the same change to the instances whose status is one of `expected`; return how many were changed."""
+        """Make the same change to the instances whose status is one of `expected`; return how many were changed.
+
+        People are told at once of one that ends without a run that could show it.
+        """
         if not keys:
             return 0
-        status, parameters = changes.get("status"), {**changes, KEY_ROWS: render_rows(keys)}
+        status = changes.get("status")
+        if status in _ENDED_WITHOUT_RUN:
+            changes = {"notice_at": changes["updated_at"], **changes}
+        parameters = {**changes, KEY_ROWS: render_rows(keys)}
         if status not in ENDED:
             statement = _update_expected(self._dialect, frozenset(expected))
             return self._connection.execute(statement, parameters).rowcount

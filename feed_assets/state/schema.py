@@ -24,7 +24,7 @@ from feed_assets.state.definition_records import ChangeState, DefinitionAction, 
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0022-d32dcd1d"
+SCHEMA_REVISION = "0022-103e51a8"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()
@@ -36,7 +36,7 @@ IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL"
 IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
 IS_REQUESTED = text("status = 'READY' AND request_key IS NOT NULL")
 HAS_FAILED = text("status IN ('FAILED', 'TIMEDOUT')")
-HAS_NOTICE_TIME = text("status IN ('FAILED', 'TIMEDOUT', 'WAITING') AND notice_at IS NOT NULL")
+HAS_NOTICE_TIME = text("status IN ('FAILED', 'KILLED', 'SKIPPED', 'TIMEDOUT', 'WAITING') AND notice_at IS NOT NULL")
 IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")

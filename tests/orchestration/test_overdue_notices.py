@@ -11,6 +11,7 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, SensorResult
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
@@ -64,16 +65,16 @@ def only(harness: LocationHarness, hour: int) -> None:
     assert harness.counts()[ProcessInstanceStatus.WAITING] == 1
 
 
-def test_what_has_waited_as_long_as_its_frequency_is_told_of_once(harness: LocationHarness) -> None:
+def test_what_has_waited_half_its_frequency_is_told_of_once(harness: LocationHarness) -> None:
     only(harness, 4)
-    tick_at(harness, 5)
+    tick_at(harness, 4.5)
     assert told(harness) == []
-    tick_at(harness, 5.11)
+    tick_at(harness, 4.61)
     ((partition, status, text),) = told(harness)
     assert (partition, status) == (key(4), "WAITING")
     assert text.splitlines()[0] == "process summing on here at 2026-01-01T04:00Z is WAITING"
     assert "numbers/2026-01-01/04 does not exist, and neither does its flag _SUCCESS" in text
-    tick_at(harness, 5.12)
+    tick_at(harness, 4.62)
     assert len(told(harness)) == 1
     assert materialized(harness.instance, "here", "sums") == set()
 
@@ -92,7 +93,8 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
         "summing",
         START,
     )
-    assert text == found.items[0].render()
+    assert text.replace("```sh\n        ", "$ ").replace("        ```\n", "") == found.items[0].render()
+    text = found.items[0].render()
     monkeypatch.chdir(harness.home.folder)
     for name, value in {
         "FEED_ASSETS_ENTITIES": "entities",
@@ -123,15 +125,15 @@ def test_it_is_told_again_when_something_else_keeps_it_and_it_has_waited_twice_a
     harness: LocationHarness,
 ) -> None:
     only(harness, 4)
-    tick_at(harness, 5.11)
+    tick_at(harness, 4.61)
     land(harness.home.data, 4, 1)
     (harness.home.data / "numbers/2026-01-01/04/_SUCCESS").unlink()
-    tick_at(harness, 6)
+    tick_at(harness, 5)
     assert len(told(harness)) == 1
-    tick_at(harness, 6.2)
+    tick_at(harness, 5.2)
     texts = [text for partition, _, text in told(harness) if partition == key(4)]
     assert ["lacks its flag" in text for text in texts] == [False, True]
-    tick_at(harness, 8.5)
+    tick_at(harness, 6.5)
     assert len([text for partition, _, text in told(harness) if partition == key(4)]) == 2
 
 
@@ -165,6 +167,37 @@ def test_what_times_out_is_told_of_at_once(tmp_path: Path, instance: DagsterInst
     tick_at(harness, 4.8)
     tick_at(harness, 9)
     assert [status for partition, status, _ in told(harness) if partition == key(4)] == ["TIMEDOUT"]
+
+
+def test_what_a_person_kills_and_what_is_passed_over_is_told_of_at_once(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    """Dagster shows neither: no run of them has ended."""
+    harness = LocationHarness(
+        Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", "name: summing\n    order: LAST_ONLY")
+    )
+    only(harness, 4)
+    database, killed = harness.runtime.database(harness.instance), ProcessKey("summing", "here", START + 4 * HOUR)
+    as_of = harness.runtime.clock.now()
+    apply_action(database, harness.runtime.timeline(), InstanceAction.KILL, [killed], author="ann", as_of=as_of)
+    tick_at(harness, 4.11)
+    assert {(partition, status) for partition, status, _ in told(harness)} == {
+        *((key(hour), "SKIPPED") for hour in range(4)),
+        (key(4), "KILLED"),
+    }
+    (record,) = [
+        each.asset_observation
+        for each in harness.instance.fetch_observations(AssetRecordsFilter(asset_key=SUMS), limit=1_000).records
+        if each.partition_key == key(4)
+    ]
+    assert record is not None
+    assert record.description is not None
+    assert record.description.endswith("is KILLED: it ended at 2026-01-01T04:06:00Z: killed by ann")
+    why = record.metadata["feed_assets/why"].value
+    again = "feed-assets instance rerun summing --instance 2026-01-01T04:00Z --clusters here"
+    assert f"    ```sh\n    {again}\n    ```" in str(why)
+    tick_at(harness, 4.12)
+    assert len(told(harness)) == 5
 
 
 def test_what_has_used_up_its_retries_is_told_of(tmp_path: Path, instance: DagsterInstance) -> None:

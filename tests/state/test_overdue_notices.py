@@ -10,11 +10,13 @@ from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.schedules import Schedules
 from tests.state.samples import hour, process_instance
 
-WAITING, READY, FAILED, TIMEDOUT = (
+WAITING, READY, FAILED, TIMEDOUT, KILLED, SKIPPED = (
     ProcessInstanceStatus.WAITING,
     ProcessInstanceStatus.READY,
     ProcessInstanceStatus.FAILED,
     ProcessInstanceStatus.TIMEDOUT,
+    ProcessInstanceStatus.KILLED,
+    ProcessInstanceStatus.SKIPPED,
 )
 
 
@@ -39,8 +41,10 @@ def test_what_is_due_is_of_a_cluster_and_of_those_that_are_not_done(database: Da
         process_instance(4),
         process_instance(5, notice_at=hour(7)),
         process_instance(6, notice_at=hour(1), cluster="backup"),
+        process_instance(8, KILLED, notice_at=hour(4.5)),
+        process_instance(9, SKIPPED, notice_at=hour(4.6)),
     )
-    assert due(database, 5) == [1, 2, 0]
+    assert due(database, 5) == [1, 2, 8, 9, 0]
     assert due(database, 5, 1) == [1]
     assert due(database, 2) == []
 

@@ -171,7 +171,7 @@ def _changes(
             row = each.instance
             active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
             changes["deadline_at"] = as_of + active.record.timeout.as_duration() if active else None
-            changes["notice_at"] = first_notice_at(active.record, as_of) if active else None
+            changes["notice_at"] = first_notice_at(active.record, row.nominal_time, as_of) if active else None
             changes["ended_at"] = None
     if action is InstanceAction.RERUN:
         changes["retries"] = changes["deaths"] = 0

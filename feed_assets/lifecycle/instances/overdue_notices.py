@@ -1,4 +1,4 @@
-"""Decide when to notify people about an instance that is not done: it timed out, failed for good, or waits long."""
+"""Decide when to notify people about an instance that is not done: it has ended otherwise, or waits long."""
 
 from datetime import datetime, timedelta
 
@@ -10,9 +10,14 @@ SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(days=366)
 
 
-def first_notice_at(record: ProcessRecord, as_of: datetime) -> datetime:
-    """Return the time of the first notice for an instance that waits from now: after one frequency."""
-    return as_of + min(record.sequence.frequency.as_duration(), LONGEST_PAUSE)
+def first_notice_at(record: ProcessRecord, nominal_time: datetime, as_of: datetime) -> datetime:
+    """Return the time of the first notice for an instance that waits from now: the first deadline of its SLA that is
+    ahead, else after half a frequency.
+    """
+    sla = record.sla
+    due = [nominal_time + each.as_duration() for each in (sla.low, sla.high) if each is not None] if sla else []
+    ahead = [moment for moment in due if moment > as_of]
+    return min(ahead, default=as_of + min(record.sequence.frequency.as_duration() / 2, LONGEST_PAUSE))
 
 
 def decide_notice(row: ProcessInstance, digest: str | None, as_of: datetime) -> OverdueNotice:

@@ -9,6 +9,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.end_messages import tell_exhausted
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.instances.retry_decisions import RetryDecision, decide_retry
+from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -57,7 +58,7 @@ def apply_retries(
                 exhausted.append(row)
                 changes["cause"] = Cause.RETRIES_EXHAUSTED
                 changes["cause_detail"] = f"{row.reason or row.status.value}; all {row.retries} retries have been made"
-            if decision.retry_at is None:
+            if decision.retry_at is None or row.run_id is None or is_command(row.run_id):  # no run shows it as failed
                 changes["notice_at"] = as_of
             instances.transition(row.key, {row.status}, **changes)
         for name in sorted({row.process for row in exhausted}):
@@ -101,7 +102,7 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
         deadline_at=row.deadline_at
         if runs_incomplete(active.record, row, as_of)
         else as_of + active.record.timeout.as_duration(),
-        notice_at=first_notice_at(active.record, as_of),
+        notice_at=first_notice_at(active.record, row.nominal_time, as_of),
         ended_at=None,
         cause=Cause.RETRY,
         cause_detail=f"retry {row.retries + 1} after: {row.reason or row.status.value}",

@@ -102,6 +102,11 @@ class Explanation:
         return f"{self.label} at {time} is {self.status}"
 
     @property
+    def summary(self) -> str:
+        """The headline and the first reason."""
+        return f"{self.headline}: {self.reasons[0].text}" if self.reasons else self.headline
+
+    @property
     def label(self) -> str:
         """The process, feed or flow, and its cluster, in messages."""
         if self.kind is Kind.PROCESS and is_flow(self.name):

@@ -3,6 +3,7 @@
 An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -29,11 +30,13 @@ EXPLAINED_A_TICK = 20
 MOST_LINES = 200
 _NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
 
+_COMMAND = re.compile(r"^( *)\$ (.*)$", re.MULTILINE)  # as `Explanation.render` writes a command
+
 _logger = get_logger(__name__)
 
 
 def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
-    """Report to Dagster why instances are overdue, have timed out or have failed for good, once per cause.
+    """Report to Dagster why instances are overdue or have ended without success, once per cause.
 
     If no notice is due, this takes one query. An error here is logged and affects nothing else.
 
@@ -96,9 +99,9 @@ def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterato
         yield AssetObservation(
             asset_key=key,
             partition=partition,
-            description=mask(explanation.headline),
+            description=mask(explanation.summary),
             metadata={
-                names.META_WHY: MetadataValue.md(render_most(explanation)),
+                names.META_WHY: MetadataValue.md(render_markdown(explanation)),
                 names.META_STATUS: explanation.status,
                 names.META_NOMINAL: render_datetime(explanation.nominal_time),
             },
@@ -110,6 +113,11 @@ def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple
     for key, grid in layout.run_assets(process):
         if grid.sequence.contains(explanation.nominal_time):
             yield key, grid.key(explanation.nominal_time)
+
+
+def render_markdown(explanation: Explanation) -> str:
+    """Return `render_most` as Markdown, in which commands are code."""
+    return _COMMAND.sub(r"\1```sh\n\1\2\n\1```", render_most(explanation))
 
 
 def render_most(explanation: Explanation) -> str:

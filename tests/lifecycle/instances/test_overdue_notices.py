@@ -13,6 +13,7 @@ from feed_assets.lifecycle.instances.overdue_notices import (
     decide_notice,
     first_notice_at,
 )
+from feed_assets.plan.sla_records import SlaRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
@@ -51,14 +52,17 @@ def test_one_that_cannot_be_explained_is_not_looked_at_again() -> None:
     assert (notice.digest, notice.next_at) == ("before", None)
 
 
-def test_it_is_told_of_after_as_long_as_its_frequency_and_however_long_that_is(tmp_path: Path) -> None:
+def test_it_is_told_of_at_a_deadline_that_is_ahead_else_after_half_its_frequency(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(
         tmp_path, feed("a"), feed("b"), process("p", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"})
     )
     record = lifecycle.plan.processes["p", "primary"]
-    assert first_notice_at(record, START) == START + HOUR
+    assert first_notice_at(record, START, START) == START + HOUR / 2
     slow = replace(record, sequence=replace(record.sequence, frequency=parse_frequency("months(600)")))
-    assert first_notice_at(slow, START) == START + LONGEST_PAUSE
+    assert first_notice_at(slow, START, START) == START + LONGEST_PAUSE
+    due = replace(record, sla=SlaRecord(low=parse_frequency("hours(2)"), high=parse_frequency("hours(3)")))
+    found = [first_notice_at(due, START, START + hours * HOUR) - START for hours in (0, 2, 3)]
+    assert found == [2 * HOUR, 3 * HOUR, 3.5 * HOUR]
 
 
 def test_one_that_is_run_again_waits_anew(tmp_path: Path) -> None:
@@ -73,4 +77,4 @@ def test_one_that_is_run_again_waits_anew(tmp_path: Path) -> None:
     with lifecycle.database.read() as connection:
         found = ProcessInstances(connection).get(*killed.key)
     assert found is not None
-    assert found.notice_at == as_of + HOUR
+    assert found.notice_at == as_of + HOUR / 2
