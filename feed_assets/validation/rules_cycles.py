@@ -1,4 +1,5 @@
-"""A rule against cycles in time: no instance may wait for itself through other processes.
+"""Rules against cycles: no instance may wait for itself through other processes, and no copy may come back to where it
+was made from.
 
 A process must not read, through any chain of processes, its own output of the same or a later time. Windows never run
 backwards, so it is enough to follow the newest instance along every chain. The cost grows with the inputs of the
@@ -9,8 +10,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from feed_assets.entities.common import label_of
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.timing.dates import render_datetime
+from feed_assets.validation.copies import Copy
 from feed_assets.validation.scope import Complaint, Scope, render_ring
 
 _SAMPLES = (0, 1, 2, 13, 60, 400)
@@ -165,3 +169,19 @@ class _Cycles:
         read = window.indices(self._scope.sequence_on(reader, self._cluster).at(index), feed_sequence)
         found = written.consumers_of_range(read, feed_sequence, writers) if read else ()
         return found[-1] if found else None
+
+
+def check_rings(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """No feed or mirror may copy what comes back to its source through other copies."""
+
+    def render(copy: Copy) -> str:
+        return label_of(copy.entity) + scope.where(copy.entity, copy.path)
+
+    for ring, first in scope.rings_of.get(entity.key, ()):
+        own, others = ring[first], (*ring[first + 1 :], *ring[:first])
+        yield Complaint(
+            path=own.path,
+            message=f"what it copies from {own.source} to {own.target} comes back there through "
+            f"{render_ring(others, 0, render)}",
+            remedy="Remove one of these copies, or let it write elsewhere.",
+        )

@@ -1,4 +1,6 @@
-"""Rules about what files say of entities and columns: names, values, sizes, and which columns there are."""
+"""Rules about what files say of entities and columns: names, values, sizes, priorities, and which columns
+there are.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,6 +11,8 @@ from feed_assets.entities.common import Entity
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
+from feed_assets.entities.priorities import PRIORITY_PROPERTY, JobPriority, find_priority
+from feed_assets.entities.process import Process
 from feed_assets.entities.sayings import iter_sayings
 from feed_assets.issues import Severity
 from feed_assets.validation.scope import Complaint, Scope
@@ -74,3 +78,15 @@ def check_size(_: Scope, entity: Entity) -> Iterator[Complaint]:
             path = ("metadata",) if column is None else ("metadata", "columns", column)
             message = f"what is said of {what} has {size:,} bytes, more than {MOST_BYTES:,}"
             yield Complaint(path=path, message=message, remedy="Remove what nobody needs.")
+
+
+def check_priority(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """The property jobPriority must be one of Falcon's priorities; another value counts as NORMAL."""
+    if find_priority(entity.properties) is None:
+        written = entity.properties[PRIORITY_PROPERTY]
+        yield Complaint(
+            path=("properties", PRIORITY_PROPERTY),
+            message=f"{PRIORITY_PROPERTY} {written!r} is not a priority; NORMAL is used",
+            remedy=f"Write one of {', '.join(JobPriority)}.",
+            severity=Severity.WARNING,
+        )

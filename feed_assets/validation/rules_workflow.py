@@ -1,4 +1,5 @@
-"""Rules about the work of processes: the path fits the engine, a Spark is available, and the files exist.
+"""Rules about the work of processes: the path fits the engine, a Spark is available, the files exist, and the steps
+make a graph.
 
 Nothing is imported or run.
 """
@@ -9,9 +10,11 @@ from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.process import Order, Process
-from feed_assets.entities.workflow import Workflow, WorkflowEngine
+from feed_assets.entities.steps import find_ring
+from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
+from feed_assets.validation.rules_process import TAKEN
 from feed_assets.validation.scope import Complaint, Scope
 
 _SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf", "submit")
@@ -179,3 +182,31 @@ def _python_fault(path: str) -> str:
     if where.endswith(".py"):
         return ""
     return "" if where and all(part.isidentifier() for part in where.split(".")) else f"{where!r} is not a module"
+
+
+def check_steps(_: Scope, process: Process) -> Iterator[Complaint]:
+    """Steps must come after steps, never after themselves, and have names that no input has."""
+    parameters = {_parameter(name): name for name in process.inputs}
+    for where, workflow in iter_whole_workflows(process):
+        steps = workflow.steps
+        for name, step in steps.items():
+            path = (*where, "steps", name)
+            taken = parameters.get(_parameter(name))
+            if step.engine is not StepEngine.EXTERNAL and (taken is not None or name in TAKEN):
+                reason = "functions have another argument of this name" if taken is None else f"{taken!r} is an input"
+                message = f"the frame of step {name!r} cannot be passed to the steps behind it: {reason}"
+                yield Complaint(path=path, message=message, remedy="Rename the step.")
+            for position, before in enumerate(step.after):
+                if before not in steps:
+                    close = get_close_matches(before, steps, n=1)
+                    remedy = f"Did you mean {close[0]!r}?" if close else f"The steps are {', '.join(steps)}."
+                    message = f"step {name!r} comes after {before!r}, which is no step"
+                    yield Complaint(path=(*path, "after", position), message=message, remedy=remedy)
+        ring = find_ring(steps)
+        if ring:
+            message = f"these steps wait for one another: {' → '.join((*ring, ring[0]))}"
+            yield Complaint(path=(*where, "steps", ring[-1], "after"), message=message, remedy="Remove one from after.")
+
+
+def _parameter(name: str) -> str:
+    return name.replace("-", "_")

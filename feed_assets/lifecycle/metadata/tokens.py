@@ -2,18 +2,21 @@
 
 A text is found as a whole and by its words, in small letters, with the field that has it: the name of the property,
 `tags`, `schema`, `entity-name`, or the kind of the entity. The field `properties` has the names of properties.
+A record schema in Avro's JSON is found by its fields, nested ones too.
 """
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 from unicodedata import normalize
 
+from feed_assets.entities.columns import names_of_type
 from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
-from feed_assets.lifecycle.metadata.schema_words import read_schema
 from feed_assets.state.metadata_store import Token
 from feed_assets.state.search_records import PROPERTIES_FIELD
 
@@ -40,7 +43,7 @@ def index_entity(path: str, kind: str, name: str, metadata: Metadata) -> set[Tok
             continue
         field = fold(key.name)
         found.append(Token(field, PROPERTIES_FIELD, key.scope, _LISTED))
-        for text in (field == SCHEMA and read_schema(each.value)) or [each.value]:
+        for text in (field == SCHEMA and _read_schema(each.value)) or [each.value]:
             found += _iter_text(text, field, key.scope, _TEXT)
     heaviest = {token[:3]: token for token in sorted(found, key=attrgetter("weight"))}
     return set(heaviest.values())
@@ -89,3 +92,53 @@ def _iter_text(text: str, field: str, scope: Scope, weight: int) -> Iterator[Tok
     words = {*_SEPARATORS.split(text), *(word.strip(PUNCTUATION + "-_") for word in text.split())}
     words |= {word.strip(PUNCTUATION) for word in _OF_SENTENCES.split(text)}
     yield from (Token(word, field, scope, _TEXT) for word in set(map(fold, words)) - {whole, ""})
+
+
+def _read_schema(text: str) -> tuple[str, ...]:
+    """Return each field of a schema alone and with each name of its type, and the names of records; else nothing.
+
+    >>> _read_schema('{"type": "record", "name": "r", "fields": [{"name": "a", "type": ["int", "null"]}]}')
+    ('r', 'r:record', 'a', 'a:int', 'a:integer')
+    >>> _read_schema("plain text")
+    ()
+    """
+    try:
+        found = json.loads(text)
+        return tuple(dict.fromkeys(_of_type(found))) if _kind_of(found) == "record" else ()
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _kind_of(found: Any) -> str:
+    """Return the name of a type, "" if it has none; that of a union with null is the other one."""
+    parts = _parts(found)
+    if len(parts) != 1:
+        return "union"
+    (part,) = parts
+    return _kind_of(part.get("type")) if isinstance(part, dict) else str(part or "")
+
+
+def _parts(found: Any) -> list[Any]:
+    return [part for part in found if part != "null"] if isinstance(found, list) else [found]
+
+
+def _of_type(found: Any) -> Iterator[str]:
+    """Yield what stands inside a type: records by their names, and their fields."""
+    for part in _parts(found):
+        if not isinstance(part, dict):
+            continue
+        fields = part.get("fields")
+        if isinstance(fields, list):
+            yield from _named(part.get("name"), "record")
+            for each in fields:
+                if isinstance(each, dict):
+                    yield from _named(each.get("name"), _kind_of(each.get("type")))
+                    yield from _of_type(each.get("type"))
+        for inner in ("type", "items", "values", "keys"):
+            yield from _of_type(part.get(inner))
+
+
+def _named(name: Any, kind: str) -> Iterator[str]:
+    if isinstance(name, str) and name:
+        yield name
+        yield from (f"{name}:{each}" for each in sorted(names_of_type(kind)))

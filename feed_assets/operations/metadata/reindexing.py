@@ -1,6 +1,6 @@
 """`metadata reindex`: prove that the index and the descriptions are what is stored and declared, and mend them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.metadata.describing import mend_descriptions
-from feed_assets.lifecycle.metadata.indexing import IndexFaults, mend_index
+from feed_assets.lifecycle.metadata.tokens import index_entity
 from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.operations.context import OperationContext
 from feed_assets.state.audit import Audit
@@ -60,19 +60,21 @@ def reindex(
         total, orphans = store.count(), store.count_orphans()
         if not dry_run:
             store.remove_orphans()
-    faults, last, done = IndexFaults(), 0, 0
+    missing = extra = last = done = 0
     while True:
         with _transaction(context, dry_run=dry_run) as connection:
             some = MetadataStore(connection).ids_after(last, AT_ONCE)
-            found = mend_index(connection, some, dry_run=dry_run)
-        faults = IndexFaults(faults.missing + found.missing, faults.extra + found.extra)
+            found = _mend_index(connection, some, dry_run=dry_run)
+        missing, extra = missing + found[0], extra + found[1]
         if not some:
             break
         last, done = some[-1], done + len(some)
         progress(done, max(done, total))
-    result = Reindexed(entities=done, **faults._asdict(), orphans=orphans, descriptions=descriptions, dry_run=dry_run)
+    result = Reindexed(
+        entities=done, missing=missing, extra=extra, orphans=orphans, descriptions=descriptions, dry_run=dry_run
+    )
     if not dry_run and not result.is_sound:
-        details = {"missing": faults.missing, "extra": faults.extra, "orphans": orphans, "descriptions": descriptions}
+        details = {"missing": missing, "extra": extra, "orphans": orphans, "descriptions": descriptions}
         entry = AuditEntry(recorded_at=context.as_of, author=author, action="metadata reindex", details=details)
         with context.database.begin() as connection:
             Audit(connection).append(entry)
@@ -90,3 +92,20 @@ def _transaction(context: OperationContext, *, dry_run: bool) -> Iterator[Connec
         lock_log(connection)
         context.timeline.refresh(connection, context.as_of)
         yield connection
+
+
+def _mend_index(connection: Connection, entities: Collection[int], *, dry_run: bool) -> tuple[int, int]:
+    """Write the tokens of entities that are not what their metadata say; with `dry_run` nothing is written. Return how
+    many words by which entities should be found are missing, and how many are there that should not be.
+    """
+    store = MetadataStore(connection)
+    said, tokens = store.read_many(entities), store.tokens_of(entities)
+    changes = [
+        (number, tokens.get(number, set()), index_entity(each.path, each.kind, each.name, said.get(number, {})))
+        for number, each in store.of_ids(entities).items()
+    ]
+    if not dry_run:
+        store.write_tokens(changes)
+    missing = sum(len(after - before) for _, before, after in changes)
+    extra = sum(len(before - after) for _, before, after in changes)
+    return missing, extra

@@ -1,22 +1,28 @@
 """Search described entities by what is said of them."""
 
+import base64
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from feed_assets.operations.searching.cursors import MOST_RESULTS, PageStart, parse_cursor, render_cursor
+from feed_assets.json_form import parse_json
 from feed_assets.operations.searching.queries import parse_query
 from feed_assets.state.database import Database
 from feed_assets.state.metadata_store import MetadataStore, render_metadata
 from feed_assets.state.search_index import SearchIndex
-from feed_assets.state.search_records import Hit, SearchFilter, SearchOrder
+from feed_assets.state.search_records import Hit, Position, SearchFilter, SearchOrder
 
 PAGE = 20
+MOST_RESULTS = 1000
 MOST_CURSORS = 100
 
+_VERSION = 1
+_LARGEST = 2**62
 _KIND = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -65,6 +71,17 @@ class SearchPage:
     offset: int
     limit: int
     cursors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PageStart:
+    """The beginning of a page of `limit` results. One that has a place is read from there, however many `offset` are
+    before it now.
+    """
+
+    offset: int
+    limit: int
+    after: Position | None = None
 
 
 def search(database: Database | None, query: SearchQuery) -> SearchPage:
@@ -132,7 +149,7 @@ def _parse_order(sort: str | None) -> SearchOrder | None:
     return SearchOrder(text)
 
 
-def _find_start(query: SearchQuery, order: SearchOrder | None) -> PageStart:
+def _find_start(query: SearchQuery, order: SearchOrder | None) -> _PageStart:
     """Return where a query begins: at its cursor, if it has one."""
     if order is None and (query.cursor or query.cursors):
         raise MetadataRefusedError(
@@ -148,12 +165,42 @@ def _find_start(query: SearchQuery, order: SearchOrder | None) -> PageStart:
                 entity=f"{name} {number:,}", reason="there is no such page", next_step=f"Ask for {least} to {most:,}."
             )
     if order is None or not query.cursor:
-        return PageStart(offset=query.offset, limit=query.limit)
-    return parse_cursor(query.cursor, order)
+        return _PageStart(offset=query.offset, limit=query.limit)
+    return _parse_cursor(query.cursor, order)
 
 
-def _cursors(found: Sequence[Hit], start: PageStart, order: SearchOrder, most: int) -> tuple[str, ...]:
+def _cursors(found: Sequence[Hit], start: _PageStart, order: SearchOrder, most: int) -> tuple[str, ...]:
     """Return the cursors of the pages behind the first one of what was found, if there is anything."""
     ends = range(start.limit, len(found), start.limit)[:most]
     starts = [replace(start, offset=start.offset + end, after=found[end - 1].position(order)) for end in ends]
-    return tuple(render_cursor(each, order) for each in starts)
+    return tuple(_render_cursor(each, order) for each in starts)
+
+
+def _render_cursor(start: _PageStart, order: SearchOrder) -> str:
+    """Return the beginning of a page, which has a place, as a cursor."""
+    assert start.after is not None
+    value, entity = start.after
+    text = value.isoformat() if isinstance(value, datetime) else value
+    content = json.dumps([_VERSION, order.value, text, entity, start.offset, start.limit], separators=(",", ":"))
+    return base64.urlsafe_b64encode(content.encode()).decode()
+
+
+def _parse_cursor(text: str, order: SearchOrder) -> _PageStart:
+    """Return the beginning of the page at a cursor.
+
+    Raises:
+        MetadataRefusedError: no search in this order has given it.
+    """
+    try:
+        version, sort, value, entity, offset, limit = parse_json(base64.urlsafe_b64decode(text.encode()))
+        is_ours = (version, sort, str(value).isprintable()) == (_VERSION, order.value, True)
+        if not is_ours or not (0 < entity < _LARGEST and 0 <= offset < _LARGEST and 0 < limit <= MOST_RESULTS):
+            raise ValueError(text)
+        place = datetime.fromisoformat(value).astimezone(UTC) if order.is_by_age else str(value)
+        return _PageStart(offset=int(offset), limit=int(limit), after=Position(place, int(entity)))
+    except (ValueError, TypeError) as exc:
+        raise MetadataRefusedError(
+            entity=f"cursor {text[:40]!r}",
+            reason="no search in this order has given it",
+            next_step="Search again without a cursor.",
+        ) from exc
