@@ -21,14 +21,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from feed_assets.state import (
+from feed_assets.state import (  # noqa: F401 - each adds its tables to the one `metadata`
     delivery_schema,
-    inbox_schema,
     metadata_schema,
     place_schema,
     retention_schema,
     sla_schema,
-    step_schema,
     totals_schema,
     trigger_schema,
 )
@@ -46,19 +44,6 @@ _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
 _PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
-
-_SCHEMAS = (
-    delivery_schema,
-    inbox_schema,
-    metadata_schema,
-    place_schema,
-    retention_schema,
-    sla_schema,
-    step_schema,
-    totals_schema,
-    trigger_schema,
-)
-"""The modules whose tables are made; each adds its own to the one `metadata`."""
 
 
 class Database:

@@ -3,10 +3,10 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, text
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, text
 
 from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table, index_where, metadata
 from feed_assets.topics import MessageLevel, Topic
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -29,9 +29,8 @@ outbox = Table(
     Index("fa_outbox_by_topic", "topic", "seq"),
 )
 
-ways_out = Table(
+ways_out = define_table(
     "fa_ways_out",
-    metadata,
     Column("name", Text, nullable=False),
     Column("cursor", BigInteger, nullable=False),
     Column("seen_at", UtcDateTime, nullable=False),
@@ -41,13 +40,11 @@ ways_out = Table(
     Column("error", Text),
     Column("holder", Text),
     Column("held_until", UtcDateTime),
-    PrimaryKeyConstraint("name", name="fa_ways_out_pk"),
-    sqlite_with_rowid=False,
+    key=("name",),
 )
 
-deliveries = Table(
+deliveries = define_table(
     "fa_deliveries",
-    metadata,
     Column("way", Text, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
@@ -57,8 +54,7 @@ deliveries = Table(
     Column("next_at", UtcDateTime),
     Column("dead_at", UtcDateTime),
     Column("error", Text),
-    PrimaryKeyConstraint("seq", "way", name="fa_deliveries_pk"),
-    sqlite_with_rowid=False,
+    index_where("fa_deliveries_open", IS_OPEN, "way", "seq"),
+    index_where("fa_deliveries_dead", IS_DEAD, "way", "seq"),
+    key=("seq", "way"),
 )
-for _name, _condition in (("fa_deliveries_open", IS_OPEN), ("fa_deliveries_dead", IS_DEAD)):
-    Index(_name, deliveries.c.way, deliveries.c.seq, sqlite_where=_condition, postgresql_where=_condition)

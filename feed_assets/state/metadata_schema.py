@@ -3,11 +3,11 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, Table, text
 
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
 from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table, index_where, metadata
 
 # Queries repeat this condition literally, as for the other tables.
 HAS_NUMBER = text("number IS NOT NULL")
@@ -33,9 +33,8 @@ metadata_entities = Table(
     Index("fa_metadata_entities_by_age", "created_at", "id"),
 )
 
-entity_metadata = Table(
+entity_metadata = define_table(
     "fa_metadata",
-    metadata,
     Column("entity", BigInteger, nullable=False),
     Column("scope", Choice(Scope), nullable=False),
     Column("kind", Choice(MetadataKind), nullable=False),
@@ -44,8 +43,7 @@ entity_metadata = Table(
     Column("origin", Choice(Origin), nullable=False),
     Column("author", Text, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
-    PrimaryKeyConstraint("entity", "scope", "kind", "name", name="fa_metadata_pk"),
-    sqlite_with_rowid=False,
+    key=("entity", "scope", "kind", "name"),
 )
 
 metadata_changes = Table(
@@ -62,31 +60,22 @@ metadata_changes = Table(
 )
 
 # The weight is in the key, so that a search reads nothing but the index.
-search_tokens = Table(
+search_tokens = define_table(
     "fa_search_tokens",
-    metadata,
     Column("token", _Ordered, nullable=False),
     Column("field", _Ordered, nullable=False),
     Column("scope", Choice(Scope), nullable=False),
     Column("entity", BigInteger, nullable=False),
     Column("weight", Integer, nullable=False),
     Column("number", Float),
-    PrimaryKeyConstraint("token", "field", "scope", "entity", "weight", name="fa_search_tokens_pk"),
     Index("fa_search_tokens_by_entity", "entity"),
     Index("fa_search_tokens_by_field", "field", "entity"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_search_tokens_by_number",
-    search_tokens.c.field,
-    search_tokens.c.number,
-    sqlite_where=HAS_NUMBER,
-    postgresql_where=HAS_NUMBER,
+    index_where("fa_search_tokens_by_number", HAS_NUMBER, "field", "number"),
+    key=("token", "field", "scope", "entity", "weight"),
 )
 
-facts = Table(
+facts = define_table(
     "fa_facts",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
@@ -95,6 +84,5 @@ facts = Table(
     Column("name", Text, nullable=False),
     Column("value", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", "category", "name", name="fa_facts_pk"),
-    sqlite_with_rowid=False,
+    key=("process", "cluster", "nominal_time", "attempt", "category", "name"),
 )

@@ -1,13 +1,12 @@
 """The table of places where feeds have, or had, their instances. It belongs to the same schema as all other tables."""
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
+from sqlalchemy import BigInteger, Column
 
 from feed_assets.state.column_types import AnyText, Text
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table
 
-feed_places = Table(
+feed_places = define_table(
     "fa_feed_places",
-    metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("place", BigInteger, nullable=False),
@@ -15,6 +14,5 @@ feed_places = Table(
     Column("template", AnyText, nullable=False),
     Column("zone", Text, nullable=False),
     Column("flag", AnyText),
-    PrimaryKeyConstraint("feed", "cluster", "place", name="fa_feed_places_pk"),
-    sqlite_with_rowid=False,
+    key=("feed", "cluster", "place"),
 )

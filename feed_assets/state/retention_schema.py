@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 
 from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Text, UtcDateTime
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table, index_where, metadata
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
 
 # Queries repeat these conditions literally, as for the other tables.
@@ -37,9 +37,8 @@ def _to_count(values: dict[str, Any]) -> FeedCount:
     return FeedCount(**values)
 
 
-sweeps = Table(
+sweeps = define_table(
     "fa_sweeps",
-    metadata,
     Column("sweep_id", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("state", Choice(SweepState), nullable=False),
@@ -64,18 +63,11 @@ sweeps = Table(
     Column("purged_at", UtcDateTime),
     Column("undone_at", UtcDateTime),
     Column("note", Text),
-    PrimaryKeyConstraint("sweep_id", name="fa_sweeps_pk"),
     Index("fa_sweeps_by_state", "state", "cluster", "created_at"),
     Index("fa_sweeps_by_cluster", "cluster", "created_at"),
     Index("fa_sweeps_by_time", "created_at"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_sweeps_to_purge",
-    sweeps.c.cluster,
-    sweeps.c.purge_at,
-    sqlite_where=IS_TO_PURGE,
-    postgresql_where=IS_TO_PURGE,
+    index_where("fa_sweeps_to_purge", IS_TO_PURGE, "cluster", "purge_at"),
+    key=("sweep_id",),
 )
 
 sweep_chunks = Table(
@@ -96,9 +88,8 @@ sweep_chunks = Table(
     Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
 )
 
-sweep_items = Table(
+sweep_items = define_table(
     "fa_sweep_items",
-    metadata,
     Column("sweep_id", Text, nullable=False),
     Column("chunk", BigInteger, nullable=False),
     Column("position", BigInteger, nullable=False),
@@ -113,21 +104,18 @@ sweep_items = Table(
     Column("outcome_reason", AnyText),
     Column("outcome_bytes", BigInteger),
     Column("outcome_files", BigInteger),
-    PrimaryKeyConstraint("sweep_id", "chunk", "position", name="fa_sweep_items_pk"),
-    sqlite_with_rowid=False,
+    key=("sweep_id", "chunk", "position"),
 )
 
-retention_schedule = Table(
+retention_schedule = define_table(
     "fa_retention_schedule",
-    metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("next_at", UtcDateTime, nullable=False),
     Column("last_at", UtcDateTime),
     Column("policy_digest", Text, nullable=False),
-    PrimaryKeyConstraint("feed", "cluster", name="fa_retention_schedule_pk"),
     Index("fa_retention_schedule_due", "cluster", "next_at"),
-    sqlite_with_rowid=False,
+    key=("feed", "cluster"),
 )
 
 holds = Table(

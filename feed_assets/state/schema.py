@@ -1,4 +1,4 @@
-"""Tables and indexes of the state database; those of retention, triggers and steps are in `…_schema` modules.
+"""Tables and indexes of the state database; those of retention, triggers and others are in `…_schema` modules.
 
 Tables are made from these definitions. Until release 0.1.0 a change makes another baseline: `SCHEMA_REVISION` has a
 digest of it, which a test compares. From then on a change needs a migration.
@@ -15,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     Table,
+    TextClause,
     text,
 )
 
@@ -22,12 +23,25 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Text, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.step_records import StepStatus
 from feed_assets.state.tick_records import TickStep
 
 SCHEMA_REVISION = "0022-103e51a8"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()
+
+
+def define_table(name: str, *parts: Column[Any] | Index, key: tuple[str, ...]) -> Table:
+    """Define a table whose rows SQLite keeps in the order of their key."""
+    primary = PrimaryKeyConstraint(*key, name=f"{name}_pk")
+    return Table(name, metadata, *parts, primary, sqlite_with_rowid=False)
+
+
+def index_where(name: str, condition: TextClause, *columns: str, unique: bool = False) -> Index:
+    """Return an index of the rows that meet a condition."""
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
 
 version = Table(VERSION_TABLE, metadata, Column("version_num", Text, primary_key=True))
 
@@ -72,18 +86,11 @@ feed_events = Table(
     Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
     Index("fa_feed_events_by_feed", "feed", "cluster", "seq"),
     Index("fa_feed_events_by_cluster", "cluster", "seq"),
-)
-Index(
-    "fa_feed_events_by_key",
-    feed_events.c.idempotency_key,
-    unique=True,
-    sqlite_where=HAS_KEY,
-    postgresql_where=HAS_KEY,
+    index_where("fa_feed_events_by_key", HAS_KEY, "idempotency_key", unique=True),
 )
 
-feed_instances = Table(
+feed_instances = define_table(
     "fa_feed_instances",
-    metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
@@ -96,13 +103,11 @@ feed_instances = Table(
     Column("event_seq", BigInteger),
     Column("fence", BigInteger, nullable=False),
     Column("place", BigInteger),
-    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_feed_instances_pk"),
-    sqlite_with_rowid=False,
+    key=("feed", "cluster", "nominal_time"),
 )
 
-arrival_polls = Table(
+arrival_polls = define_table(
     "fa_arrival_polls",
-    metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
@@ -110,21 +115,13 @@ arrival_polls = Table(
     Column("polled_at", UtcDateTime, nullable=False),
     Column("next_poll_at", UtcDateTime, nullable=False),
     Column("obstacle", Text),
-    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_arrival_polls_pk"),
     Index("fa_arrival_polls_due", "cluster", "next_poll_at", "feed", "nominal_time"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_arrival_polls_obstructed",
-    arrival_polls.c.cluster,
-    arrival_polls.c.feed,
-    sqlite_where=HAS_OBSTACLE,
-    postgresql_where=HAS_OBSTACLE,
+    index_where("fa_arrival_polls_obstructed", HAS_OBSTACLE, "cluster", "feed"),
+    key=("feed", "cluster", "nominal_time"),
 )
 
-tick_failures = Table(
+tick_failures = define_table(
     "fa_tick_failures",
-    metadata,
     Column("cluster", Text, nullable=False),
     Column("step", Choice(TickStep), nullable=False),
     Column("subject", Text, nullable=False),
@@ -132,26 +129,34 @@ tick_failures = Table(
     Column("since", UtcDateTime, nullable=False),
     Column("next_try_at", UtcDateTime, nullable=False),
     Column("failures", BigInteger, nullable=False),
-    PrimaryKeyConstraint("cluster", "step", "subject", name="fa_tick_failures_pk"),
-    sqlite_with_rowid=False,
+    key=("cluster", "step", "subject"),
 )
 
-manifests = Table(
+taken_files = define_table(
+    "fa_taken_files",
+    Column("event", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Index("fa_taken_files_by_content", "feed", "cluster", "checksum"),
+    key=("event", "name"),
+)
+
+manifests = define_table(
     "fa_manifests",
-    metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("digest", Text, nullable=False),
     Column("content", LargeBinary, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_manifests_pk"),
-    sqlite_with_rowid=False,
+    key=("feed", "cluster", "nominal_time"),
 )
 
-late_checks = Table(
+late_checks = define_table(
     "fa_late_checks",
-    metadata,
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("cluster", Text, nullable=False),
@@ -161,20 +166,12 @@ late_checks = Table(
     Column("cut_off_at", UtcDateTime, nullable=False),
     Column("checks", BigInteger, nullable=False),
     Column("changed", Entries("inputs", str, str)),
-    PrimaryKeyConstraint("kind", "name", "cluster", "nominal_time", name="fa_late_checks_pk"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_late_checks_due",
-    late_checks.c.cluster,
-    late_checks.c.due_at,
-    sqlite_where=IS_DUE_SOMETIME,
-    postgresql_where=IS_DUE_SOMETIME,
+    index_where("fa_late_checks_due", IS_DUE_SOMETIME, "cluster", "due_at"),
+    key=("kind", "name", "cluster", "nominal_time"),
 )
 
-process_instances = Table(
+process_instances = define_table(
     "fa_process_instances",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
@@ -200,50 +197,18 @@ process_instances = Table(
     Column("notice_at", UtcDateTime),
     Column("notice_digest", Text),
     Column("cause", Choice(Cause)),
-    PrimaryKeyConstraint("process", "cluster", "nominal_time", name="fa_process_instances_pk"),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
     Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_process_instances_deadlines",
-    process_instances.c.cluster,
-    process_instances.c.deadline_at,
-    sqlite_where=IS_WAITING_WITH_DEADLINE,
-    postgresql_where=IS_WAITING_WITH_DEADLINE,
-)
-Index(
-    "fa_process_instances_failed",
-    process_instances.c.cluster,
-    process_instances.c.retry_at,
-    sqlite_where=HAS_FAILED,
-    postgresql_where=HAS_FAILED,
-)
-Index(
-    "fa_process_instances_notices",
-    process_instances.c.cluster,
-    process_instances.c.notice_at,
-    sqlite_where=HAS_NOTICE_TIME,
-    postgresql_where=HAS_NOTICE_TIME,
-)
-Index(
-    "fa_process_instances_unrequested",
-    process_instances.c.cluster,
-    process_instances.c.nominal_time,
-    sqlite_where=IS_UNREQUESTED,
-    postgresql_where=IS_UNREQUESTED,
-)
-Index(
-    "fa_process_instances_requested",
-    process_instances.c.cluster,
-    process_instances.c.process,
-    sqlite_where=IS_REQUESTED,
-    postgresql_where=IS_REQUESTED,
+    index_where("fa_process_instances_deadlines", IS_WAITING_WITH_DEADLINE, "cluster", "deadline_at"),
+    index_where("fa_process_instances_failed", HAS_FAILED, "cluster", "retry_at"),
+    index_where("fa_process_instances_notices", HAS_NOTICE_TIME, "cluster", "notice_at"),
+    index_where("fa_process_instances_unrequested", IS_UNREQUESTED, "cluster", "nominal_time"),
+    index_where("fa_process_instances_requested", IS_REQUESTED, "cluster", "process"),
+    key=("process", "cluster", "nominal_time"),
 )
 
-attempts = Table(
+attempts = define_table(
     "fa_attempts",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
@@ -258,30 +223,39 @@ attempts = Table(
     Column("cause", Choice(Cause)),
     Column("inputs", FrozenInputs),
     Column("outputs", Entries("events", int, int)),
-    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
     Index("fa_attempts_by_run", "run_id"),
     Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
-    sqlite_with_rowid=False,
+    key=("process", "cluster", "nominal_time", "attempt"),
 )
 
-watermarks = Table(
+steps = define_table(
+    "fa_steps",
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("status", Choice(StepStatus), nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("reason", Text),
+    Column("basis", Text, nullable=False),
+    Column("made_in", BigInteger, nullable=False),
+    Column("frames", Payload),
+    key=("process", "cluster", "nominal_time", "attempt", "step"),
+)
+
+watermarks = define_table(
     "fa_watermarks",
-    metadata,
     Column("kind", Choice(WatermarkKind), nullable=False),
     Column("entity", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("next_index", BigInteger, nullable=False),
     Column("next_time", UtcDateTime),
     Column("due_at", UtcDateTime),
-    PrimaryKeyConstraint("kind", "entity", "cluster", name="fa_watermarks_pk"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_watermarks_due",
-    watermarks.c.kind,
-    watermarks.c.due_at,
-    sqlite_where=HAS_NEXT_TIME,
-    postgresql_where=HAS_NEXT_TIME,
+    index_where("fa_watermarks_due", HAS_NEXT_TIME, "kind", "due_at"),
+    key=("kind", "entity", "cluster"),
 )
 
 cursors = Table(
@@ -292,23 +266,20 @@ cursors = Table(
     sqlite_with_rowid=False,
 )
 
-leases = Table(
+leases = define_table(
     "fa_leases",
-    metadata,
     Column("entity", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("token", BigInteger, nullable=False),
     Column("holder", Text),
     Column("expires_at", UtcDateTime, nullable=False),
-    PrimaryKeyConstraint("entity", "cluster", "nominal_time", name="fa_leases_pk"),
-    sqlite_with_rowid=False,
+    index_where("fa_leases_by_holder", HAS_HOLDER, "holder"),
+    key=("entity", "cluster", "nominal_time"),
 )
-Index("fa_leases_by_holder", leases.c.holder, sqlite_where=HAS_HOLDER, postgresql_where=HAS_HOLDER)
 
-definitions = Table(
+definitions = define_table(
     "fa_definitions",
-    metadata,
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("version", BigInteger, nullable=False),
@@ -321,10 +292,9 @@ definitions = Table(
     Column("origin", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("change_id", Text),
-    PrimaryKeyConstraint("kind", "name", "version", name="fa_definitions_pk"),
     Index("fa_definitions_by_digest", "kind", "name", "digest"),
     Index("fa_definitions_by_change", "change_id"),
-    sqlite_with_rowid=False,
+    key=("kind", "name", "version"),
 )
 
 changes = Table(
@@ -343,9 +313,8 @@ changes = Table(
     sqlite_with_rowid=False,
 )
 
-schedules = Table(
+schedules = define_table(
     "fa_schedules",
-    metadata,
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("cluster", Text, nullable=False),
@@ -353,13 +322,11 @@ schedules = Table(
     Column("changed_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("scheduled_at", UtcDateTime),
-    PrimaryKeyConstraint("kind", "name", "cluster", name="fa_schedules_pk"),
-    sqlite_with_rowid=False,
+    key=("kind", "name", "cluster"),
 )
 
-releases = Table(
+releases = define_table(
     "fa_releases",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("release", BigInteger, nullable=False),
@@ -368,8 +335,7 @@ releases = Table(
     Column("members", Entries("members", _member_values, _to_member), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("reason", Text, nullable=False),
-    PrimaryKeyConstraint("process", "cluster", "release", name="fa_releases_pk"),
-    sqlite_with_rowid=False,
+    key=("process", "cluster", "release"),
 )
 
 workflow_files = Table(

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, update
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import ProcessKey
 from feed_assets.state.rows import RowMapper, has_key, key_parameters
+from feed_assets.state.schema import steps
 from feed_assets.state.step_records import StepRun, StepStatus
-from feed_assets.state.step_schema import steps
 
 _T = steps.c
 _ROWS = RowMapper(steps, StepRun)

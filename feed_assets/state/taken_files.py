@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert
 
-from feed_assets.state.inbox_schema import taken_files
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.rows import RowMapper
+from feed_assets.state.schema import taken_files
 
 _T = taken_files.c
 

@@ -2,10 +2,10 @@
 
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Column, PrimaryKeyConstraint, Table
+from sqlalchemy import BigInteger, Column
 
 from feed_assets.state.column_types import Choice, Text
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table
 
 
 class TotalKind(StrEnum):
@@ -32,15 +32,13 @@ class TotalKind(StrEnum):
     PROCESS_MISSES = "PROCESS_MISSES"
 
 
-totals = Table(
+totals = define_table(
     "fa_totals",
-    metadata,
     Column("kind", Choice(TotalKind), nullable=False),
     Column("entity", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("label", Text, nullable=False),
     Column("occurrences", BigInteger, nullable=False),
     Column("amount", BigInteger, nullable=False),
-    PrimaryKeyConstraint("kind", "entity", "cluster", "label", name="fa_totals_pk"),
-    sqlite_with_rowid=False,
+    key=("kind", "entity", "cluster", "label"),
 )

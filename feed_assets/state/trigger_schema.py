@@ -3,20 +3,19 @@
 They belong to the same schema as all other tables.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, PrimaryKeyConstraint, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, text
 
 from feed_assets.state.column_types import Choice, Text, UtcDateTime
 from feed_assets.state.queue_records import QueueAction, RangeUse
-from feed_assets.state.schema import metadata
+from feed_assets.state.schema import define_table, index_where
 
 # Queries repeat these conditions literally, as for the other tables.
 HAS_WAKE_TIME = text("wake_at IS NOT NULL")
 HAS_PENDING = text("pending > 0")
 HAS_BATCH = text("nominal_time IS NOT NULL")
 
-trigger_inputs = Table(
+trigger_inputs = define_table(
     "fa_trigger_inputs",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
@@ -30,41 +29,25 @@ trigger_inputs = Table(
     Column("first_at", UtcDateTime),
     Column("last_at", UtcDateTime),
     Column("marker_seq", BigInteger),
-    PrimaryKeyConstraint("process", "cluster", "input", "feed", "feed_cluster", name="fa_trigger_inputs_pk"),
     Index("fa_trigger_inputs_by_feed", "feed", "feed_cluster"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_trigger_inputs_pending",
-    trigger_inputs.c.cluster,
-    trigger_inputs.c.first_at,
-    sqlite_where=HAS_PENDING,
-    postgresql_where=HAS_PENDING,
+    index_where("fa_trigger_inputs_pending", HAS_PENDING, "cluster", "first_at"),
+    key=("process", "cluster", "input", "feed", "feed_cluster"),
 )
 
-triggers = Table(
+triggers = define_table(
     "fa_triggers",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("sign", Text, nullable=False),
     Column("next_at", UtcDateTime),
     Column("by_at", UtcDateTime),
     Column("wake_at", UtcDateTime),
-    PrimaryKeyConstraint("process", "cluster", name="fa_triggers_pk"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_triggers_awake",
-    triggers.c.cluster,
-    triggers.c.wake_at,
-    sqlite_where=HAS_WAKE_TIME,
-    postgresql_where=HAS_WAKE_TIME,
+    index_where("fa_triggers_awake", HAS_WAKE_TIME, "cluster", "wake_at"),
+    key=("process", "cluster"),
 )
 
-batches = Table(
+batches = define_table(
     "fa_batches",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
@@ -76,15 +59,13 @@ batches = Table(
     Column("counts_unchanged", Boolean, nullable=False),
     Column("use", Choice(RangeUse), nullable=False),
     Column("nominal_time", UtcDateTime),
-    PrimaryKeyConstraint("process", "cluster", "input", "feed", "feed_cluster", "to_seq", name="fa_batches_pk"),
     Index("fa_batches_by_instance", "process", "cluster", "nominal_time"),
     Index("fa_batches_by_feed", "feed", "feed_cluster", "to_seq"),
-    sqlite_with_rowid=False,
+    key=("process", "cluster", "input", "feed", "feed_cluster", "to_seq"),
 )
 
-queue_changes = Table(
+queue_changes = define_table(
     "fa_queue_changes",
-    metadata,
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("input", Text, nullable=False),
@@ -94,14 +75,6 @@ queue_changes = Table(
     Column("reason", Text, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("nominal_time", UtcDateTime),
-    PrimaryKeyConstraint("process", "cluster", "input", "event", name="fa_queue_changes_pk"),
-    sqlite_with_rowid=False,
-)
-Index(
-    "fa_queue_changes_by_batch",
-    queue_changes.c.process,
-    queue_changes.c.cluster,
-    queue_changes.c.nominal_time,
-    sqlite_where=HAS_BATCH,
-    postgresql_where=HAS_BATCH,
+    index_where("fa_queue_changes_by_batch", HAS_BATCH, "process", "cluster", "nominal_time"),
+    key=("process", "cluster", "input", "event"),
 )

@@ -12,7 +12,7 @@ from sqlalchemy import Table, select, update
 from feed_assets.lifecycle.elsewhere import ending
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.settings import load_settings
-from feed_assets.state import schema, step_schema, trigger_schema
+from feed_assets.state import schema, trigger_schema
 from feed_assets.state.database import open_database
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.storage.errors import StorageError
@@ -116,7 +116,7 @@ KEPT_STILL = (
     schema.feed_instances,
     trigger_schema.batches,
     trigger_schema.queue_changes,
-    step_schema.steps,
+    schema.steps,
 )
 """The tables in which nothing moves when a call is refused."""
 
