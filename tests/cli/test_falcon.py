@@ -35,14 +35,15 @@ def test_import_converts_files_and_says_what_became_of_them(project: Path) -> No
     assert "unknown-reference" in codes
 
 
-def test_a_zone_of_falcons_form_is_an_offset_and_paths_go_by_utc(project: Path) -> None:
+@pytest.mark.parametrize("zone", ["GMT+08:00", "Asia/Shanghai"])
+def test_days_go_by_the_zone_of_falcons_form_and_paths_by_utc(project: Path, zone: str) -> None:
     text = Path(_document("clicks")).read_text()
     assert "<timezone>UTC</timezone>" in text
-    (project / "clicks.xml").write_text(text.replace("<timezone>UTC</timezone>", "<timezone>GMT+08:00</timezone>"))
+    (project / "clicks.xml").write_text(text.replace("<timezone>UTC</timezone>", f"<timezone>{zone}</timezone>"))
     result = _run("import-falcon", "clicks.xml", "--to", "entities")
     assert result.exit_code == 0
-    assert "line 12: the days are those of GMT+08:00, but Falcon writes the times in paths in UTC" in result.stdout
-    assert "timezone: GMT+08:00\npath_timezone: UTC\n" in (project / "entities/feed/clicks.yaml").read_text()
+    assert f"line 12: the days are those of {zone}, but Falcon writes the times in paths in UTC" in result.stdout
+    assert f"timezone: {zone}\npath_timezone: UTC\n" in (project / "entities/feed/clicks.yaml").read_text()
 
 
 def test_a_folder_means_the_xml_in_it(project: Path) -> None:

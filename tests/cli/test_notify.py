@@ -83,6 +83,17 @@ def test_a_receiver_that_refuses_is_tried_once_and_holds_up_no_other(project: Pa
     assert len(receiver.taken) == 5
 
 
+def test_a_receiver_that_cannot_be_used_fails_alone(project: Path, receiver: Receiver) -> None:
+    settings = project / "feed_assets.yaml"
+    settings.write_text(settings.read_text().replace('"notify": {', '"notify": {"chat": {"url": "slakc://A/B"}, '))
+    assert run("notify", "send", "ops").exit_code == 0
+    assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
+    sent = run("notify", "send")
+    found = {row[0]: (row[1], row[5]) for row in rows(sent.stdout)}
+    assert (sent.exit_code, found["ops"]) == (1, ("4", ""))
+    assert "apprise knows no such URL with the scheme 'slakc'" in found["chat"][1]
+
+
 def test_messages_are_followed_as_they_come(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
     turns: list[Result] = []

@@ -17,6 +17,7 @@ from feed_assets.plan.location import load_location
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
 from feed_assets.state.deliveries import WaysOut
+from feed_assets.state.payloads import InstanceOperation
 from tests.databases import database, database_url
 from tests.delivery.samples import NOW, SetClock, message, tell
 from tests.lifecycle.deadlines.looks import look
@@ -99,6 +100,16 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
     listed = {each.name: each for each in desk.ways()}
     assert (listed["away"].pending, listed["away"].away_since) == (2, NOW)
     assert listed["broken"].fault is not None
+
+
+def test_what_is_listed_and_planned_is_what_is_sent(tmp_path: Path, database: Database, receiver: Receiver) -> None:
+    settings = project(tmp_path, {}, type="webhook", to=[receiver.url], on=["success"])
+    desk = WayDesk(settings=settings, database=database, plan=load_location(settings, NOW).plan, clock=SetClock())
+    assert [each.delivered for each in desk.send(())] == [0]
+    evicted = message("counting", 2, operation=InstanceOperation.DELETE)  # an entity tells nobody of it
+    tell(database, message("counting", 1), evicted)
+    (listed,), (planned,), (sent,) = desk.ways(), replace(desk, dry_run=True).send(()), desk.send(())
+    assert (listed.pending, planned.delivered, sent.delivered) == (1, 1, 1)
 
 
 def test_without_news_a_tick_writes_nothing(tmp_path: Path, database: Database, receiver: Receiver) -> None:
