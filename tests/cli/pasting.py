@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import Result
 
+from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import prepare, run
@@ -86,13 +87,19 @@ def declare(project: Path, *documents: object) -> None:
     (project / "entities/all.yaml").write_text(yaml.safe_dump_all(documents))
 
 
-def begin(project: Path, status: ProcessInstanceStatus, process: str = "counting", cluster: str = "primary") -> None:
+def begin(
+    project: Path,
+    status: ProcessInstanceStatus,
+    process: str = "counting",
+    cluster: str = "primary",
+    cause: Cause | None = None,
+) -> None:
     """Let the instance of 3 November, 5 o'clock, be in a status."""
     row = ProcessInstance(process=process, cluster=cluster, nominal_time=AT, status=status, updated_at=NOON)
     with open_migrated(f"sqlite:///{project}/state.db").begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting([row])
-        instances.transition_many([row.key], set(ProcessInstanceStatus), status=status, updated_at=NOON)
+        instances.transition_many([row.key], set(ProcessInstanceStatus), status=status, cause=cause, updated_at=NOON)
 
 
 def status_of(name: str = "counting", time: str = TIME) -> str:

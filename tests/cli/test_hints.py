@@ -17,6 +17,7 @@ from feed_assets.operations.explaining.records import Explanation, Reason, Reaso
 from feed_assets.operations.restores import record_restore
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
+from feed_assets.state.causes import Cause
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.payloads import (
@@ -112,6 +113,13 @@ def test_an_instance_is_resumed_and_run_again(counted: Path, paste: Pasting) -> 
     begin(counted, ProcessInstanceStatus.FAILED)
     paste(ok(run("why", "counting", TIME)), "instance rerun")
     assert status_of() == "WAITING"
+
+
+@of("lifecycle.instances.reconciliation.suspend_command: entity suspend")
+def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, paste: Pasting) -> None:
+    begin(counted, ProcessInstanceStatus.KILLED, cause=Cause.RUN_CANCELLED)
+    paste(ok(run("why", "counting", TIME)), "entity suspend process counting --clusters primary")
+    assert "its process is suspended" in ok(run("why", "counting", "2013-11-03T06:00Z", "--all"))
 
 
 @of("operations.explaining.sentences._absence: feed notify")

@@ -91,6 +91,28 @@ def test_a_workflow_that_ends_its_process_takes_no_other_instance_along(tmp_path
 
 
 @pytest.mark.drill
+def test_terminate_kills_what_is_at_work_and_the_others_go_on(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    slow = "\n        import time\n        time.sleep(90 if context.nominal_time.hour == 1 else 0)\n"
+    home.prepare(ENTITIES, JOBS.replace("summing(numbers):\n", f"summing(numbers, context):{slow}"))
+    for hour in range(4):
+        land(home.data, hour, hour)
+
+    def statuses() -> list[str]:
+        with sqlite_state(home).read() as connection:
+            rows = ProcessInstances(connection).find_between("summing", "here", START, START + timedelta(hours=3))
+        return [row.status.value for row in rows]
+
+    with home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, home.log)
+        wait_until(lambda: statuses()[1] == "RUNNING", home.log)
+        (run,) = runs_of(instance, "summing")
+        assert instance.run_coordinator.cancel_run(run.run_id)
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(2), key(3)}, home.log)
+        assert statuses() == ["SUCCEEDED", "KILLED", "SUCCEEDED", "SUCCEEDED"]
+
+
+@pytest.mark.drill
 def test_a_database_that_is_away_for_a_minute_fails_no_instance(tmp_path: Path) -> None:
     """Dagster's and ours are one. The daemon may die of it, and is started again, as its supervisor does."""
     with home_on_postgresql(tmp_path) as home:

@@ -7,7 +7,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult, SkipReason
+from dagster import (
+    AssetCheckEvaluation,
+    AssetKey,
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    RunRequest,
+    SensorResult,
+    SkipReason,
+)
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
@@ -250,6 +259,25 @@ def test_a_request_that_dagster_never_saw_is_made_again(harness: LocationHarness
     (second,) = harness.tick().run_requests or ()
     assert second.partition_key == first.partition_key
     assert second.run_key != first.run_key
+
+
+def test_a_run_that_is_cancelled_before_it_began_is_requested_again_and_says_what_stops_it(
+    harness: LocationHarness,
+) -> None:
+    for hour in (3, 4, 5):
+        land(harness.home.data, hour, 1)
+    (first,) = harness.tick().run_requests or ()
+    run = create_run_for_test(harness.instance, job_name="any", tags=dict(first.tags), status=DagsterRunStatus.CANCELED)
+    harness.at(NOON + timedelta(seconds=61))
+    (second,) = harness.tick().run_requests or ()
+    assert ends_of(second) == ends_of(first) == (key(3), key(5))
+    (said,) = [entry.message for entry in harness.instance.all_logs(run.run_id)]
+    assert "3 instances had not begun" in said
+    assert "feed-assets entity suspend process summing --clusters here" in said
+
+
+def ends_of(request: RunRequest) -> tuple[str, str]:
+    return request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]
 
 
 def test_files_without_the_flag_wait(harness: LocationHarness) -> None:

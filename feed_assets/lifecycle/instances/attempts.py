@@ -1,6 +1,7 @@
 """Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -130,6 +131,18 @@ def finish_attempt(
             tell_ends(connection, context.plan, process, [ended], now, context.declared)
         if status is ProcessInstanceStatus.SUCCEEDED:
             plan_late_check(connection, context.plan, process, nominal_time, now)
+
+
+def end_interrupted(
+    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
+) -> None:
+    """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance stays
+    RUNNING, and is repeated.
+    """
+    if context.is_cancelled():
+        with suppress(FencedOutError):
+            killed = ProcessInstanceStatus.KILLED
+            finish_attempt(context, leased, process, nominal_time, killed, reason="its run was cancelled")
 
 
 def leaves_running(error: Exception) -> bool:

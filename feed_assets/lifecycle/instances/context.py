@@ -1,5 +1,6 @@
 """Contexts for everything that works on instances: the state, the stores, the clocks, and for attempts the plan."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,13 +35,15 @@ class AttemptContext(LifecycleContext):
 
     `current` is the plan of the current declaration; the plan of a release has only its own.
 
-    `run_id` names a Dagster run, a simulation or a command (see `run_names`).
+    `run_id` names a Dagster run, a simulation or a command (see `run_names`). `is_cancelled` tells whether somebody has
+    cancelled the run, when it is interrupted.
     """
 
     plan: Plan
     run_id: str
     release: int | None = None
     current: Plan | None = None
+    is_cancelled: Callable[[], bool] = lambda: True
 
     @property
     def declared(self) -> Plan:

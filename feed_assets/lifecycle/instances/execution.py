@@ -33,6 +33,7 @@ from feed_assets.lifecycle.instances.attempts import (
     Published,
     claim_outputs,
     describe_failure,
+    end_interrupted,
     finish_attempt,
     leaves_running,
     open_gate,
@@ -151,11 +152,7 @@ class InstanceRunner:
                     finish_attempt(self.context, leased, process, nominal_time, failed, reason=reason)
                 raise
             except BaseException:
-                with suppress(FencedOutError):
-                    reason = "the run was interrupted"
-                    finish_attempt(
-                        self.context, leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason
-                    )
+                end_interrupted(self.context, leased, process, nominal_time)
                 raise
             succeeded = ProcessInstanceStatus.SUCCEEDED
             urls = {done.output: done.url for done in published}

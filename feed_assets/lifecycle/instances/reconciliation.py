@@ -1,6 +1,7 @@
 """Reconcile the record with the runs: workers that died, requests that were lost, runs that were cancelled.
 
-For a launched instance Dagster's run is the truth. Callers pass its state as plain values.
+For a launched instance Dagster's run is the truth. Callers pass its state as plain values. A run is only a means: what
+it had not begun is READY when it ends, however it ends.
 """
 
 from collections import defaultdict
@@ -10,6 +11,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from feed_assets.command_lines import command_line
+from feed_assets.entities.declaring import declared_by
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command, is_elsewhere
 from feed_assets.plan.edges import Key
@@ -88,12 +91,22 @@ def decide_reconciled(
     """Return the expected status and the changes of an instance, given the state of its run; None while the run may go
     on.
 
-    A dead worker is replaced, until ten in a row have died. A cancelled run means that somebody killed it.
+    A dead worker is replaced, until ten in a row have died. Who cancels a run kills what it works on; for an instance
+    that had not begun it is as if the run had never been.
     """
     deaths = instance.deaths + (instance.status is ProcessInstanceStatus.RUNNING)
     match run:
         case RunState.ALIVE:
             return None
+        case RunState.CANCELED if instance.status is ProcessInstanceStatus.READY:
+            return instance.status, {
+                "status": ProcessInstanceStatus.READY,
+                "request_key": None,
+                "requested_at": None,
+                "cause": instance.cause,
+                "cause_detail": instance.cause_detail,
+                "updated_at": as_of,
+            }
         case RunState.CANCELED:
             return instance.status, {
                 "status": ProcessInstanceStatus.KILLED,
@@ -124,6 +137,12 @@ def decide_reconciled(
             }
         case _:
             assert_never(run)
+
+
+def suspend_command(process: str, cluster: str) -> str:
+    """Return the command that stops a process or flow: cancelling its runs does not."""
+    owner, name = declared_by(process)
+    return command_line("entity", "suspend", owner.value, name, clusters=[cluster])
 
 
 def apply_reconciliation(

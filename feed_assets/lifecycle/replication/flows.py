@@ -24,6 +24,7 @@ from feed_assets.lifecycle.instances.attempts import (
     Published,
     claim_outputs,
     describe_failure,
+    end_interrupted,
     finish_attempt,
     leaves_running,
     open_gate,
@@ -217,11 +218,7 @@ class FlowRunner:
             return
         except BaseException:
             for each in claimed:
-                with suppress(FencedOutError):
-                    reason = "the run was interrupted"
-                    finish_attempt(
-                        self.context, each.held, flow, each.nominal_time, ProcessInstanceStatus.KILLED, reason=reason
-                    )
+                end_interrupted(self.context, each.held, flow, each.nominal_time)
             raise
         for each, outcome in zip(claimed, outcomes, strict=True):
             try:

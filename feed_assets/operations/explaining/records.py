@@ -44,6 +44,7 @@ class ReasonCode(StrEnum):
     LEFT_OUT = "left-out"
     NO_WRITER = "no-writer"
     ENDED = "ended"
+    STOPS = "stops"
     RETRY = "retry"
     REQUESTED = "requested"
     NEXT_TICK = "next-tick"

@@ -11,6 +11,7 @@ from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
 from feed_assets.lifecycle.elsewhere.refusals import init_command
+from feed_assets.lifecycle.instances.reconciliation import suspend_command
 from feed_assets.lifecycle.instances.run_names import describe_run
 from feed_assets.lifecycle.releases.pinning import find_changed_paths
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
@@ -34,6 +35,7 @@ from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.records import (
@@ -108,6 +110,9 @@ def _progress(
             pass
     if row.status is ProcessInstanceStatus.SUCCEEDED or row.status in _FAILURES:
         yield _ended(context, row, take)
+        if row.cause in {Cause.INTERRUPTED, Cause.RUN_CANCELLED}:
+            text = f"cancelling a run ends only what it works on; to stop {describe_process(row.process)}"
+            yield Reason(code=ReasonCode.STOPS, text=text, command=suspend_command(row.process, row.cluster))
     elif row.reason is not None:
         yield Reason(code=ReasonCode.LAST_CHANGE, text=f"last change: {row.reason}", facts={"reason": row.reason})
     if take is not None and row.status is ProcessInstanceStatus.FAILED:

@@ -40,7 +40,7 @@ from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import ColumnChanges
-from feed_assets.orchestration.runs.interrupts import repeated_interrupts
+from feed_assets.orchestration.runs.interrupts import is_cancelled, repeated_interrupts
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
 from feed_assets.orchestration.runs.quality_checks import build_evaluation
@@ -225,6 +225,7 @@ class InstanceRun:
             run_id=self.context.run.run_id,
             release=active.release,
             current=runtime.plan,
+            is_cancelled=partial(is_cancelled, self.context.instance, self.context.run.run_id),
         )
 
     def _session(self) -> "SparkSession":

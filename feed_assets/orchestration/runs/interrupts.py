@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from dagster import DagsterInstance, DagsterRunStatus
 
@@ -24,20 +25,21 @@ GRACE_SECONDS = 10.0
 _logger = get_logger(__name__)
 
 
+def is_cancelled(instance: DagsterInstance, run_id: str) -> bool:
+    """Return whether somebody has cancelled a run; False if that cannot be read."""
+    try:
+        run = instance.get_run_by_id(run_id)
+    except Exception:
+        _logger.exception("the status of run %s could not be read", run_id)
+        return False
+    return run is not None and run.status in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}
+
+
 @contextmanager
 def repeated_interrupts(instance: DagsterInstance, run_id: str) -> Iterator[None]:
     """Interrupt this process repeatedly, inside the context, once the run that it works on is cancelled."""
-
-    def is_cancelled() -> bool:
-        try:
-            run = instance.get_run_by_id(run_id)
-        except Exception:
-            _logger.exception("the status of run %s could not be read; trying again", run_id)
-            return False
-        return run is not None and run.status in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}
-
-    ended = threading.Event()
-    poller = threading.Thread(target=_interrupt_until, args=(ended, is_cancelled), name=f"end of {run_id}", daemon=True)
+    ended, asked = threading.Event(), partial(is_cancelled, instance, run_id)
+    poller = threading.Thread(target=_interrupt_until, args=(ended, asked), name=f"end of {run_id}", daemon=True)
     poller.start()
     try:
         yield

@@ -1,22 +1,32 @@
 """Ask Dagster what has become of the runs that are on record, and correct the record."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from feed_assets.engines.local_servers import ServerUse
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
-from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
+from feed_assets.lifecycle.instances.reconciliation import (
+    RunState,
+    apply_reconciliation,
+    find_commands,
+    find_launched,
+    suspend_command,
+)
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.plan.records import ClusterRecord, Plan
+from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
+from feed_assets.state.records import ProcessInstance, ProcessKey
 from feed_assets.state.tick_records import TickStep
+from feed_assets.timing.dates import render_datetime
 
 _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
 
@@ -39,18 +49,37 @@ def reconcile(
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
     if run_ids:
-        found = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
-        by_run = {run_id: _state(found.get(run_id)) for run_id in run_ids}
-    by_request = {}
+        known = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
+        by_run = {run_id: _state(known.get(run_id)) for run_id in run_ids}
+    runs = {}
     if requests:
-        runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
-        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
+        found = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        runs = {run.tags[names.TAG_REQUEST]: run for run in reversed(found)}  # newest wins
+    by_request = {key: _state(run.status) for key, run in runs.items()}
     commands = find_commands(database, launched, real_now)
-    apply_reconciliation(database, launched, by_run | commands, by_request, as_of, plan)
+    changed = set(apply_reconciliation(database, launched, by_run | commands, by_request, as_of, plan))
+    for key, run in runs.items():
+        if by_request[key] is RunState.CANCELED:
+            _tell_not_begun(instance, run, [row for row in launched.requested if row.request_key == key], changed)
     ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
     remote = use.find() if use is not None and ended else cluster.spark_remote
     if remote is not None:
         _stop_leftovers(remote, ended, bulkheads)
+
+
+def _tell_not_begun(
+    instance: DagsterInstance, run: DagsterRun, rows: Sequence[ProcessInstance], changed: Collection[ProcessKey]
+) -> None:
+    """Say in the log of a cancelled run what becomes of the instances that it had not begun."""
+    rows = [row for row in rows if row.key in changed]
+    if rows:
+        first, last = (render_datetime(row.nominal_time) for row in (rows[0], rows[-1]))
+        which = first if len(rows) == 1 else f"{first} to {last}"
+        message = (
+            f"{counted(len(rows), 'instance')} had not begun ({which}): READY again, and the next tick requests a run. "
+            f"To stop {describe_process(rows[0].process)}: {suspend_command(rows[0].process, rows[0].cluster)}"
+        )
+        instance.report_engine_event(message, run)
 
 
 def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -97,16 +98,21 @@ def test_a_first_failure_leaves_nothing(tmp_path: Path) -> None:
     assert (lifecycle.events("counts"), lifecycle.feed_instances("counts"), lifecycle.staged()) == ([], {}, [])
 
 
-def test_an_interruption_is_recorded_as_killed_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("is_cancelled", "status"), [(True, KILLED), (False, RUNNING)])
+def test_an_interruption_kills_if_somebody_asked_for_it_and_else_is_the_death_of_a_worker(
+    tmp_path: Path, is_cancelled: bool, status: ProcessInstanceStatus
+) -> None:
     lifecycle = counting(tmp_path)
 
     def interrupted(_: Work) -> Mapping[str, str]:
         raise KeyboardInterrupt
 
     lifecycle.job = interrupted
+    runner = lifecycle.runner(NOON, "run-1")
+    runner = replace(runner, context=replace(runner.context, is_cancelled=lambda: is_cancelled))
     with pytest.raises(KeyboardInterrupt):
-        lifecycle.run("count", START, NOON)
-    assert lifecycle.statuses("count") == {START: KILLED}
+        runner.run(lifecycle.process("count"), START, lambda _: None)
+    assert lifecycle.statuses("count") == {START: status}
     assert lifecycle.staged() == []
 
 

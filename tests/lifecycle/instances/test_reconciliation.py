@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,14 +35,17 @@ def instance(status: ProcessInstanceStatus, deaths: int = 0) -> ProcessInstance:
     )
 
 
-@pytest.mark.parametrize("status", [READY, RUNNING])
 @pytest.mark.parametrize(
-    ("run", "becomes"),
+    ("status", "run", "becomes"),
     [
-        (RunState.ALIVE, None),
-        (RunState.ENDED, READY),
-        (RunState.UNKNOWN, READY),
-        (RunState.CANCELED, KILLED),
+        (RUNNING, RunState.ALIVE, None),
+        (RUNNING, RunState.ENDED, READY),
+        (RUNNING, RunState.UNKNOWN, READY),
+        (RUNNING, RunState.CANCELED, KILLED),
+        (READY, RunState.ALIVE, None),
+        (READY, RunState.ENDED, READY),
+        (READY, RunState.UNKNOWN, READY),
+        (READY, RunState.CANCELED, READY),
     ],
 )
 def test_the_run_decides_what_becomes_of_an_instance(
@@ -112,14 +116,20 @@ def test_a_living_run_is_left_alone(tmp_path: Path) -> None:
     assert lifecycle.statuses("ping") == {START: RUNNING}
 
 
-def test_a_cancelled_run_kills_its_instances_those_not_begun_too(tmp_path: Path) -> None:
+def test_a_cancelled_run_kills_what_it_works_on_and_for_the_others_has_never_been(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
     (request,) = lifecycle.tick(at("01T02:00"))
+    before = lifecycle.instances("ping")
     running(lifecycle)
     launched = find_launched(lifecycle.database, "primary", at("01T02:00") + REQUEST_PATIENCE)
     canceled = RunState.CANCELED
     apply_reconciliation(lifecycle.database, launched, {"run-1": canceled}, {request.key: canceled}, NOON)
-    assert lifecycle.statuses("ping") == dict.fromkeys(hours(3), KILLED)
+    assert lifecycle.statuses("ping") == {START: KILLED, **dict.fromkeys(hours(3)[1:], READY)}
+    after = lifecycle.instances("ping")
+    for time in hours(3)[1:]:
+        free = replace(before[time], request_key=None, requested_at=None, updated_at=NOON)
+        assert after[time] == free
+    assert [again.nominal_times for again in lifecycle.request(NOON)] == [tuple(hours(3)[1:])]
 
 
 def test_a_lost_request_is_asked_again_when_patience_is_over(tmp_path: Path) -> None:
