@@ -15,8 +15,9 @@ class LifecycleError(FeedAssetsError):
 
 
 class InputsMissingError(LifecycleError):
-    """Mandatory input instances are missing; `missing` has their URLs by input (empty if unresolved), `lost` the URLs
-    of those that were available, and were found gone just now.
+    """Mandatory input instances are missing; `missing` has their URLs by input (empty if unresolved), `makers` who
+    makes them, `lost` the URLs of those that were available, and were found gone just now. No attempt has begun if
+    the instance `stays` what it was.
     """
 
     def __init__(
@@ -25,20 +26,31 @@ class InputsMissingError(LifecycleError):
         process: str,
         nominal_time: datetime,
         missing: Mapping[str, tuple[str, ...]],
+        makers: Mapping[str, str],
         lost: tuple[str, ...] = (),
+        stays: str | None = None,
     ) -> None:
         self.process = process
         self.nominal_time = nominal_time
         self.missing = missing
+        self.stays = stays
         parts = [
             f"{name} lacks {render_some(urls)}" if urls else f"{name} cannot be resolved yet"
             for name, urls in missing.items()
         ]
+        told = "; ".join(f"{part} ({maker})" for part, maker in zip(parts, makers.values(), strict=True))
         super().__init__(
-            f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: "
-            f"{'; '.join(parts)}. {f'Storage has lost {render_some(lost)}. ' if lost else ''}"
-            "Deliver the data (with the availability flag, if the feed has one) and run the instance again."
+            f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: {told}. "
+            f"{f'Storage has lost {render_some(lost)}. ' if lost else ''}{_NEXT.get(stays, _AGAIN.format(stays))}"
         )
+
+
+_NEXT = {
+    None: "Deliver the data (with the availability flag, if the feed has one) and run the instance again.",
+    "NEW": "Nothing was begun: the instance is created at its time, and runs when they are there.",
+    "WAITING": "Nothing was begun: the instance stays WAITING with its own time-out, and runs when they are there.",
+}
+_AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
 
 
 class OutputOutsideValidityError(LifecycleError):

@@ -173,9 +173,15 @@ def test_a_storage_of_dagster_that_is_away_fails_no_work(
 
 @pytest.mark.spark
 def test_a_run_by_hand_without_its_inputs_says_what_is_missing(home: Home, made: Materializer) -> None:
-    done = made.run(key(5))
+    land(home.data, 4, 1)
+    done = made.run(key(4), key(5))
     assert not done.success
-    assert f"numbers lacks file://{home.data}/numbers/2026-01-01/05. Deliver the data" in failure_of(done)
+    lacks = f"numbers lacks file://{home.data}/numbers/2026-01-01/05 (external: others deliver it). Nothing was begun:"
+    assert lacks in failure_of(done)
+    assert "The other 1 are published." in failure_of(done)
+    with sqlite_state(home).read() as connection:
+        counts = ProcessInstances(connection).counts("summing", "here")
+    assert counts == {ProcessInstanceStatus.SUCCEEDED: 1}
 
 
 @pytest.mark.spark

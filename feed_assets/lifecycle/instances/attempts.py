@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -13,16 +13,14 @@ from feed_assets.engines.port import InputEvent
 from feed_assets.engines.said import FactValue, Said
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
-from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
-from feed_assets.lifecycle.arrival.vanishing import present_inputs, record_vanished
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
-from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
+from feed_assets.lifecycle.instances.attempt_inputs import plan_late_check
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
+from feed_assets.lifecycle.instances.gate import find_inputs
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
-from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.instances.verdicts import Verdict
 from feed_assets.lifecycle.metadata.run_words import apply_said
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -99,10 +97,28 @@ def claim_outputs(
     }
 
 
-def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> ProcessInstance:
-    """Record that an attempt begins; return the instance with the attempt's number."""
+class Begun(NamedTuple):
+    """An attempt that has begun: its instance with the attempt's number, and its inputs if they were looked at."""
+
+    row: ProcessInstance
+    inputs: tuple[InputState, ...] | None
+
+
+def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> Begun:
+    """Record that an attempt begins. One that no tick has requested begins only if its inputs are there.
+
+    Raises:
+        InputsMissingError: they are not; the instance stays as it is.
+    """
+    now, inputs = context.clock.now(), None
+    with context.database.read() as connection:
+        row = ProcessInstances(connection).get(*process.key, nominal_time)
+    if row is None or row.status is not ProcessInstanceStatus.READY or row.request_key is None:
+        stays = "NEW" if row is None else row.status
+        inputs = find_inputs(context, process, row or _new_instance(process, nominal_time, now), stays)
     with context.database.begin() as connection:
-        return begin_attempt(connection, process, nominal_time, context.run_id, context.clock.now(), context.release)
+        row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
+    return Begun(row, inputs)
 
 
 def finish_attempt(
@@ -147,8 +163,10 @@ def end_interrupted(
 
 def leaves_running(error: Exception) -> bool:
     """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
-    storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated.
+    storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated. Or none has begun.
     """
+    if isinstance(error, InputsMissingError):
+        return error.stays is not None
     return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))
 
 
@@ -169,49 +187,6 @@ def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Except
     shown = "" if process.mirror is None else f" `{plan}` shows the files."
     rerun = instance_command("rerun", process.process, nominal_time, process.cluster, property=approval)
     return f"{shown} To allow it: {rerun}"
-
-
-def open_gate(
-    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
-) -> tuple[InputState, ...]:
-    """Freeze the inputs of an attempt, after polling storage for external inputs that the record lacks, and for all
-    that it has: what is gone is recorded.
-
-    Raises:
-        InputsMissingError: a mandatory instance is missing.
-    """
-    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
-    database, stores, real_now = context.database, context.stores, context.real_clock.now()
-    with context.database.read() as connection:
-        row = ProcessInstances(connection).get(*key)
-        assert row is not None
-        states, closed = check_gate(connection, context.plan, process, row, now)
-    is_short = any(state.missing for state in states)
-    if is_short:
-        poll_missing_inputs(database, stores, context.plan, states, now)
-    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
-    vanished = record_vanished(database, stores, present, now, real_now, origin)
-    if is_short or vanished:
-        with database.read() as connection:
-            states, closed = check_gate(connection, context.plan, process, row, now)
-    if closed:
-        missing = {state.edge.name: _missing_urls(context, state) for state in closed}
-        lost = tuple(_url(context, each.record, each.nominal_time) for each in vanished.values())
-        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=missing, lost=lost)
-    scanned = scan_late_inputs(database, stores, context.plan, states, now, real_now)
-    with context.database.begin() as connection:
-        leased.check_in(connection)
-        freeze_inputs(connection, key, states, scanned, now)
-    return states
-
-
-def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]:
-    record = context.plan.feeds[state.edge.feed_key]
-    return tuple(_url(context, record, time) for time in state.missing)
-
-
-def _url(context: AttemptContext, record: FeedRecord, nominal_time: datetime) -> str:
-    return context.stores.url(record.store, record.path(nominal_time))
 
 
 def record_published(
@@ -345,19 +320,22 @@ def _find_or_create(
     instances, key = ProcessInstances(connection), ProcessKey(*process.key, nominal_time)
     row = instances.get(*key)
     if row is None:
-        first = ProcessInstance(
-            process=process.process,
-            cluster=process.cluster,
-            nominal_time=nominal_time,
-            status=ProcessInstanceStatus.WAITING,
-            updated_at=now,
-            materialized_at=now,
-            definition_digest=process.digest,
-        )
-        instances.add_waiting([first])
+        instances.add_waiting([_new_instance(process, nominal_time, now)])
         row = instances.get(*key)
     assert row is not None
     return row
+
+
+def _new_instance(process: ProcessRecord, nominal_time: datetime, now: datetime) -> ProcessInstance:
+    return ProcessInstance(
+        process=process.process,
+        cluster=process.cluster,
+        nominal_time=nominal_time,
+        status=ProcessInstanceStatus.WAITING,
+        updated_at=now,
+        materialized_at=now,
+        definition_digest=process.digest,
+    )
 
 
 def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | None]:

@@ -29,6 +29,7 @@ from feed_assets.lifecycle.instances.attempt_inputs import (
 )
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
 from feed_assets.lifecycle.instances.attempts import (
+    Begun,
     OnPublished,
     Published,
     claim_outputs,
@@ -36,12 +37,12 @@ from feed_assets.lifecycle.instances.attempts import (
     end_interrupted,
     finish_attempt,
     leaves_running,
-    open_gate,
     record_published,
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.gate import open_gate
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.step_basis import find_basis
 from feed_assets.lifecycle.instances.step_frames import discard_frames
@@ -120,7 +121,8 @@ class InstanceRunner:
 
         Raises:
             LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
-            InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL.
+            InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL. What no
+                tick has requested stays as it is.
             OutputOutsideValidityError: an output's feed has no instance for this nominal time.
             EngineError: the work failed. The instance is FAILED; its old outputs are unchanged.
             QualityError: the rows of an output are not good enough. The same holds, except for quarantines.
@@ -138,11 +140,9 @@ class InstanceRunner:
                 leased.acquire(f"mirror/{process.process}", ALL_TIMES)
             claims = claim_outputs(self.context, leased, process, nominal_time)
             begun = start_attempt(self.context, process, nominal_time)
-            process = with_overrides(process, begun.overrides)
+            process = with_overrides(process, begun.row.overrides)
             try:
-                published, said = self._attempt(
-                    stack, leased, process, nominal_time, begun.attempt, claims, on_published
-                )
+                published, said = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
             except Exception as exc:
                 if leaves_running(exc):
                     raise
@@ -167,17 +167,17 @@ class InstanceRunner:
         leased: Leased,
         process: ProcessRecord,
         nominal_time: datetime,
-        attempt: int,
+        begun: Begun,
         claims: Mapping[str, Lease],
         on_published: OnPublished,
     ) -> tuple[tuple[Published, ...], Said]:
-        began, watch = self.context.real_clock.now(), Stopwatch()
+        began, watch, attempt = self.context.real_clock.now(), Stopwatch(), begun.row.attempt
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
             events = find_batch_events(connection, process, nominal_time)
         workflow = choose_workflow(process, late)
-        inputs = open_gate(self.context, leased, process, nominal_time)
+        inputs = open_gate(self.context, leased, process, nominal_time, begun.inputs)
         values = text_context(self.context.plan, process, nominal_time)
         reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
         readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]

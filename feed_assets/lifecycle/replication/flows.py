@@ -27,12 +27,12 @@ from feed_assets.lifecycle.instances.attempts import (
     end_interrupted,
     finish_attempt,
     leaves_running,
-    open_gate,
     record_published,
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.gate import open_gate
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.masking import get_logger
@@ -162,7 +162,7 @@ class FlowRunner:
                 process=flow.process, output=out.name, feed=out.feed, nominal_time=nominal_time
             )
         began = self.context.real_clock.now()
-        states = open_gate(self.context, held, flow, nominal_time)
+        states = open_gate(self.context, held, flow, nominal_time, begun.inputs)
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, flow, nominal_time)
             is_last = nominal_time not in self.unfinished and is_last_slice(
@@ -172,12 +172,12 @@ class FlowRunner:
         feed = self.context.plan.feeds[edge.feed_key]
         source = find_records(self.context.database, self.context.stores, feed, [source_time])[source_time]
         lease = claims[out.name]
-        place = Place.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.overrides)
+        place = Place.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.row.overrides)
         return _BegunCopy(
             nominal_time=nominal_time,
             held=held,
             lease=lease,
-            attempt=begun.attempt,
+            attempt=begun.row.attempt,
             late=late,
             began=began,
             states=states,
@@ -190,7 +190,7 @@ class FlowRunner:
                 extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
                 clearing=place.clearing,
-                is_repeated=begun.attempt > 1,
+                is_repeated=begun.row.attempt > 1,
             ),
         )
 

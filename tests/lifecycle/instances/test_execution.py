@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Work
+from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.errors import InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.instances.execution import Published
 from feed_assets.lifecycle.instances.leasing import TTL
@@ -14,7 +15,7 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.errors import FencedOutError, LeaseHeldError, StateUnreachableError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process, validity
 
 RUNNING, SUCCEEDED = ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUCCEEDED
 FAILED, KILLED = ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED
@@ -176,7 +177,8 @@ def test_a_run_by_hand_does_not_look_before_the_nominal_time(tmp_path: Path) -> 
 
 def test_missing_inputs_are_told_in_whole_sentences(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)", "views": "latest(0)"}, start=at("01T01:00"))
-    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("views"), reader)
+    looker = process("look", outputs={"views": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("views"), reader, looker)
     lifecycle.land("clicks", START)
 
     with pytest.raises(InputsMissingError) as caught:
@@ -184,10 +186,45 @@ def test_missing_inputs_are_told_in_whole_sentences(tmp_path: Path) -> None:
 
     assert str(caught.value) == (
         "process 'count' at 2013-11-01T01:00Z lacks mandatory inputs: clicks lacks "
-        f"file://{tmp_path}/primary/clicks/2013-11-01/01-00; views cannot be resolved yet. "
-        "Deliver the data (with the availability flag, if the feed has one) and run the instance again."
+        f"file://{tmp_path}/primary/clicks/2013-11-01/01-00 (external: others deliver it); "
+        "views cannot be resolved yet (process 'look' makes it). "
+        "Nothing was begun: the instance is created at its time, and runs when they are there."
     )
-    row = lifecycle.instances("count")[at("01T01:00")]
+    assert lifecycle.instances("count") == {}
+
+
+def test_a_run_by_hand_before_its_inputs_leaves_the_instance_as_it_is(tmp_path: Path) -> None:
+    reader = process(
+        "count", inputs={"rates": "now(0,0)"}, outputs={"counts": "now(0,0)"}, timeout="hours(2)", end=at("01T01:00")
+    )
+    theirs = {"primary": {**validity(START, None), "produced_by": {"asset": ["team", "rates"]}}}
+    rates = Feed.model_validate({**feed("rates").model_dump(exclude_unset=True), "clusters": theirs})
+    lifecycle = LifecycleHarness.of(tmp_path, rates, feed("counts"), reader)
+    lifecycle.tick(START)
+    before = lifecycle.instances("count")
+    with pytest.raises(InputsMissingError) as caught:
+        lifecycle.run("count", START, START)
+    assert str(caught.value).endswith(
+        "(asset team/rates makes it). Nothing was begun: the instance stays WAITING with its own time-out, "
+        "and runs when they are there."
+    )
+    assert lifecycle.instances("count") == before
+    lifecycle.tick(at("01T02:00"))
+    assert lifecycle.statuses("count") == {START: ProcessInstanceStatus.TIMEDOUT}
+    with pytest.raises(InputsMissingError, match=r"stays TIMEDOUT\. When they are there, run it again"):
+        lifecycle.run("count", START, at("01T02:00"))
+
+
+def test_a_requested_run_whose_inputs_are_gone_has_failed(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, end=at("01T01:00"))
+    )
+    lifecycle.land("clicks", START)
+    (request,) = lifecycle.tick(START)
+    lifecycle.evict("clicks", START)
+    with pytest.raises(InputsMissingError, match=r"Deliver the data .* and run the instance again") as caught:
+        lifecycle.launch([request], START)
+    row = lifecycle.instances("count")[START]
     assert (row.status, row.reason) == (FAILED, str(caught.value))
 
 

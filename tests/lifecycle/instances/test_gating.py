@@ -12,7 +12,7 @@ from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, pr
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
 SUCCEEDED, SKIPPED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED
-TIMEDOUT, FAILED = ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.FAILED
+TIMEDOUT = ProcessInstanceStatus.TIMEDOUT
 
 
 def test_row_30_a_process_without_inputs_and_outputs_runs_on_time_alone_and_is_told_none(tmp_path: Path) -> None:
@@ -154,8 +154,7 @@ def test_row_34_an_instance_waits_until_its_last_mandatory_input_exists(tmp_path
 
     lifecycle.land("clicks", at("01T02:00"), time)
     lifecycle.land("views", at("01T02:00"))
-    assert [request.nominal_times for request in lifecycle.tick(at("01T02:30"))] == [(at("01T02:00"),)]
-    assert lifecycle.statuses("both")[time] is FAILED  # it was run by hand
+    assert [request.nominal_times for request in lifecycle.tick(at("01T02:30"))] == [(time, at("01T02:00"))]
 
 
 def test_row_34_the_gate_opens_in_the_tick_in_which_the_last_input_arrives(tmp_path: Path) -> None:

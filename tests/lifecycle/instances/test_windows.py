@@ -31,7 +31,7 @@ def test_row_41_latest_waits_until_as_many_instances_are_available(tmp_path: Pat
         lifecycle.run("count", START, START)
 
     lifecycle.land("clicks", at("01T01:00"), text="h1")
-    assert lifecycle.tick(at("01T01:00"))[0].nominal_times == (at("01T01:00"),)
+    assert lifecycle.tick(at("01T01:00"))[0].nominal_times == (START, at("01T01:00"))
     assert lifecycle.inputs_of("count", at("01T01:00"), at("01T01:00")) == {"clicks": ["h1", "h0"]}
 
 
