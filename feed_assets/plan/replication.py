@@ -1,7 +1,7 @@
 """The compiler of replication to flows: one for each pair of a source and a target of a feed.
 
 A flow is treated as a process of the target cluster: its instances wait for those of the source, are run and retried,
-and run again for late data.
+and run again for late data and updates.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from feed_assets.entities.replication import (
     Replication,
 )
 from feed_assets.entities.replication_properties import complete_replication
+from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.edges import InputEdge, OutputEdge
@@ -119,6 +120,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         members=_members(feed, source, target),
         facts=facts,
         is_enumerated=feed.is_expected,
+        on_update=OnUpdate.RERUN,
     )
 
 

@@ -9,8 +9,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.lifecycle.instances.affected import Span
-from feed_assets.lifecycle.late.updates import CONCERNED, plan_update
+from feed_assets.lifecycle.late.updates import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.lifecycle.releases.feed_readers import find_feed_readers
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key
@@ -35,7 +36,10 @@ def note_updates(
     for feed, changed in times.items():
         for process, span in _iter_reading(connection, timeline, cluster, plan.feeds[feed], changed):
             spans[process].append(span)
-    found = ProcessInstances(connection).times_in(spans, CONCERNED)
+    copies = {key: each for key, each in spans.items() if is_flow(key[0])}
+    others = {key: each for key, each in spans.items() if key not in copies}
+    instances = ProcessInstances(connection)
+    found = {**instances.times_in(others, CONCERNED), **instances.times_in(copies, CONCERNED_COPIES)}
     LateChecks(connection).put(
         plan_update(ProcessKey(*process, time), as_of) for process, moments in found.items() for time in moments
     )

@@ -21,7 +21,7 @@ from feed_assets.lifecycle.late.lateness import (
     decide_check,
     decide_later,
 )
-from feed_assets.lifecycle.late.updates import decide_update, decide_update_early, is_settled
+from feed_assets.lifecycle.late.updates import decide_update, decide_update_early, is_settled, is_too_late
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import FeedRecord, Plan
@@ -74,6 +74,7 @@ class _ProcessSubject:
     active: ActiveRelease
     inputs: tuple[_Input, ...]
     is_settled: bool
+    is_too_late: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ class CheckBatch:
                     feeds.append(_FeedSubject(check=check, record=record))
             if early is not None:
                 decided[check.key] = early
-        processes = _subjects(connection, found, as_of)
+        processes = _subjects(connection, timeline.plan, found, as_of)
         input_keys = {key for subject in processes for each in subject.inputs for key in each.keys}
         rows = FeedInstances(connection).get_many(input_keys)
         return cls(as_of=as_of, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
@@ -182,7 +183,13 @@ class CheckBatch:
         found = [self._contents_of(each, recorded) for each in subject.inputs]
         if subject.check.kind == UPDATE:
             return decide_update(
-                subject.check, subject.active.record.on_update, found, self.as_of, is_settled=subject.is_settled
+                subject.check,
+                subject.active.record,
+                subject.row.status,
+                found,
+                self.as_of,
+                is_settled=subject.is_settled,
+                is_too_late=subject.is_too_late,
             )
         scanned = [contents[key] for each in subject.inputs if each.is_scanned for key in each.keys if key in contents]
         if any(content.scan is None for content in scanned):
@@ -228,7 +235,10 @@ class CheckBatch:
 
 
 def _subjects(
-    connection: Connection, found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]], as_of: datetime
+    connection: Connection,
+    declared: Plan,
+    found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]],
+    as_of: datetime,
 ) -> tuple[_ProcessSubject, ...]:
     """Return the subjects with their current windows, resolved in one query for each plan."""
     groups: dict[int, tuple[Plan, dict[Key, list[datetime]]]] = {}
@@ -252,6 +262,7 @@ def _subjects(
                 active=active,
                 inputs=_inputs(row, active.plan, own, is_update=check.kind == UPDATE),
                 is_settled=not is_held or is_settled(connection, active.plan, own),
+                is_too_late=check.kind == UPDATE and is_too_late(declared, active.record, check),
             )
         )
     return tuple(subjects)

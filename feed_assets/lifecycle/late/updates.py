@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.late.checks import cut_off_at
 from feed_assets.lifecycle.late.lateness import (
     UNSETTLED,
     CheckDecision,
@@ -35,6 +36,9 @@ LASTS = timedelta(days=31)
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 CONCERNED = _ENDED | {ProcessInstanceStatus.RUNNING}
 """The instances that have read something. Those that wait, are ready or suspended read it when they run."""
+
+CONCERNED_COPIES = CONCERNED | {ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED}
+"""The instances of flows whose replicas are behind until they succeed: the update is kept until then."""
 
 _AT_WORK = frozenset(
     {
@@ -74,13 +78,16 @@ def decide_update_early(
 ) -> CheckDecision | None:
     """Decide on an update that cannot be compared now, or does not matter; None if it can be compared.
 
-    It waits for the end of a run, for the end of safe mode, and for a process that is not declared now.
+    It waits for the end of a run, for the end of safe mode, and for a process that is not declared now. That of a copy
+    waits for the copy.
     """
-    if status not in CONCERNED or (process is not None and not process.follows_updates):
+    is_copy = process is not None and process.copy is not None
+    is_open = is_copy and status in _AT_WORK
+    if not (is_open or status in CONCERNED) or (process is not None and not process.follows_updates):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
     if process is None and as_of >= check.cut_off_at:
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if process is None or is_safe_mode or status is ProcessInstanceStatus.RUNNING:
+    if process is None or is_safe_mode or status not in _ENDED:
         return decide_wait(check, as_of)
     return None
 
@@ -108,20 +115,48 @@ def decide_wait(check: LateCheck, as_of: datetime) -> CheckDecision:
     return CheckDecision(verdict=LateVerdict.PUT_OFF, check=replace(check, due_at=as_of + pause))
 
 
+def is_too_late(plan: Plan, process: ProcessRecord, check: LateCheck) -> bool:
+    """Return whether others have changed what a flow copies after the cut-off of late data, or without one.
+
+    What is published here, or made by an asset of Dagster, is copied again whenever it has other content.
+    """
+    feed = None if process.copy is None else plan.feeds.get(process.inputs[0].feed_key)
+    if feed is None or not feed.is_external or feed.produced_by is not None:
+        return False
+    cut_off = feed.late_cut_off
+    return cut_off is None or check.planned_at > cut_off_at(check.nominal_time, cut_off.as_duration())
+
+
 def decide_update(
-    check: LateCheck, on_update: OnUpdate, contents: Sequence[InputContents], as_of: datetime, *, is_settled: bool
+    check: LateCheck,
+    process: ProcessRecord,
+    status: ProcessInstanceStatus,
+    contents: Sequence[InputContents],
+    as_of: datetime,
+    *,
+    is_settled: bool,
+    is_too_late: bool = False,
 ) -> CheckDecision:
-    """Decide on an instance that has ended. With `hold` it runs again when its windows are settled."""
+    """Decide on an instance that has ended. With `hold` it runs again when its windows are settled.
+
+    The update of a copy is kept until the replica has what the source has: the row tells that it is behind.
+    """
     changes = find_changes(contents, differ=is_other_content)
     if not changes:
-        return CheckDecision(verdict=LateVerdict.UNCHANGED, check=None)
+        is_behind = process.copy is not None and status is not ProcessInstanceStatus.SUCCEEDED
+        is_behind = is_behind and any(each.present for each in contents)
+        return decide_wait(check, as_of) if is_behind else CheckDecision(verdict=LateVerdict.UNCHANGED, check=None)
     found = UPDATED + describe([change.render() for change in changes])
+    kept = decide_wait(check, as_of).check if process.copy is not None else None
+    if is_too_late:
+        reason = f"{found}; not copied: it came after the cut-off of late data"
+        return CheckDecision(verdict=LateVerdict.REFUSED, check=kept, reason=reason)
     if unreadable := find_unreadable(contents):
         reason = f"{found}; not run again: {describe(unreadable)}"
         return CheckDecision(verdict=LateVerdict.REFUSED, check=None, reason=reason)
-    if on_update is OnUpdate.HOLD and not is_settled:
+    if process.on_update is OnUpdate.HOLD and not is_settled:
         return decide_wait(check, as_of)
-    return CheckDecision(verdict=LateVerdict.RERUN, check=None, reason=found)
+    return CheckDecision(verdict=LateVerdict.RERUN, check=kept, reason=found)
 
 
 def is_other_content(read: str | None, recorded: str | None) -> bool:

@@ -106,7 +106,8 @@ def find_late_readers(
     found: dict[datetime, str] = {}
     for reader in feed_readers:
         active, (process, cluster) = reader.active.record, reader.process
-        kinds = [Kind.PROCESS.value] * (active.late is not None) + [UPDATE] * active.follows_updates
+        follows = active.follows_updates and active.copy is None  # protections.py asks for copies that are pending
+        kinds = [Kind.PROCESS.value] * (active.late is not None) + [UPDATE] * follows
         if not kinds:
             continue
         readers = _readers(reader, times)

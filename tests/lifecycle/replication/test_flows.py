@@ -7,19 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.input_windows import InputState, input_states_many
+from feed_assets.lifecycle.instances.attempt_inputs import freeze_inputs
+from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
 from feed_assets.lifecycle.instances.schedules import (
     apply_end_of_work,
     apply_schedules,
     decide_schedules,
     load_schedules,
 )
+from feed_assets.lifecycle.late.contents import record_contents, scan_contents
 from feed_assets.lifecycle.late.lateness import LateVerdict
+from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.late_checks import UPDATE
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstanceStatus,
+    FeedKey,
+    ProcessInstanceStatus,
+    ProcessKey,
+    WatermarkKind,
+)
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 FLOW = "clicks@primary"
@@ -226,6 +240,127 @@ def test_row_75_what_comes_late_to_the_source_reaches_the_replica_before_the_cut
     lifecycle.look_for_late(at("01T13"), "backup")
     pass_time(lifecycle, at("01T13"))
     assert sorted(files(lifecycle, START).values()) == ["data", "late"]
+
+
+def published(tmp_path: Path, **more: Any) -> LifecycleHarness:
+    """What a process on the source makes has been copied once to two targets."""
+    make = process("make", inputs={"raw": "now(0,0)"}, outputs={"clicks": "now(0,0)"}, end=START + HOUR)
+    targets: dict[str, Any] = {"backup": {}, "other": {}}
+    lifecycle = harness_of(tmp_path, feed("raw"), replicated(targets=targets, **more), make)
+    lifecycle.land("raw", START)
+    republish(lifecycle, "first", at("01T00:05"))
+    return lifecycle
+
+
+def republish(lifecycle: LifecycleHarness, text: str, as_of: datetime) -> None:
+    """The process makes other content, and ticks pass on both sides."""
+    lifecycle.job = lambda work: {target.name: text for target in work.outputs}
+    if lifecycle.instances("make"):
+        lifecycle.run("make", START, as_of, lifecycle.run_id())
+    for _ in range(2):
+        pass_time(lifecycle, as_of, "primary", "backup", "other")
+
+
+def test_what_is_published_anew_is_copied_anew_to_every_target_and_equal_content_is_not(tmp_path: Path) -> None:
+    lifecycle = published(tmp_path)
+    republish(lifecycle, "second", at("09"))
+    assert {*files(lifecycle, START).values()} == {*files(lifecycle, START, "other").values()} == {"second"}
+    assert lifecycle.instances(FLOW, "backup")[START].attempt == 2
+    republish(lifecycle, "second", at("10"))
+    assert lifecycle.instances(FLOW, "backup")[START].attempt == 2
+    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
+
+
+def test_a_correction_while_the_older_content_is_copied_is_copied_after_it(tmp_path: Path) -> None:
+    lifecycle = published(tmp_path)
+    lifecycle.job = lambda work: {target.name: "second" for target in work.outputs}
+    lifecycle.run("make", START, at("02"), lifecycle.run_id())
+    requests = lifecycle.tick(at("02"), "backup")
+    key = ProcessKey(FLOW, "backup", START)
+    with lifecycle.database.begin() as connection:
+        begin_attempt(connection, lifecycle.process(FLOW, "backup"), START, "run-1", at("02"))
+        freeze_inputs(connection, key, states_of(lifecycle, connection), {}, at("02"))
+    lifecycle.job = lambda work: {target.name: "third" for target in work.outputs}
+    lifecycle.run("make", START, at("02"), lifecycle.run_id())
+    assert lifecycle.tick(at("02"), "backup") == []
+    with lifecycle.database.begin() as connection:
+        ended = {"status": ProcessInstanceStatus.SUCCEEDED, "ended_at": at("02")}
+        ProcessInstances(connection).transition(key, {ProcessInstanceStatus.RUNNING}, **ended)
+    assert [request.nominal_times for request in requests] == [(START,)]
+    pass_time(lifecycle, at("02T00:01"), "backup")
+    assert {*files(lifecycle, START).values()} == {"third"}
+
+
+def states_of(lifecycle: LifecycleHarness, connection: Connection) -> tuple[InputState, ...]:
+    found = input_states_many(connection, lifecycle.plan, {(FLOW, "backup"): [START]}, at("02"))
+    return found[FLOW, "backup"][START]
+
+
+def test_a_replica_that_gets_other_content_is_late_data_for_what_reads_it(tmp_path: Path) -> None:
+    own = {"late_process": {"policy": "periodic", "delay": "hours(1)", "inputs": {"clicks": {"path": "jobs:run"}}}}
+    count = process(
+        "count",
+        inputs={"clicks": "now(0,0)"},
+        outputs={"counts": "now(0,0)"},
+        clusters=["backup"],
+        end=START + HOUR,
+        **own,
+    )
+    make = process("make", inputs={"raw": "now(0,0)"}, outputs={"clicks": "now(0,0)"}, end=START + HOUR)
+    counts, late = feed("counts", clusters=["backup"]), {"late_arrival": {"cut_off": "days(3)"}}
+    lifecycle = harness_of(tmp_path, feed("raw"), replicated(targets={"backup": {}}, **late), make, counts, count)
+    lifecycle.land("raw", START)
+    republish(lifecycle, "first", at("01T00:05"))
+    republish(lifecycle, "second", at("01T05"))
+    assert lifecycle.look_for_late(at("01T06"), "backup").verdicts.count(LateVerdict.RERUN) == 1
+    pass_time(lifecycle, at("01T06"), "backup")
+    assert lifecycle.instances("count", "backup")[START].attempt == 2
+
+
+def test_what_others_change_after_the_cut_off_stays_behind_and_says_so_until_it_is_copied_by_hand(
+    tmp_path: Path,
+) -> None:
+    lifecycle = harness_of(tmp_path, replicated(late_arrival={"cut_off": "hours(12)"}))
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    changed_by_others(lifecycle, at("01T13"))
+    pass_time(lifecycle, at("01T13"), "backup")
+    row = lifecycle.instances(FLOW, "backup")[START]
+    assert (row.attempt, row.cause) == (1, Cause.UPDATE_REFUSED)
+    assert row.reason == (
+        "updated: clicks 2013-11-01T00:00Z changed; not copied: it came after the cut-off of late data"
+    )
+    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is not None
+    lifecycle.copy(FLOW, [START], at("02"))
+    lifecycle.tick(at("02T01"), "backup")
+    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
+
+
+def changed_by_others(lifecycle: LifecycleHarness, as_of: datetime) -> None:
+    """Others add a file, and a look records it."""
+    lifecycle.land("clicks", START, text="more")
+    record = lifecycle.feed("clicks")
+    contents = scan_contents(lifecycle.database, lifecycle.stores, {FeedKey(*record.key, START): record}, as_of)
+    with lifecycle.database.begin() as connection:
+        record_contents(connection, contents.values(), as_of)
+
+
+def test_a_failed_copy_of_a_correction_is_kept_as_behind_until_it_succeeds(tmp_path: Path) -> None:
+    lifecycle = published(tmp_path)
+    lifecycle.job = lambda work: {target.name: "second" for target in work.outputs}
+    lifecycle.run("make", START, at("02"), lifecycle.run_id())
+    blocked = (tmp_path / "backup" / "clicks").rename(tmp_path / "aside").parent / "backup" / "clicks"
+    blocked.write_text("in the way")
+    for hour in range(4):
+        pass_time(lifecycle, at(f"02T{hour:02}"), "backup")
+    assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.FAILED
+    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is not None
+    blocked.unlink()
+    (tmp_path / "aside").rename(blocked)
+    lifecycle.copy(FLOW, [START], at("03"))
+    lifecycle.tick(at("03T01"), "backup")
+    assert {*files(lifecycle, START).values()} == {"second"}
+    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
 
 
 def test_row_81_a_copy_that_fails_is_tried_three_times_from_five_minutes_on(tmp_path: Path) -> None:
