@@ -7,24 +7,18 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import bindparam, func, select, update
 
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import ArrivalPoll, FeedKey, LackingFeed, ObstructedFeed
-from feed_assets.state.rows import RowMapper, delete_keys, has_key, key_parameters
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys, has_key, key_parameters
 from feed_assets.state.schema import HAS_OBSTACLE, arrival_polls
-from feed_assets.state.upserts import build_upsert
 
 _T = arrival_polls.c
 _ROWS = RowMapper(arrival_polls, ArrivalPoll)
 
 
-class ArrivalPolls:
+class ArrivalPolls(TableStore):
     """The planned polls as one transaction sees them; instances that have arrived or were evicted have none."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ArrivalPoll]:
         """Return the due polls, the longest waiting first."""
@@ -39,17 +33,11 @@ class ArrivalPolls:
 
     def find_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, ArrivalPoll]:
         """Return the polls of several instances in one statement; instances without one are left out."""
-        if not keys:
-            return {}
-        statement = select_keyed(self._dialect, arrival_polls, FeedKey._fields, _ROWS.columns)
-        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
-        return {poll.key: poll for poll in found}
+        return {poll.key: poll for poll in _ROWS.of_keys(self._connection, FeedKey._fields, keys)}
 
     def put(self, planned: Iterable[ArrivalPoll]) -> None:
         """Plan polls; replace existing ones."""
-        rows = [_ROWS.values(poll) for poll in sorted(planned)]
-        if rows:
-            self._connection.execute(build_upsert(self._dialect, arrival_polls), rows)
+        _ROWS.put(self._connection, sorted(planned))
 
     def move(self, planned: Iterable[ArrivalPoll]) -> None:
         """Put off planned polls; ignore polls that were removed meanwhile, because the instance was found."""

@@ -5,15 +5,13 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore, select_keys
 from feed_assets.state.schema import attempts
 from feed_assets.state.totals import Total, Totals, microseconds
 from feed_assets.state.totals_schema import TotalKind
-from feed_assets.state.upserts import build_upsert
 
 OVERTAKEN = "another attempt took its place"
 
@@ -42,16 +40,13 @@ class RunAttempt(NamedTuple):
 _END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
 
 
-class Attempts:
+class Attempts(TableStore):
     """The attempts as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def begin(self, attempt: Attempt) -> None:
         """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
         self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
-        self._connection.execute(build_upsert(self._connection.dialect.name, attempts), _ROWS.values(attempt))
+        _ROWS.put(self._connection, [attempt])
         Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
@@ -94,21 +89,15 @@ class Attempts:
     def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
         """Return the attempts in some runs, on all clusters; runs without one are left out."""
         found: dict[str, list[RunAttempt]] = defaultdict(list)
-        if run_ids:
-            statement = select_keyed(
-                self._connection.dialect.name, attempts, ("run_id",), (_T.run_id, _T.process, _T.cluster, _T.ended_at)
-            )
-            for row in self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in run_ids)}):
-                found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
+        columns = (_T.run_id, _T.process, _T.cluster, _T.ended_at)
+        for row in select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in run_ids]):
+            found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
         return dict(found)
 
     def of_many(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, list[Attempt]]:
         """Return the attempts at several instances in one statement, in order; instances without one are left out."""
-        if not keys:
-            return {}
-        statement = select_keyed(self._connection.dialect.name, attempts, ProcessKey._fields, _ROWS.columns)
         found: dict[ProcessKey, list[Attempt]] = defaultdict(list)
-        for attempt in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}):
+        for attempt in _ROWS.of_keys(self._connection, ProcessKey._fields, keys):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
 

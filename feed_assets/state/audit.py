@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import func, insert, select
 
 from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.locks import lock_definitions
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import audit
 
 _T = audit.c
 _ROWS = RowMapper(audit, AuditEntry)
 
 
-class Audit:
+class Audit(TableStore):
     """The audit as one transaction sees it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def append(self, entry: AuditEntry) -> int:
         """Add an entry; return its number."""

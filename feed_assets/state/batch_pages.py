@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.process_instances import ROWS
 from feed_assets.state.queue_records import QueueAction, RangeUse
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.rows import TableStore
 from feed_assets.state.schema import feed_events, process_instances
 from feed_assets.state.trigger_schema import batches, queue_changes
 
@@ -43,12 +44,8 @@ class BatchFilter:
     feeds: Collection[str] = ()
 
 
-class BatchPages:
+class BatchPages(TableStore):
     """The batches as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def find(self, chosen: BatchFilter, limit: int, offset: int) -> list[ProcessInstance]:
         """Return a page of batches, newest first."""

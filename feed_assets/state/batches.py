@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, union, update
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, union, update
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.pending_events import in_range, is_counted, is_unchanged
 from feed_assets.state.queue_records import EventRange, InputKey, Mark, QueueAction, RangeUse
 from feed_assets.state.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import HAS_FAILED, feed_events, process_instances
 from feed_assets.state.trigger_schema import batches, queue_changes, trigger_inputs
 from feed_assets.timing.dates import NEVER
@@ -47,17 +47,12 @@ class BatchEvents(NamedTuple):
     events: tuple[FeedEvent, ...]
 
 
-class Batches:
+class Batches(TableStore):
     """The batches as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, ranges: Iterable[EventRange]) -> None:
         """Insert ranges of the log that were taken or passed over."""
-        rows = [_ROWS.values(each) for each in ranges]
-        if rows:
-            self._connection.execute(insert(batches), rows)
+        _ROWS.insert(self._connection, ranges)
 
     def events_of(self, batch: ProcessKey, use: RangeUse = RangeUse.TAKEN) -> list[BatchEvents]:
         """Return the events of a batch by input, or those that it has passed over; inputs without any are left out."""
@@ -153,7 +148,7 @@ class Batches:
         """
         if not consumers:
             return {}
-        wanted = key_rows(self._connection.dialect.name, ("process", "cluster"))
+        wanted = key_rows(self._dialect, ("process", "cluster"))
         is_its = and_(_P.process == wanted.c.process, _P.cluster == wanted.c.cluster)
         retried = and_(HAS_FAILED, or_(_P.retry_at.is_(None), _P.retry_at < NEVER))
         statement = select(_P.process, _P.cluster, func.count()).join_from(wanted, process_instances, is_its)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from feed_assets.state.column_types import from_micros, to_micros
 from feed_assets.state.definition_records import (
@@ -19,7 +19,7 @@ from feed_assets.state.definition_records import (
     NewDefinition,
 )
 from feed_assets.state.locks import lock_definitions
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import changes
 
 _T = changes.c
@@ -28,11 +28,8 @@ _COLUMNS = (*_ROWS.columns, _T.content)
 _FILE_FIELDS = ("file", "before", "after", "before_digest", "after_digest")
 
 
-class Changes:
+class Changes(TableStore):
     """The journal as one transaction sees it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def prepare(self, change: Change) -> Change:
         """Record a change before its first file is modified; return it with its number."""

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import and_, func, select
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
 from feed_assets.state.records import (
@@ -14,6 +14,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.state.rows import TableStore, select_keys
 from feed_assets.state.schema import feed_events, feed_instances, process_instances
 from feed_assets.state.sla_misses import SlaMisses
 
@@ -35,12 +36,8 @@ class Course(NamedTuple):
     succeeded_at: datetime | None
 
 
-class Courses:
+class Courses(TableStore):
     """The courses of instances as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def first_event_at(self, feed: str, cluster: str) -> datetime | None:
         """Return when the first event of a feed on a cluster was recorded; None without any."""
@@ -73,8 +70,7 @@ class Courses:
         attempted = SlaMisses(self._connection).starts(keys)
         columns = (_P.process, _P.cluster, _P.nominal_time, _P.status, _P.materialized_at, _P.ready_at)
         found = {}
-        statement = select_keyed(self._dialect, process_instances, ProcessKey._fields, columns)
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
+        rows = select_keys(self._connection, process_instances, ProcessKey._fields, columns, keys)
         for process, cluster, time, status, created_at, ready_at in rows:
             each = ProcessKey(process, cluster, time)
             started_at, succeeded_at = attempted.get(each, (None, None))

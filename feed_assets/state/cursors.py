@@ -3,8 +3,9 @@
 import secrets
 from collections.abc import Collection
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
+from feed_assets.state.rows import TableStore
 from feed_assets.state.schema import cursors
 from feed_assets.state.upserts import build_upsert
 
@@ -12,11 +13,8 @@ _T = cursors.c
 _LARGEST_STEP = 2**32
 
 
-class Cursors:
+class Cursors(TableStore):
     """The values as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def get(self, name: str) -> str | None:
         """Return the last value; None if there is none."""
@@ -30,7 +28,7 @@ class Cursors:
 
     def put(self, name: str, value: str) -> None:
         """Write a value; replace an existing one."""
-        upsert = build_upsert(self._connection.dialect.name, cursors)
+        upsert = build_upsert(self._dialect, cursors)
         self._connection.execute(upsert, {"name": name, "value": value})
 
     def advance(self, name: str) -> None:

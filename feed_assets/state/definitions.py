@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, insert, or_, select
+from sqlalchemy import Select, and_, func, or_, select
 
 from feed_assets.entities.common import Kind
 from feed_assets.state.cursors import Cursors
@@ -14,7 +14,7 @@ from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import EntityAction, EntityPayload
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import definitions
 
 REVISION_CURSOR = "definitions/revision"
@@ -28,11 +28,8 @@ _ACTIONS = {
 }
 
 
-class Definitions:
+class Definitions(TableStore):
     """The versions of definitions as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def append(self, new: Iterable[NewDefinition]) -> list[DefinitionVersion]:
         """Record versions, each with the next number of its entity. What is deleted loses its metadata.
@@ -50,7 +47,7 @@ class Definitions:
             numbers[key] = numbers.get(key, 0) + 1
             fields = {name: getattr(definition, name) for name in NewDefinition.__dataclass_fields__}
             versions.append(DefinitionVersion(**fields, version=numbers[key]))
-        self._connection.execute(insert(definitions), [_ROWS.values(version) for version in versions])
+        _ROWS.insert(self._connection, versions)
         Outbox(self._connection).append_many([_message_of(version) for version in versions])
         for gone in versions:
             if gone.action is DefinitionAction.DELETED:
@@ -137,7 +134,7 @@ class Definitions:
         return _ROWS.find(self._connection, statement)
 
     def _newest_numbers(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        wanted = key_rows(self._connection.dialect.name, ("kind", "name"))
+        wanted = key_rows(self._dialect, ("kind", "name"))
         statement = (
             select(_T.kind, _T.name, func.max(_T.version))
             .join(wanted, (_T.kind == wanted.c.kind) & (_T.name == wanted.c.name))

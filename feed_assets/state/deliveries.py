@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from feed_assets.issues import EntityKey
 from feed_assets.state.delivery_schema import IS_DEAD, IS_OPEN, deliveries, ways_out
-from feed_assets.state.rows import RowMapper, delete_keys
-from feed_assets.state.upserts import build_insert_if_absent, build_upsert
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 
 FORGOTTEN_AFTER = timedelta(hours=24)
 """A way out that nobody has declared for so long begins anew, and no message is kept for it."""
@@ -73,11 +72,8 @@ _WAYS = RowMapper(ways_out, WayState)
 _DELIVERIES = RowMapper(deliveries, Delivery)
 
 
-class WaysOut:
+class WaysOut(TableStore):
     """The states of ways out as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def all(self) -> dict[str, WayState]:
         """Return the state of every way by name."""
@@ -85,9 +81,7 @@ class WaysOut:
 
     def add(self, states: Iterable[WayState]) -> None:
         """Add ways; those that are there stay as they are."""
-        rows = [_WAYS.values(each) for each in states]
-        if rows:
-            self._connection.execute(build_insert_if_absent(self._connection.dialect.name, ways_out), rows)
+        _WAYS.put_absent(self._connection, states)
 
     def note_seen(self, names: Iterable[str], now: datetime) -> None:
         """Record that ways are declared."""
@@ -135,11 +129,8 @@ class WaysOut:
         return cursor if first is None or cursor is None else min(cursor, first - 1)
 
 
-class Deliveries:
+class Deliveries(TableStore):
     """The deliveries that are not done, as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def open_of(self, way: str, limit: int) -> list[Delivery]:
         """Return at most `limit` deliveries of a way that are tried again, oldest message first."""
@@ -169,9 +160,7 @@ class Deliveries:
 
     def put(self, found: Iterable[Delivery]) -> None:
         """Record deliveries that are not done; replace what was recorded of the same message and way."""
-        rows = [_DELIVERIES.values(each) for each in found]
-        if rows:
-            self._connection.execute(build_upsert(self._connection.dialect.name, deliveries), rows)
+        _DELIVERIES.put(self._connection, found)
 
     def remove(self, way: str, seqs: Iterable[int]) -> None:
         """Forget deliveries of a way: they are done."""

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, exists, func, insert, select
+from sqlalchemy import exists, func, insert, select
 
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore, select_keys
 from feed_assets.state.schema import HAS_KEY, feed_events
 from feed_assets.state.totals import Total, Totals, microseconds
 from feed_assets.state.totals_schema import TotalKind
@@ -18,11 +18,8 @@ _ROWS = RowMapper(feed_events, FeedEvent)
 _NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
 
 
-class EventLog:
+class EventLog(TableStore):
     """The log as one transaction sees it. Nothing in it is ever changed or deleted."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def append(self, events: Sequence[NewFeedEvent]) -> list[int]:
         """Append events and return their sequence numbers, in the given order.
@@ -83,7 +80,7 @@ class EventLog:
 
     def find_seen(self, feeds: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return those of some feeds, by name and cluster, that have an event."""
-        wanted = key_rows(self._connection.dialect.name, ("feed", "cluster"))
+        wanted = key_rows(self._dialect, ("feed", "cluster"))
         is_its = exists().where(_T.feed == wanted.c.feed, _T.cluster == wanted.c.cluster)
         statement = select(wanted.c.feed, wanted.c.cluster).where(is_its)
         return {
@@ -92,20 +89,15 @@ class EventLog:
 
     def for_instances(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, list[FeedEvent]]:
         """Return all events of several instances in one statement, oldest first; instances without one are left out."""
-        if not keys:
-            return {}
         found: dict[FeedKey, list[FeedEvent]] = {}
-        statement = select_keyed(self._connection.dialect.name, feed_events, FeedKey._fields, _ROWS.columns)
-        for event in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}):
+        for event in _ROWS.of_keys(self._connection, FeedKey._fields, keys):
             found.setdefault(FeedKey(event.feed, event.cluster, event.nominal_time), []).append(event)
         return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
 
     def of_numbers(self, seqs: Iterable[int]) -> dict[int, FeedEvent]:
         """Return the events with some numbers in one statement, in order."""
-        statement = select_keyed(self._connection.dialect.name, feed_events, ("seq",), _ROWS.columns)
-        rows = render_rows([seq] for seq in seqs)
-        found = {event.seq: event for event in _ROWS.find(self._connection, statement, {KEY_ROWS: rows})}
-        return dict(sorted(found.items()))
+        found = _ROWS.of_keys(self._connection, ("seq",), [(seq,) for seq in seqs])
+        return {event.seq: event for event in sorted(found, key=lambda event: event.seq)}
 
     def newest(
         self, feed: str, cluster: str, kinds: Collection[FeedEventKind], *, besides: Collection[datetime] = ()
@@ -126,11 +118,8 @@ class EventLog:
         return sorted(found, key=lambda event: event.seq)
 
     def _find_keys(self, keys: Collection[str]) -> dict[str, int]:
-        if not keys:
-            return {}
-        columns = (_T.idempotency_key, _T.seq)
-        statement = select_keyed(self._connection.dialect.name, feed_events, ("idempotency_key",), columns)
-        found = self._connection.execute(statement, {KEY_ROWS: render_rows([key] for key in keys)})
+        names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
+        found = select_keys(self._connection, feed_events, names, columns, [(key,) for key in keys])
         return {row.idempotency_key: row.seq for row in found}
 
 

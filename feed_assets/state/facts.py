@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import select
 
 from feed_assets.state.metadata_schema import facts
 from feed_assets.state.records import ProcessKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 
 _T = facts.c
 
@@ -30,11 +30,8 @@ class Fact:
 _ROWS = RowMapper(facts, Fact)
 
 
-class Facts:
+class Facts(TableStore):
     """The facts as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, key: ProcessKey, attempt: int, category: str, said: Mapping[str, str], now: datetime) -> None:
         """Record the facts of one category of an attempt, which has none of them."""
@@ -42,8 +39,7 @@ class Facts:
             Fact(**key._asdict(), attempt=attempt, category=category, name=name, value=value, recorded_at=now)
             for name, value in said.items()
         ]
-        if rows:
-            self._connection.execute(insert(facts), [_ROWS.values(row) for row in rows])
+        _ROWS.insert(self._connection, rows)
 
     def of(self, key: ProcessKey) -> Sequence[Fact]:
         """Return the facts of all attempts at an instance, in the order of attempts, categories and names."""

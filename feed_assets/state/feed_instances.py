@@ -6,15 +6,14 @@ No query scans all instances: each has an index, or concerns one feed on one clu
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import and_, func, select
 
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import feed_instances
-from feed_assets.state.upserts import build_upsert
 
 _T = feed_instances.c
 _ROWS = RowMapper(feed_instances, FeedInstance)
@@ -22,12 +21,8 @@ _IS_AVAILABLE = _T.status == FeedInstanceStatus.AVAILABLE
 SETTLED = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
 
 
-class FeedInstances:
+class FeedInstances(TableStore):
     """The feed instances as one transaction sees them. An instance without a row has never been seen."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def get(self, feed: str, cluster: str, nominal_time: datetime) -> FeedInstance | None:
         """Return one instance; None if it has no row."""
@@ -36,11 +31,7 @@ class FeedInstances:
 
     def get_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, FeedInstance]:
         """Return the instances that have a row, in one statement."""
-        if not keys:
-            return {}
-        statement = select_keyed(self._dialect, feed_instances, FeedKey._fields, _ROWS.columns)
-        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
-        return {instance.key: instance for instance in found}
+        return {each.key: each for each in _ROWS.of_keys(self._connection, FeedKey._fields, keys)}
 
     def find_between(
         self,
@@ -108,8 +99,7 @@ class FeedInstances:
         last_of_key = {row.key: row for row in rows}
         if last_of_key:
             lock_log(self._connection)
-            values = list(map(_ROWS.values, last_of_key.values()))
-            self._connection.execute(build_upsert(self._dialect, feed_instances), values)
+            _ROWS.put(self._connection, last_of_key.values())
             ArrivalPolls(self._connection).remove(key for key, row in last_of_key.items() if row.status in SETTLED)
 
     def remove(self, keys: Iterable[FeedKey]) -> None:

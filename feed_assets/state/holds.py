@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, type_coerce, update
+from sqlalchemy import func, insert, select, type_coerce, update
 from sqlalchemy.types import NullType
 
 from feed_assets.state.column_types import from_micros
 from feed_assets.state.locks import lock_definitions
 from feed_assets.state.retention_schema import holds
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.sweep_records import Hold
 
 HOLD_VERSION = 1
@@ -26,11 +26,8 @@ _OPTIONAL_TIMES = frozenset({"first", "last", "expires_at", "released_at"})
 _EARLIEST = from_micros(0)
 
 
-class Holds:
+class Holds(TableStore):
     """The holds as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, new: Iterable[Hold]) -> list[Hold]:
         """Store holds; return them with their numbers, which grow by one and are never reused."""

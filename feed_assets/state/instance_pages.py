@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, func, select
+from sqlalchemy import Column, ColumnElement, func, select
 
 from feed_assets.state.process_instances import ROWS
 from feed_assets.state.records import (
@@ -13,6 +13,7 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
 )
+from feed_assets.state.rows import TableStore
 from feed_assets.state.schema import feed_instances, process_instances
 
 _T = process_instances.c
@@ -36,11 +37,8 @@ _ORDERED_BY: dict[PageOrder, Column[Any]] = {
 }
 
 
-class InstancePages:
+class InstancePages(TableStore):
     """The instances as one transaction sees them; `start <= nominal time < stop` throughout."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def of_process(
         self,

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Select
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import IS_DUE_SOMETIME, late_checks
-from feed_assets.state.upserts import build_insert_if_absent, build_upsert
 
 _T = late_checks.c
 
@@ -63,12 +62,8 @@ class LateCheck:
 _ROWS = RowMapper(late_checks, LateCheck)
 
 
-class LateChecks:
+class LateChecks(TableStore):
     """The checks as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def due(self, cluster: str, as_of: datetime, limit: int, *, updates: bool = False) -> list[LateCheck]:
         """Return the due checks for late data, or those for updates, the longest waiting first."""
@@ -96,15 +91,11 @@ class LateChecks:
 
     def put(self, checks: Iterable[LateCheck]) -> None:
         """Plan checks; replace existing ones."""
-        rows = [_ROWS.values(check) for check in sorted(checks, key=lambda check: check.key)]
-        if rows:
-            self._connection.execute(build_upsert(self._dialect, late_checks), rows)
+        _ROWS.put(self._connection, sorted(checks, key=lambda check: check.key))
 
     def add(self, checks: Iterable[LateCheck]) -> None:
         """Plan checks of instances without one; leave existing ones alone."""
-        rows = [_ROWS.values(check) for check in sorted(checks, key=lambda check: check.key)]
-        if rows:
-            self._connection.execute(build_insert_if_absent(self._dialect, late_checks), rows)
+        _ROWS.put_absent(self._connection, sorted(checks, key=lambda check: check.key))
 
     def remove(self, keys: Iterable[LateKey]) -> None:
         """Remove the checks of instances."""

@@ -131,8 +131,7 @@ class Leases:
             return
         keys = {(lease.entity, lease.cluster, lease.nominal_time): lease for lease in held}
         with self._database.read() as connection:
-            statement = select_keyed(connection.dialect.name, leases, _KEY, _ROWS.columns)
-            found = _ROWS.find(connection, statement, {KEY_ROWS: render_rows(keys)})
+            found = _ROWS.of_keys(connection, _KEY, keys)
             rows = {(row.entity, row.cluster, row.nominal_time): row for row in found}
             for key, lease in keys.items():
                 row = rows.get(key)

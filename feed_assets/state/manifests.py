@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Select
+from sqlalchemy import Column, Select
 
 from feed_assets.state.errors import StateError
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedKey
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import manifests
 from feed_assets.state.upserts import build_upsert
 
@@ -53,12 +53,8 @@ class RecordedManifest:
 _ROWS = RowMapper(manifests, RecordedManifest)
 
 
-class Manifests:
+class Manifests(TableStore):
     """The newest manifest of each instance, as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def get_many(self, keys: Collection[FeedKey]) -> dict[FeedKey, RecordedManifest]:
         """Return the manifests of the instances that have one, in one statement."""

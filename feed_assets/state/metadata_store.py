@@ -6,18 +6,18 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, and_, bindparam, delete, func, select, update
 
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.state.json_rows import insert_rows
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import MetadataPayload
-from feed_assets.state.rows import RowMapper, has_key, key_parameters
+from feed_assets.state.rows import RowMapper, TableStore, has_key, key_parameters, select_keys
 
 REVISION = "metadata/revision"
 """The cursor that a person's change of what Dagster shows moves on."""
@@ -124,11 +124,8 @@ def _subtract(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-class MetadataStore:
+class MetadataStore(TableStore):
     """Metadata as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def find(self, path: str) -> DescribedEntity | None:
         """Return a described entity by its path; None if nobody has described it."""
@@ -136,7 +133,7 @@ class MetadataStore:
 
     def find_many(self, paths: Collection[str]) -> dict[str, DescribedEntity]:
         """Return described entities by their paths."""
-        wanted = key_rows(self._connection.dialect.name, ("path",))
+        wanted = key_rows(self._dialect, ("path",))
         statement = select(*_ENTITIES.columns).join_from(wanted, metadata_entities, _E.path == wanted.c.path)
         found = _ENTITIES.find(self._connection, statement, {KEY_ROWS: render_rows([path] for path in paths)})
         return {each.path: each for each in found}
@@ -201,14 +198,14 @@ class MetadataStore:
 
     def ids_of(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the ids for other systems of described entities, by path."""
-        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("path",), (_E.path, _E.uid))
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([path] for path in paths)})
+        rows = select_keys(
+            self._connection, metadata_entities, ("path",), (_E.path, _E.uid), [(path,) for path in paths]
+        )
         return {row.path: row.uid for row in rows}
 
     def paths_of(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the paths of described entities, by their ids for other systems."""
-        statement = select_keyed(self._connection.dialect.name, metadata_entities, ("uid",), (_E.uid, _E.path))
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([uid] for uid in ids)})
+        rows = select_keys(self._connection, metadata_entities, ("uid",), (_E.uid, _E.path), [(uid,) for uid in ids])
         return {row.uid: row.path for row in rows}
 
     def add(
@@ -234,7 +231,7 @@ class MetadataStore:
             )
             for number, (path, kind, name, author) in enumerate(entities, first)
         ]
-        self._connection.execute(insert(metadata_entities), [_ENTITIES.values(each) for each in added])
+        _ENTITIES.insert(self._connection, added)
         return {each.path: each for each in added}
 
     def remove(self, entities: Collection[int]) -> None:
@@ -311,7 +308,7 @@ class MetadataStore:
             )
             for seq, each in enumerate(changes, first)
         ]
-        self._connection.execute(insert(metadata_changes), [_CHANGES.values(each) for each in recorded])
+        _CHANGES.insert(self._connection, recorded)
         Outbox(self._connection).append_many([_message_of(each) for each in recorded])
         return recorded
 
@@ -322,7 +319,7 @@ class MetadataStore:
 
     def _of(self, entities: Collection[int], column: Column[Any], columns: Sequence[Column[Any]]) -> Iterator[Any]:
         """Yield columns of the rows that have one of the entities in a column."""
-        wanted = key_rows(self._connection.dialect.name, ("id",))
+        wanted = key_rows(self._dialect, ("id",))
         statement = select(*columns).join_from(wanted, column.table, column == wanted.c.id)
         yield from self._connection.execute(statement, {KEY_ROWS: render_rows([each] for each in entities)})
 

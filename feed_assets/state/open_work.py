@@ -4,13 +4,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, TextClause, func, select
+from sqlalchemy import TextClause, func, select
 
 from feed_assets.state.deliveries import WaysOut
 from feed_assets.state.delivery_schema import IS_DEAD, IS_OPEN, deliveries, outbox
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.retention_schema import sweeps
+from feed_assets.state.rows import TableStore
 from feed_assets.state.schema import arrival_polls, process_instances
 from feed_assets.state.sweep_records import OPEN_STATES, SweepState
 from feed_assets.state.trigger_schema import HAS_PENDING, trigger_inputs
@@ -85,11 +86,8 @@ class OpenMessages(NamedTuple):
     dead: int
 
 
-class OpenWork:
+class OpenWork(TableStore):
     """What is open, as one transaction sees it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def instances(self) -> list[OpenInstances]:
         """Return the process instances that are unfinished (see `UNFINISHED`)."""

@@ -5,13 +5,14 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, select
 
 from feed_assets.issues import EntityKey
 from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage, parse_payload, render_payload
+from feed_assets.state.rows import TableStore
 from feed_assets.topics import MessageLevel, Topic
 
 _T = outbox.c
@@ -28,11 +29,8 @@ class MessageHead(NamedTuple):
     recorded_at: datetime
 
 
-class Outbox:
+class Outbox(TableStore):
     """The messages as one transaction sees them. None is lost or changed."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def append_many(self, messages: Sequence[OutboxMessage]) -> int:
         """Add messages, in the given order; return how many were new.
@@ -71,7 +69,7 @@ class Outbox:
 
     def get_many(self, seqs: Collection[int]) -> dict[int, OutboxMessage]:
         """Return messages by number; those that are not there any more are left out."""
-        wanted = key_rows(self._connection.dialect.name, ("seq",))
+        wanted = key_rows(self._dialect, ("seq",))
         statement = _SELECT.join_from(wanted, outbox, _T.seq == wanted.c.seq)
         rows = self._connection.execute(statement, {KEY_ROWS: render_rows([seq] for seq in sorted(seqs))})
         return {row.seq: _load(row) for row in rows}
@@ -106,7 +104,7 @@ class Outbox:
 
     def find_keys(self, keys: Collection[str]) -> dict[str, int]:
         """Return the numbers of the messages that have one of the idempotency keys, by key."""
-        wanted = key_rows(self._connection.dialect.name, ("idempotency_key",))
+        wanted = key_rows(self._dialect, ("idempotency_key",))
         statement = select(_T.idempotency_key, _T.seq).join_from(
             wanted, outbox, _T.idempotency_key == wanted.c.idempotency_key
         )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Unpack
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Connection,
     Select,
     and_,
     func,
@@ -22,9 +21,9 @@ from sqlalchemy import (
 )
 
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore, select_keys
 from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.schema import (
     HAS_FAILED,
@@ -63,12 +62,8 @@ class Progress(NamedTuple):
     attempt: int
 
 
-class ProcessInstances:
+class ProcessInstances(TableStore):
     """The process instances as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def add_waiting(self, rows: Iterable[ProcessInstance]) -> int:
         """Insert created instances; instances with a row stay as they are.
@@ -100,19 +95,14 @@ class ProcessInstances:
 
     def get_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, ProcessInstance]:
         """Return the instances that have a row, in one statement."""
-        if not keys:
-            return {}
-        statement = select_keyed(self._dialect, process_instances, ProcessKey._fields, ROWS.columns)
-        found = ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
-        return {instance.key: instance for instance in found}
+        return {each.key: each for each in ROWS.of_keys(self._connection, ProcessKey._fields, keys)}
 
     def get_progress(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Progress]:
         """Return the progress of the instances that have a row, in one statement; cheaper than whole rows."""
         if not keys:
             return {}
         columns = (_T.process, _T.cluster, _T.nominal_time, _T.status, _T.attempt)
-        statement = select_keyed(self._dialect, process_instances, ProcessKey._fields, columns)
-        found = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
+        found = select_keys(self._connection, process_instances, ProcessKey._fields, columns, keys)
         return {ProcessKey(*key): Progress(status, attempt) for *key, status, attempt in found}
 
     def find_between(self, process: str, cluster: str, first: datetime, last: datetime) -> list[ProcessInstance]:

@@ -4,26 +4,22 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, literal, select, update
+from sqlalchemy import insert, literal, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.pending_events import in_range, is_of
 from feed_assets.state.queue_records import InputKey, Mark, QueueAction, QueueChange
 from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import queue_changes
-from feed_assets.state.upserts import build_upsert
 
 _T = queue_changes.c
 _ROWS = RowMapper(queue_changes, QueueChange)
 
 
-class QueueChanges:
+class QueueChanges(TableStore):
     """The changes as one transaction sees them; one for each event of an input, the last."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def of(self, consumer: EntityKey, *, after: int = 0) -> list[QueueChange]:
         """Return the changes of a consumer, of events after a number, by event."""
@@ -34,9 +30,7 @@ class QueueChanges:
         """Return the changes of consumers that hold or drop an event, by event."""
         found: dict[EntityKey, list[QueueChange]] = defaultdict(list)
         if consumers:
-            statement = select_keyed(
-                self._connection.dialect.name, queue_changes, ("process", "cluster"), _ROWS.columns
-            )
+            statement = select_keyed(self._dialect, queue_changes, ("process", "cluster"), _ROWS.columns)
             is_aside = _T.action.in_([QueueAction.DROP, QueueAction.HOLD])
             rows = {KEY_ROWS: render_rows(consumers)}
             for change in _ROWS.find(self._connection, statement.where(is_aside).order_by(_T.event, _T.input), rows):
@@ -53,7 +47,7 @@ class QueueChanges:
             return set()
         names = ("process", "cluster", "input")
         columns = (_T.process, _T.cluster, _T.input)
-        statement = select_keyed(self._connection.dialect.name, queue_changes, names, columns)
+        statement = select_keyed(self._dialect, queue_changes, names, columns)
         between = statement.where(_T.event > after, _T.event <= to)
         rows = self._connection.execute(between, {KEY_ROWS: render_rows(key[:3] for key in keys)})
         found = {tuple(row) for row in rows}
@@ -61,9 +55,7 @@ class QueueChanges:
 
     def put(self, changes: Iterable[QueueChange]) -> None:
         """Insert or replace changes."""
-        rows = [_ROWS.values(change) for change in changes]
-        if rows:
-            self._connection.execute(build_upsert(self._connection.dialect.name, queue_changes), rows)
+        _ROWS.put(self._connection, changes)
 
     def put_range(
         self, mark: Mark, after: int, to: int, action: QueueAction, reason: str, author: str, at: datetime

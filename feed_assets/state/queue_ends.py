@@ -2,18 +2,16 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, update
+from sqlalchemy import ColumnElement, Table, delete, update
 
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.records import EntityKey
+from feed_assets.state.rows import TableStore
 from feed_assets.state.trigger_schema import batches, queue_changes, trigger_inputs, triggers
 
 
-class QueueEnds:
+class QueueEnds(TableStore):
     """The ends of queues as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def end(self, consumer: EntityKey, at: datetime) -> bool:
         """Remove the queue of a consumer: its marks, what its batches have taken, and what people decided. The event

@@ -3,23 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import Connection
-
 from feed_assets.state.definition_records import Release
 from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import releases
-from feed_assets.state.upserts import build_upsert
 
 _T = releases.c
 _ROWS = RowMapper(releases, Release)
 
 
-class Releases:
+class Releases(TableStore):
     """The releases as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def of(self, process: str, cluster: str) -> list[Release]:
         """Return the releases of a process, by number."""
@@ -44,6 +38,4 @@ class Releases:
 
     def put(self, rows: Iterable[Release]) -> None:
         """Insert releases, or replace those with the same number."""
-        parameters = [_ROWS.values(row) for row in rows]
-        if parameters:
-            self._connection.execute(build_upsert(self._connection.dialect.name, releases), parameters)
+        _ROWS.put(self._connection, rows)

@@ -3,25 +3,17 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection
-
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.retention_schema import retention_schedule
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.sweep_records import ScheduledRetention
-from feed_assets.state.upserts import build_upsert
 
 _T = retention_schedule.c
 _ROWS = RowMapper(retention_schedule, ScheduledRetention)
 _KEY = ("feed", "cluster")
 
 
-class RetentionSchedule:
+class RetentionSchedule(TableStore):
     """The schedule as one transaction sees it. A feed without an entry has not been scheduled for retention yet."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ScheduledRetention]:
         """Return the entries due at `as_of`, the longest waiting first."""
@@ -35,17 +27,11 @@ class RetentionSchedule:
 
     def find_many(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], ScheduledRetention]:
         """Return the entries of the (feed, cluster) keys that have one, in one statement."""
-        if not keys:
-            return {}
-        statement = select_keyed(self._dialect, retention_schedule, _KEY, _ROWS.columns)
-        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
-        return {entry.key: entry for entry in found}
+        return {entry.key: entry for entry in _ROWS.of_keys(self._connection, _KEY, keys)}
 
     def put(self, entries: Iterable[ScheduledRetention]) -> None:
         """Write entries; replace existing ones."""
-        rows = [_ROWS.values(entry) for entry in sorted(entries, key=lambda entry: entry.key)]
-        if rows:
-            self._connection.execute(build_upsert(self._dialect, retention_schedule), rows)
+        _ROWS.put(self._connection, sorted(entries, key=lambda entry: entry.key))
 
     def remove(self, keys: Iterable[tuple[str, str]]) -> None:
         """Remove the entries of (feed, cluster) keys; keys without one are ignored."""

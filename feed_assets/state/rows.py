@@ -3,12 +3,28 @@
 Fields and columns have the same names; the column types convert the values.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Executable, Select, Table, and_, bindparam, delete, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Insert,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    select,
+)
+
+from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.upserts import build_insert_if_absent, build_upsert
 
 T = TypeVar("T")
 
@@ -22,6 +38,7 @@ class RowMapper(Generic[T]):
 
     def __init__(self, table: Table, cls: Callable[..., T]) -> None:
         names = getattr(cls, "_fields", None) or [each.name for each in fields(cls)]  # type: ignore[arg-type]
+        self._table = table
         self._cls = cls
         self._names = tuple(name for name in names if name in table.c)
         self._get: Callable[[T], tuple[Any, ...]] = attrgetter(*self._names)
@@ -46,6 +63,49 @@ class RowMapper(Generic[T]):
         """Return the value that a statement over `columns` selects; None if there is none."""
         row = connection.execute(statement).one_or_none()
         return None if row is None else self.load(row)
+
+    def of_keys(self, connection: Connection, names: tuple[str, ...], keys: Collection[Sequence[object]]) -> list[T]:
+        """Return the values that have one of the keys in the named columns, in one statement."""
+        return list(map(self.load, select_keys(connection, self._table, names, self.columns, keys)))
+
+    def insert(self, connection: Connection, values: Iterable[T]) -> None:
+        """Insert the rows of values, in the given order; no row has their keys yet."""
+        self._write(connection, insert(self._table), values)
+
+    def put(self, connection: Connection, values: Iterable[T]) -> None:
+        """Insert the rows of values, in the given order, or replace those that have their keys."""
+        self._write(connection, build_upsert(connection.dialect.name, self._table), values)
+
+    def put_absent(self, connection: Connection, values: Iterable[T]) -> None:
+        """Insert the rows of values, in the given order, whose keys no row has."""
+        self._write(connection, build_insert_if_absent(connection.dialect.name, self._table), values)
+
+    def _write(self, connection: Connection, statement: Insert, values: Iterable[T]) -> None:
+        rows = [self.values(value) for value in values]
+        if rows:
+            connection.execute(statement, rows)
+
+
+class TableStore:
+    """Tables as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dialect = connection.dialect.name
+
+
+def select_keys(
+    connection: Connection,
+    table: Table,
+    names: tuple[str, ...],
+    columns: tuple[ColumnElement[Any], ...],
+    keys: Collection[Sequence[object]],
+) -> Sequence[Any]:
+    """Return columns of the rows that have one of the keys in the named columns, in one statement."""
+    if not keys:
+        return ()
+    statement = select_keyed(connection.dialect.name, table, names, columns)
+    return connection.execute(statement, {KEY_ROWS: render_rows(keys)}).all()
 
 
 def has_key(table: Table, names: Iterable[str]) -> ColumnElement[bool]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Text, and_, exists, or_
+from sqlalchemy import Column, ColumnElement, Text, and_, exists, or_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -12,9 +12,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.state.definition_records import Schedule, ScheduleState
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import schedules
-from feed_assets.state.upserts import build_upsert
 
 _T = schedules.c
 _ROWS = RowMapper(schedules, Schedule)
@@ -62,11 +61,8 @@ def is_scheduled(
     return exists().where(*of_it, scheduled).correlate_except(schedules)
 
 
-class Schedules:
+class Schedules(TableStore):
     """The schedules as one transaction sees them; an entity that no command has scheduled has none."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def all(self) -> dict[tuple[str, str, str], Schedule]:
         """Return every schedule, by (kind, name, cluster)."""
@@ -84,9 +80,7 @@ class Schedules:
 
     def put(self, rows: Iterable[Schedule]) -> None:
         """Insert or replace schedules."""
-        parameters = [_ROWS.values(row) for row in sorted(rows, key=lambda row: row.key)]
-        if parameters:
-            self._connection.execute(build_upsert(self._connection.dialect.name, schedules), parameters)
+        _ROWS.put(self._connection, sorted(rows, key=lambda row: row.key))
 
     def remove(self, keys: Iterable[tuple[str, str, str]]) -> None:
         """Remove the schedules of (kind, name, cluster) keys; keys without one are ignored."""

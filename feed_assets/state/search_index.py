@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select, true
+from sqlalchemy import ColumnElement, Subquery, and_, func, select, true
 
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.state.metadata_schema import entity_metadata, metadata_entities, search_tokens
+from feed_assets.state.rows import TableStore
 from feed_assets.state.search_records import PROPERTIES_FIELD, Hit, SearchFilter
 from feed_assets.state.search_statements import (
     ENTITIES,
@@ -25,11 +26,8 @@ _M = entity_metadata.c
 _T = search_tokens.c
 
 
-class SearchIndex:
+class SearchIndex(TableStore):
     """The index as one transaction sees it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def find(self, chosen: SearchFilter, limit: int, offset: int) -> list[Hit]:
         """Return a page of entities."""

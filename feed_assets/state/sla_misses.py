@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, and_, func, or_, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, func, or_, select, type_coerce, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.state.column_types import to_micros
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.rows import RowMapper, has_key, key_parameters
+from feed_assets.state.rows import RowMapper, TableStore, has_key, key_parameters, select_keys
 from feed_assets.state.schema import attempts, feed_instances, process_instances
 from feed_assets.state.sla_records import (
     LateInstance,
@@ -29,7 +29,7 @@ from feed_assets.state.sla_records import (
 from feed_assets.state.sla_schema import sla_misses, sla_pauses
 from feed_assets.state.totals import Total, Totals
 from feed_assets.state.totals_schema import TotalKind
-from feed_assets.state.upserts import build_insert_if_absent, build_upsert
+from feed_assets.state.upserts import build_insert_if_absent
 
 _T = sla_misses.c
 _F = feed_instances.c
@@ -55,12 +55,8 @@ _OF_PROCESS = {
 _TOTAL_OF = {Kind.FEED.value: TotalKind.FEED_MISSES, Kind.PROCESS.value: TotalKind.PROCESS_MISSES}
 
 
-class SlaMisses:
+class SlaMisses(TableStore):
     """The missed deadlines as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def add(self, misses: Iterable[SlaMiss]) -> None:
         """Record missed deadlines; one that is recorded already stays as it is."""
@@ -115,10 +111,8 @@ class SlaMisses:
     def of(self, instances: Collection[LateInstance]) -> dict[LateInstance, list[SlaMiss]]:
         """Return the missed deadlines of instances, low before high; instances without any are left out."""
         found: dict[LateInstance, list[SlaMiss]] = {}
-        if instances:
-            statement = select_keyed(self._dialect, sla_misses, LateInstance._fields, _ROWS.columns)
-            for miss in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(instances)}):
-                found.setdefault(miss.instance, []).append(miss)
+        for miss in _ROWS.of_keys(self._connection, LateInstance._fields, instances):
+            found.setdefault(miss.instance, []).append(miss)
         for misses in found.values():
             misses.sort(key=lambda miss: (miss.due_at, miss.episode))
         return found
@@ -204,7 +198,7 @@ class SlaMisses:
 
     def add_pause(self, pause: SlaPause) -> None:
         """Record a time in which a process was not scheduled."""
-        self._connection.execute(build_upsert(self._dialect, sla_pauses), [_PAUSES.values(pause)])
+        _PAUSES.put(self._connection, [pause])
 
     def pauses(self, process: str, cluster: str) -> list[SlaPause]:
         """Return the pauses of a process, oldest first."""
@@ -242,8 +236,8 @@ class SlaMisses:
 
     def _known(self, keys: Collection[SlaKey]) -> set[SlaKey]:
         names = SlaKey._fields
-        statement = select_keyed(self._dialect, sla_misses, names, tuple(_T[name] for name in names))
-        return {SlaKey(*row) for row in self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})}
+        columns = tuple(_T[name] for name in names)
+        return {SlaKey(*row) for row in select_keys(self._connection, sla_misses, names, columns, keys)}
 
     def _mark(self, misses: Iterable[SlaMiss], **changes: Any) -> None:
         keys = sorted(miss.key for miss in misses)

@@ -8,15 +8,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, or_
+from sqlalchemy import or_
 
 from feed_assets.entities.common import Kind
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.sla_records import SlaLevel
 from feed_assets.state.sla_schema import sla_watches
-from feed_assets.state.upserts import build_upsert
 
 _T = sla_watches.c
 
@@ -50,11 +49,8 @@ class SlaWatch(NamedTuple):
 _ROWS = RowMapper(sla_watches, SlaWatch)
 
 
-class SlaWatches:
+class SlaWatches(TableStore):
     """The watched deadlines as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def due(
         self, cluster: str, as_of: datetime, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
@@ -69,9 +65,7 @@ class SlaWatches:
 
     def put(self, watches: Iterable[SlaWatch]) -> None:
         """Watch deadlines, or change when they are looked at."""
-        rows = [_ROWS.values(watch) for watch in sorted(watches)]
-        if rows:
-            self._connection.execute(build_upsert(self._connection.dialect.name, sla_watches), rows)
+        _ROWS.put(self._connection, sorted(watches))
 
     def remove(self, keys: Iterable[WatchKey]) -> None:
         """Watch deadlines no longer; those that are not watched are ignored."""

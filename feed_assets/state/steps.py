@@ -4,11 +4,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, update
+from sqlalchemy import ColumnElement, and_, insert, update
 
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.records import ProcessKey
-from feed_assets.state.rows import RowMapper, has_key, key_parameters
+from feed_assets.state.rows import RowMapper, TableStore, has_key, key_parameters
 from feed_assets.state.schema import steps
 from feed_assets.state.step_records import StepRun, StepStatus
 
@@ -16,11 +15,8 @@ _T = steps.c
 _ROWS = RowMapper(steps, StepRun)
 
 
-class Steps:
+class Steps(TableStore):
     """The steps of attempts as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, runs: Sequence[StepRun]) -> None:
         """Record the steps of a new attempt."""
@@ -48,8 +44,7 @@ class Steps:
 
     def begin_anew(self, keys: Collection[ProcessKey]) -> list[StepRun]:
         """Let the next attempts at some instances begin with their first step; return the steps of former attempts."""
-        statement = select_keyed(self._connection.dialect.name, steps, ProcessKey._fields, _ROWS.columns)
-        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}) if keys else []
+        found = _ROWS.of_keys(self._connection, ProcessKey._fields, keys)
         parameters = [key_parameters(ProcessKey._fields, key) for key in sorted({run.key for run in found})]
         if parameters:
             change = update(steps).where(has_key(steps, ProcessKey._fields)).values(basis="")

@@ -5,10 +5,10 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Unpack
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, func, select, update
 
 from feed_assets.state.retention_schema import IS_TO_PURGE, sweeps
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 from feed_assets.state.totals import Total, Totals
@@ -19,15 +19,12 @@ _ROWS = RowMapper(sweeps, Sweep)
 _PURGEABLE = frozenset({SweepState.DONE, SweepState.UNDONE})
 
 
-class Sweeps:
+class Sweeps(TableStore):
     """The sweeps as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, sweep: Sweep, chunks: Iterable[SweepChunk]) -> None:
         """Store a planned sweep with its chunks."""
-        self._connection.execute(insert(sweeps), _ROWS.values(sweep))
+        _ROWS.insert(self._connection, [sweep])
         if not sweep.is_open:
             Totals(self._connection).add([Total(TotalKind.SWEEPS, "", sweep.cluster, sweep.state)])
         SweepChunks(self._connection, sweep.sweep_id).add(chunks)

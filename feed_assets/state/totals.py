@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from sqlalchemy import Connection, Insert
 
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.totals_schema import TotalKind, totals
 from feed_assets.state.upserts import build_insert
 
@@ -36,11 +36,8 @@ class Total(NamedTuple):
 _ROWS = RowMapper(totals, Total)
 
 
-class Totals:
+class Totals(TableStore):
     """The totals as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def add(self, increases: Iterable[Total]) -> None:
         """Increase totals. They are written just before the commit (see `write_totals`)."""

@@ -10,7 +10,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
-    Connection,
     Update,
     and_,
     bindparam,
@@ -20,14 +19,13 @@ from sqlalchemy import (
     update,
 )
 
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.pending_events import is_unchanged
 from feed_assets.state.queue_records import InputKey, Mark
 from feed_assets.state.records import CONTENT, EntityKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schema import feed_events
 from feed_assets.state.trigger_schema import HAS_PENDING, trigger_inputs
-from feed_assets.state.upserts import build_upsert
 
 _E = feed_events.c
 _T = trigger_inputs.c
@@ -63,12 +61,8 @@ class Growth(NamedTuple):
     marker_seq: int | None
 
 
-class TriggerInputs:
+class TriggerInputs(TableStore):
     """The marks as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def read_log(self, after: int, to: int, feeds: Collection[str]) -> list[LoggedEvent]:
         """Return the events of some feeds in a range of the log that may count, in order."""
@@ -92,10 +86,8 @@ class TriggerInputs:
     def of(self, consumers: Collection[EntityKey]) -> dict[EntityKey, dict[InputKey, Mark]]:
         """Return the marks of consumers by input, also of inputs that their triggers do not name any more."""
         found: dict[EntityKey, dict[InputKey, Mark]] = defaultdict(dict)
-        if consumers:
-            statement = select_keyed(self._dialect, trigger_inputs, _CONSUMER, _ROWS.columns)
-            for mark in _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)}):
-                found[mark.key.consumer][mark.key] = mark
+        for mark in _ROWS.of_keys(self._connection, _CONSUMER, consumers):
+            found[mark.key.consumer][mark.key] = mark
         return found
 
     def of_process(self, process: str) -> list[Mark]:
@@ -116,9 +108,7 @@ class TriggerInputs:
 
     def add(self, marks: Iterable[Mark]) -> None:
         """Insert marks, or begin them anew."""
-        rows = [_ROWS.values(mark) for mark in marks]
-        if rows:
-            self._connection.execute(build_upsert(self._dialect, trigger_inputs), rows)
+        _ROWS.put(self._connection, marks)
 
     def put(self, marks: Collection[Mark]) -> None:
         """Write what is taken and pending at inputs that have a mark, in one statement."""

@@ -4,16 +4,15 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import Connection, Update, and_, case, or_, update
+from sqlalchemy import Update, and_, case, or_, update
 
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.queue_records import TriggerState
 from feed_assets.state.records import EntityKey
-from feed_assets.state.rows import RowMapper
+from feed_assets.state.rows import RowMapper, TableStore
 from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.trigger_schema import HAS_WAKE_TIME, triggers
-from feed_assets.state.upserts import build_upsert
 
 _T = triggers.c
 _ROWS = RowMapper(triggers, TriggerState)
@@ -21,12 +20,8 @@ _KEY = ("process", "cluster")
 _TIMES = ("next_at", "by_at", "wake_at")
 
 
-class Triggers:
+class Triggers(TableStore):
     """The consumers as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._dialect = connection.dialect.name
 
     def of_cluster(self, cluster: str) -> dict[str, TriggerState]:
         """Return the consumers of a cluster by process; for changed definitions and commands, not for each tick."""
@@ -36,9 +31,7 @@ class Triggers:
 
     def of(self, keys: Collection[EntityKey]) -> dict[EntityKey, TriggerState]:
         """Return some consumers."""
-        statement = select_keyed(self._dialect, triggers, _KEY, _ROWS.columns)
-        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}) if keys else []
-        return {state.key: state for state in found}
+        return {state.key: state for state in _ROWS.of_keys(self._connection, _KEY, keys)}
 
     def due(
         self, cluster: str, as_of: datetime, limit: int, after: str = "", *, without_row: ScheduleState
@@ -51,9 +44,7 @@ class Triggers:
 
     def put(self, states: Iterable[TriggerState]) -> None:
         """Insert or replace consumers."""
-        rows = [_ROWS.values(state) for state in states]
-        if rows:
-            self._connection.execute(build_upsert(self._dialect, triggers), rows)
+        _ROWS.put(self._connection, states)
 
     def set_times(self, states: Collection[TriggerState]) -> None:
         """Write the times of consumers, in one statement."""

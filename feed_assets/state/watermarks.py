@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Select, select
 
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import EntityKey, Watermark, WatermarkKind
-from feed_assets.state.rows import RowMapper, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schedules import is_process_scheduled, is_scheduled
 from feed_assets.state.schema import HAS_NEXT_TIME, watermarks
 from feed_assets.state.upserts import build_upsert
@@ -23,11 +23,8 @@ _OF_PROCESSES = frozenset(
 _SELECT = select(*_ROWS.columns, _T.due_at)
 
 
-class Watermarks:
+class Watermarks(TableStore):
     """The watermarks as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def due(
         self,
@@ -67,7 +64,7 @@ class Watermarks:
         """Insert or replace rows. Of two rows of one entity the last counts."""
         by_key = {(row.kind, *row.key): _to_row(row) for row in rows}
         if by_key:
-            upsert = build_upsert(self._connection.dialect.name, watermarks)
+            upsert = build_upsert(self._dialect, watermarks)
             self._connection.execute(upsert, [by_key[key] for key in sorted(by_key)])
 
     def missing(self, kind: WatermarkKind, keys: Sequence[tuple[str, str]]) -> list[EntityKey]:

@@ -2,19 +2,17 @@
 
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
+from feed_assets.state.rows import TableStore
 from feed_assets.state.schema import workflow_files
 from feed_assets.state.upserts import build_insert_if_absent
 
 _T = workflow_files.c
 
 
-class WorkflowFiles:
+class WorkflowFiles(TableStore):
     """The contents as one transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def find(self, digest: str) -> bytes | None:
         """Return a content; None if it is not stored."""
@@ -33,4 +31,4 @@ class WorkflowFiles:
         """Store contents by their digests."""
         if contents:
             rows = [{"digest": digest, "content": content} for digest, content in sorted(contents.items())]
-            self._connection.execute(build_insert_if_absent(self._connection.dialect.name, workflow_files), rows)
+            self._connection.execute(build_insert_if_absent(self._dialect, workflow_files), rows)
