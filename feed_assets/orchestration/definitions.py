@@ -229,7 +229,7 @@ def _location_asset(runtime: Runtime) -> AssetSpec:
             "The entities that this location declares. Its check fails while one of their files is invalid, or while "
             "something fails in a tick of a sensor."
         ),
-        metadata={"feed_assets/digest": runtime.location.digest},
+        metadata={names.META_DIGEST: runtime.location.digest},
         kinds={"yaml"},
     )
 

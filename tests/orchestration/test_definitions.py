@@ -207,8 +207,8 @@ def test_a_feed_tells_what_it_is() -> None:
     assert node.kinds == {"feed", "csv"}
     texts = {name: getattr(value, "value", value) for name, value in node.metadata.items()}
     assert texts["feed_assets/frequency"] == "days(1)"
-    assert texts["feed_assets/availability_flag"] == "_DONE"
-    assert texts["feed_assets/late_arrival_cut_off"] == "hours(6)"
+    assert texts["feed_assets/flag"] == "_DONE"
+    assert texts["feed_assets/late_cut_off"] == "hours(6)"
     assert texts["dagster/uri"] == "memory://shop/a/${YEAR}/${MONTH}/${DAY}"
     assert [(column.name, column.type) for column in texts["dagster/column_schema"].columns] == [
         ("n", "int"),

@@ -141,5 +141,5 @@ def told(home: Home) -> dict[str, object]:
     with home.instance() as instance:
         event = instance.fetch_materializations(KEY, limit=1).records[0].asset_materialization
     assert event is not None
-    prefix = "feed_assets/detail/"
+    prefix = "detail/"
     return {name.removeprefix(prefix): value.value for name, value in event.metadata.items() if name.startswith(prefix)}

@@ -65,7 +65,7 @@ def test_each_partition_has_its_evaluation_and_too_many_bad_rows_are_not_publish
     (told,) = made.instance.fetch_materializations(SUMS, limit=1).records
     assert told.asset_materialization is not None
     metadata = told.asset_materialization.metadata
-    assert (metadata["feed_assets/rows"].value, metadata["feed_assets/quality/rule.positive"].value) == (970, 30)
+    assert (metadata["feed_assets/rows"].value, metadata["quality/rule.positive"].value) == (970, 30)
 
     land(home.data, 1, *range(1, 11))
     again = made.run(key(1))

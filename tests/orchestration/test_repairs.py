@@ -74,8 +74,8 @@ def test_a_repaired_instance_is_told_to_dagster_with_what_was_copied(site: Site)
     (told,) = materialized(site.tick_there())
     assert (told.asset_key.path, told.partition) == (["there", "numbers"], key(0))
     metadata = {name: value.value for name, value in told.metadata.items()}
-    assert metadata["feed_assets/detail/copied_files"] == 1
-    assert str(metadata["feed_assets/detail/source_digest"]).startswith("sha256:")
+    assert metadata["detail/copied_files"] == 1
+    assert str(metadata["detail/source_digest"]).startswith("sha256:")
     assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
     assert materialized(site.tick_there()) == []
 

@@ -94,11 +94,11 @@ def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were
         told = events[0].asset_materialization
         assert told is not None
         metadata = {name: value.value for name, value in told.metadata.items()}
-        assert metadata["feed_assets/detail/copied_files"] == 1
-        assert metadata["feed_assets/detail/copied_bytes"] == len("n\n2\n")
-        assert {"feed_assets/detail/copy_seconds", "feed_assets/detail/bandwidth"} <= metadata.keys()
-        assert str(metadata["feed_assets/detail/source"]).endswith("/data/numbers/2026-01-01/02")
-        assert str(metadata["feed_assets/detail/source_digest"]).startswith("sha256:")
+        assert metadata["detail/copied_files"] == 1
+        assert metadata["detail/copied_bytes"] == len("n\n2\n")
+        assert {"detail/copy_seconds", "detail/bandwidth"} <= metadata.keys()
+        assert str(metadata["detail/source"]).endswith("/data/numbers/2026-01-01/02")
+        assert str(metadata["detail/source_digest"]).startswith("sha256:")
         assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
     for hour in range(3):
         assert (there(home, hour) / "part.csv").read_text() == f"n\n{hour}\n"

@@ -22,15 +22,18 @@ from sqlalchemy import text
 
 from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.operations.rebuilding.rebuilding import rebuild_state
+from feed_assets.orchestration import names
 from feed_assets.orchestration.runs.replication import run_replication_tick
 from feed_assets.orchestration.sensors import log_events
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.orchestration.sensors.ticks import log_exhausted
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE
+from feed_assets.state.causes import Cause
 from feed_assets.state.errors import StateSchemaError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEventKind,
     FeedInstance,
@@ -60,7 +63,41 @@ def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(harness: Locati
     assert request.partition_key == key(3)
     assert request.asset_selection == [AssetKey(["here", "sums"])]
     assert request.tags["feed_assets/process"] == "summing"
+    assert request.tags["feed_assets"] == "summing 2026-01-01T03:00Z, new"
+    assert min(name for name in request.tags if not name.startswith("dagster/")) == "feed_assets"
     assert harness.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
+
+
+def test_the_location_is_shown_as_made_and_its_check_is_of_that(harness: LocationHarness) -> None:
+    """What was never made is shown as missing."""
+    for _ in range(2):
+        harness.tick()
+    records = harness.instance.fetch_materializations(names.location_key(None), limit=9).records
+    made = [each.asset_materialization for each in records]
+    assert [each and each.metadata[names.META_DIGEST].value for each in made] == [harness.location.digest]
+
+
+def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
+    for hour in (3, 4, 5):
+        land(harness.home.data, hour, 1)
+    database = harness.runtime.database(harness.instance)
+    harness.tick()
+    with database.begin() as connection:
+        keys = [ProcessKey("summing", "here", START + timedelta(hours=hour)) for hour in (3, 4, 5)]
+        for number, (each, cause) in enumerate(zip(keys, (None, Cause.COMMAND, Cause.LATE_DATA), strict=True)):
+            ProcessInstances(connection).transition(
+                each,
+                set(ProcessInstanceStatus),
+                status=ProcessInstanceStatus.READY,
+                cause=cause,
+                attempt=number,
+                request_key=None,
+                requested_at=None,
+                updated_at=NOON,
+            )
+    (request,) = harness.tick().run_requests or ()
+    span = "summing 2026-01-01T03:00Z to 2026-01-01T05:00Z: 3 instances"
+    assert request.tags["feed_assets"] == f"{span}, 1 new, 1 rerun, 1 late"
 
 
 def test_neighbours_share_a_run(harness: LocationHarness) -> None:

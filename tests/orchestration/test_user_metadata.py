@@ -53,8 +53,8 @@ def asset(settings: Settings, name: str) -> dg.AssetSpec:
 
 
 def user_of(spec: dg.AssetSpec) -> dict[str, Any]:
-    metadata = {name: each for name, each in spec.metadata.items() if name.startswith("feed_assets/user/")}
-    return {name.removeprefix("feed_assets/user/"): value for name, value in metadata.items()}
+    metadata = {name: each for name, each in spec.metadata.items() if name.startswith("user/")}
+    return {name.removeprefix("user/"): value for name, value in metadata.items()}
 
 
 def tags_of(spec: dg.AssetSpec) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Decide which ready process instances to launch, and group neighbours into at most `parallel` runs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,7 +22,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
@@ -50,7 +50,8 @@ class LaunchRequest:
     """A request for one run: neighbouring instances of one process. `key` is unique for ever.
 
     `process` is the current declaration, `record` the definition that governs these instances; `indices` are indices in
-    its sequence. `late` maps the nominal times of late re-runs to the inputs whose late data they process.
+    its sequence. `late` maps the nominal times of late re-runs to the inputs whose late data they process; `reasons`
+    counts the instances by why they run.
     """
 
     process: ProcessRecord
@@ -59,6 +60,14 @@ class LaunchRequest:
     key: str
     priority: int
     late: Mapping[datetime, tuple[str, ...]] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Return what the run has: the process, its first and last instance, how many, and why they run."""
+        first, last, count = render_datetime(self.first), render_datetime(self.last), len(self.indices)
+        span = first if count == 1 else f"{first} to {last}: {count} instances"
+        why = ", ".join(reason if count == 1 else f"{number} {reason}" for reason, number in self.reasons.items())
+        return ", ".join(filter(None, (f"{self.process.process} {span}", why)))
 
     @property
     def first(self) -> datetime:
@@ -193,7 +202,7 @@ def apply_requests(
             _skip(instances, process, decided.skip, as_of)
             for request in decided.requests[: limit - len(requests)]:
                 _mark(instances, request, as_of, real_now)
-                requests.append(_with_late(connection, request))
+                requests.append(_with_reasons(connection, request))
             if len(requests) >= limit:
                 break
     return requests
@@ -256,13 +265,26 @@ def _run_before(instances: ProcessInstances, process: ProcessRecord, times: Sequ
     return frozenset(row.nominal_time for row in rows.values() if row.attempt > 0)
 
 
-def _with_late(connection: Connection, request: LaunchRequest) -> LaunchRequest:
-    """Add the inputs whose late data the run processes."""
+def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchRequest:
+    """Add why the instances run, and the inputs whose late data the run processes."""
+    rows = ProcessInstances(connection).get_many([(*request.process.key, time) for time in request.nominal_times])
+    request = replace(request, reasons=Counter(_reason(row) for _, row in sorted(rows.items())))
     if request.record.late is None:
         return request
     keys = [LateKey(Kind.PROCESS.value, *request.process.key, time) for time in request.nominal_times]
     found = LateChecks(connection).get_many(keys)
     return replace(request, late={key.nominal_time: check.changed for key, check in found.items() if check.changed})
+
+
+def _reason(row: ProcessInstance) -> str:
+    """Return why an instance runs, in a word."""
+    match row.cause:
+        case Cause.LATE_DATA | Cause.UPDATED:
+            return "late"
+        case Cause.COMMAND if row.attempt:
+            return "rerun"
+        case _:
+            return "retry" if row.attempt or row.retries else "new"
 
 
 def _skip(instances: ProcessInstances, process: ProcessRecord, times: Sequence[datetime], as_of: datetime) -> None:

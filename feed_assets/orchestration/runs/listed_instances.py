@@ -73,12 +73,20 @@ def _build_request(request: LaunchRequest, op_name: str) -> RunRequest:
     return RunRequest(
         run_key=request.key,
         run_config={"ops": {op_name: {"config": config}}},
-        tags={
-            names.TAG_PROCESS: process.process,
-            names.TAG_CLUSTER: process.cluster,
-            names.TAG_REQUEST: request.key,
-            **({names.PRIORITY: str(request.priority)} if request.priority else {}),
-            **({names.TAG_QUEUE: process.queue} if process.queue else {}),
-            **names.late_tags(request.late),
-        },
+        tags=build_tags(request),
     )
+
+
+def build_tags(request: LaunchRequest) -> dict[str, str]:
+    """Return the tags of a requested run."""
+    process = request.process
+    return {
+        names.TAG_RUN: request.describe(),
+        names.TAG_PROCESS: process.process,
+        names.TAG_CLUSTER: process.cluster,
+        names.TAG_REQUEST: request.key,
+        **({names.PRIORITY: str(request.priority)} if request.priority else {}),
+        **({names.TAG_QUEUE: process.queue} if process.queue else {}),
+        **({names.TAG_BATCH: render_datetime(request.first)} if process.trigger is not None else {}),
+        **names.late_tags(request.late),
+    }

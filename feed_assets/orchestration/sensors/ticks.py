@@ -45,6 +45,7 @@ from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.listed_instances import build_tags
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
 from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
@@ -244,6 +245,7 @@ class _Tick:
         asset_events += greyed
         if cursor.location != location.digest:
             self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
+            self.bulkheads.run_unit(TickStep.REPORTS, "definitions", None, self._report_definitions, location.digest)
         partitions = due_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
         partitions += coming_keys(layout, unreported.events, done.requests)
         self.bulkheads.save(database)
@@ -263,6 +265,11 @@ class _Tick:
             cursor=following.render(),
             skip_reason=None if run_requests else SkipReason(said),
         )
+
+    def _report_definitions(self, digest: str) -> None:
+        """Show the location's own asset as made: Dagster shows one that never was as missing."""
+        made = AssetMaterialization(self.runtime.location_key, metadata={names.META_DIGEST: digest})
+        self.instance.report_runless_asset_event(made)
 
     @property
     def database(self) -> Database:
@@ -307,15 +314,7 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
     """Build the run request for a launch request: one partition, or a range of them."""
     process = request.process
     run_grid = layout.process_grid(process)
-    tags = {
-        names.TAG_PROCESS: process.process,
-        names.TAG_CLUSTER: process.cluster,
-        names.TAG_REQUEST: request.key,
-        **({names.PRIORITY: str(request.priority)} if request.priority else {}),
-        **({names.TAG_QUEUE: process.queue} if process.queue else {}),
-        **({names.TAG_BATCH: render_datetime(request.first)} if process.trigger is not None else {}),
-        **names.late_tags(request.late),
-    }
+    tags = build_tags(request)
     selection = [key for key, _ in layout.run_assets(process)]
     first, last = run_grid.key(request.first), run_grid.key(request.last)
     if first == last:
