@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from pydantic import PlainSerializer
 
@@ -15,16 +15,8 @@ from feed_assets.issues import EntityKey
 from feed_assets.json_form import shown
 from feed_assets.state.errors import StateError
 from feed_assets.state.payloads import (
-    ArrivalPayload,
-    EntityPayload,
-    EvictionPayload,
-    HealthPayload,
     InstancePayload,
     MessagePayload,
-    MetadataPayload,
-    RetryPayload,
-    SlaPayload,
-    SweepPayload,
 )
 from feed_assets.topics import MessageLevel, Topic
 
@@ -44,17 +36,7 @@ def render_falcon_time(moment: datetime) -> str:
     return f"{at.year:04}-{at.month:02}-{at.day:02}-{at.hour:02}-{at.minute:02}{second}"
 
 
-_CLASSES: tuple[type[MessagePayload], ...] = (
-    EvictionPayload,
-    MetadataPayload,
-    InstancePayload,
-    SlaPayload,
-    RetryPayload,
-    SweepPayload,
-    EntityPayload,
-    HealthPayload,
-    ArrivalPayload,
-)
+_CLASSES: tuple[type[MessagePayload], ...] = get_args(MessagePayload)
 _CLASS_OF_TOPIC = {cls.topic: cls for cls in _CLASSES}
 
 
