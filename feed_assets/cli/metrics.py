@@ -85,14 +85,11 @@ def metrics(form: str, listen: tuple[str, int] | None, max_series: int | None, d
 
     if listen is not None:
         _serve(collect, listen, warnings)
-    elif form == GRAPHITE:
-        from feed_assets.operations.metrics.graphite import render_graphite
-
-        say(render_graphite(collect()), nl=False)
     else:
-        from feed_assets.operations.metrics.prometheus import render_prometheus
+        from feed_assets.operations.metrics.expositions import render_graphite, render_prometheus
 
-        say(render_prometheus(collect()), nl=False)
+        render = render_graphite if form == GRAPHITE else render_prometheus
+        say(render(collect()), nl=False)
 
 
 class _Warnings:

@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.existing import Existing
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
-from feed_assets.storage.errors import StorageError, StorageFullError
+from feed_assets.storage.copy_port import SourceFile, Survey
+from feed_assets.storage.errors import PlaceOccupiedError, StorageError, StorageFullError
+from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
-from feed_assets.transfer.exact_plans import plan_exactly
 from feed_assets.transfer.finishing import Finishing, RepeatError
 from feed_assets.transfer.outcomes import Copied, CopyStatus
-from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
+from feed_assets.transfer.plans import CopyPlan, Side, plan_copy, survey_source
 from feed_assets.transfer.requests import CopyRequest, Meter, OnProgress
 from feed_assets.transfer.running import TaskResult, run_task
 from feed_assets.transfer.tasks import LARGE, CopyTask, OpenCopy, open_copy, part_tasks
@@ -26,6 +29,8 @@ BATCH = 128
 """The number of instances that are copied together: they share tasks, and one flush to disk."""
 _LANES = 2
 """The number of concurrent batches: one flushes to disk while the other copies."""
+_THREADS = 4
+"""The number of files that are compared at once."""
 
 RunTasks = Callable[[Sequence[CopyTask]], Iterable[TaskResult] | None]
 """Runs tasks outside this process and returns all results; returns None if the work is too small for that."""
@@ -192,7 +197,7 @@ class _Work:
         request = copy.request
         sides = request.source, request.target
         if self.options.exact:
-            return plan_exactly(self.stores, *sides, self.options, self.clock)
+            return _plan_exactly(self.stores, *sides, self.options, self.clock)
         adopts = request.clearing is not None and request.clearing.existing is Existing.ADOPT
         return plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
 
@@ -242,3 +247,46 @@ class _Work:
             else:
                 url = copy.plan.source_url
                 copy.outcome = SourceChangingError(url=url, tries=copy.tries, reason=outcome.reason)
+
+
+def _plan_exactly(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock) -> CopyPlan:
+    """Plan an exact copy, that of an archive: of everything, in any state, to a place where nothing is. Nothing is to
+    be done if an equal copy is there.
+
+    Raises:
+        PlaceOccupiedError: something else is there.
+        SourceChangingError: the source changed while it was compared with an equal copy.
+    """
+    url, survey = stores.get(source.store).url(source.path), survey_source(stores, source, options, clock)
+    standing = stores.get(target.store).copying().survey_all(target.path, nanoseconds(clock.now()))
+    is_there = standing.availability is not Availability.MISSING
+    if is_there:
+        if not _is_equal(stores, source, survey, target, standing):
+            raise PlaceOccupiedError(store=stores.get(target.store).root_url, path=target.path)
+        if not survey_source(stores, source, options, clock).is_like(survey):
+            raise SourceChangingError(url=url, tries=1, reason="it changed while it was compared")
+    return CopyPlan(
+        source=source,
+        target=target,
+        options=options,
+        source_url=url,
+        is_unchanged=is_there,
+        survey=survey,
+        transfers=survey.files,
+        flags=(target.flag,) if target.flag else (),
+    )
+
+
+def _is_equal(stores: StorePool, source: Side, survey: Survey, target: Side, standing: Survey) -> bool:
+    """Return whether two instances have the same files with the same bytes; read both."""
+    if [file[:2] for file in survey.files] != [file[:2] for file in standing.files]:
+        return False
+    with ExitStack() as stack:
+        sides = [stack.enter_context(stores.get(side.store).copying().reading(side.path)) for side in (source, target)]
+
+        def is_equal(file: SourceFile) -> bool:
+            one, other = (checksum_of(reading.chunks(file.path)) for reading in sides)
+            return one == other
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return all(pool.map(is_equal, survey.files))

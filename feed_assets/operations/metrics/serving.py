@@ -13,7 +13,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from feed_assets.errors import FeedAssetsError
 from feed_assets.masking import mask
 from feed_assets.operations.errors import ListenRefusedError
-from feed_assets.operations.metrics.prometheus import build_registry
+from feed_assets.operations.metrics.expositions import build_registry
 from feed_assets.operations.metrics.records import Metrics
 
 PATH = "/metrics"

@@ -1,8 +1,10 @@
 """The live checks, one function each: the probes for one entity, and their complaints."""
 
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark_addresses import check_spark_master, check_spark_remote
@@ -14,7 +16,6 @@ from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locat
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
-from feed_assets.operations.outside.work_folders import find_folder_fault, find_local_folder, make_folder
 from feed_assets.plan.mirror_records import Directory
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.storage.errors import StoreUnknownError
@@ -26,6 +27,7 @@ from feed_assets.timing.tables import parse_table_address
 from feed_assets.validation.rules_workflow import iter_files, iter_workflows
 from feed_assets.validation.scope import Complaint
 
+_LOCAL = "file://"
 _STAGING_MODE, _WORKING_MODE = 0o777, 0o755
 
 
@@ -68,8 +70,8 @@ def check_folders(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[Complaint]:
-    folder = find_local_folder(cluster.storage, staging)
-    fault = None if folder is None else find_folder_fault(folder, _STAGING_MODE)
+    folder = _find_local_folder(cluster.storage, staging)
+    fault = None if folder is None else _find_folder_fault(folder, _STAGING_MODE)
     if folder is not None and fault is not None:
         yield Complaint(
             path=("locations", "staging"),
@@ -78,14 +80,14 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
         )
         return
     named = cluster.locations.working
-    working = find_local_folder(cluster.storage, named or f"{staging.rstrip('/')}/working")
+    working = _find_local_folder(cluster.storage, named or f"{staging.rstrip('/')}/working")
     if working is None:
         return
     if named is None and not working.exists():
         if outside.prepares:
-            make_folder(working, _WORKING_MODE)
+            _make_folder(working, _WORKING_MODE)
         return
-    fault = find_folder_fault(working, _WORKING_MODE)
+    fault = _find_folder_fault(working, _WORKING_MODE)
     if fault is not None:
         yield Complaint(
             path=("locations", "working" if named else "staging"),
@@ -293,3 +295,47 @@ def _password_of_file(outside: Outside, name: str) -> str:
     if not text:
         raise ServiceError(service=f"the password file {name}", reason="it is empty", next_step="Write the password.")
     return text
+
+
+def _find_local_folder(storage: str, folder: str) -> Path | None:
+    """Return the local path of a folder below a storage; None if it is not on this machine.
+
+    >>> _find_local_folder("file:///data", "/apps/staging").as_posix(), _find_local_folder("s3://bucket", "staging")
+    ('/data/apps/staging', None)
+    """
+    if folder.startswith(_LOCAL):
+        return Path(folder.removeprefix(_LOCAL))
+    if "://" in folder or not storage.startswith(_LOCAL):
+        return None
+    return Path(storage.removeprefix(_LOCAL)) / folder.lstrip("/")
+
+
+def _find_folder_fault(folder: Path, mode: int) -> str | None:
+    """Return why a folder cannot be used; None if it exists with exactly these permissions.
+
+    >>> _find_folder_fault(Path("/nowhere"), 0o777)
+    'it does not exist'
+    """
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "it does not exist"
+    except OSError as exc:
+        return f"it cannot be read: {exc.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    rights = stat.S_IMODE(found.st_mode)
+    return None if rights == mode else f"its permissions are {rights:o}, and must be {mode:o}"
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """Create a folder in an existing one, with exactly these permissions; leave an existing folder unchanged.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    folder.chmod(mode)

@@ -5,17 +5,18 @@ belongs to a checkout of such a repository.
 """
 
 import os
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCodeReference
 
 from feed_assets.engines.code_positions import CodeFinder
 from feed_assets.masking import mask
 from feed_assets.orchestration.graph.git_remotes import find_remote
-from feed_assets.orchestration.graph.pointers import find_pointer
 from feed_assets.plan.entity_facts import EntityFacts
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
@@ -78,3 +79,21 @@ def _metadata(
     references: list[LocalFileCodeReference | UrlCodeReference],
 ) -> dict[str, CodeReferencesMetadataValue]:
     return {CODE_REFERENCES: CodeReferencesMetadataValue(code_references=references)} if references else {}
+
+
+def find_pointer(root: Path) -> str | None:
+    """Return the option by which commands of Dagster find the definitions of a project; None if nothing tells it.
+
+    A `definitions.py` in the folder comes first, then the module of `[tool.dagster]`, then that of a `dg` project.
+    """
+    if (root / "definitions.py").is_file():
+        return "-f definitions.py"
+    try:
+        tools: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("tool", {})
+    except (OSError, ValueError):
+        return None
+    module = tools.get("dagster", {}).get("module_name")
+    package = tools.get("dg", {}).get("project", {}).get("root_module")
+    if module is None and package is not None:
+        module = f"{package}.definitions"
+    return None if module is None else f"-m {module}"

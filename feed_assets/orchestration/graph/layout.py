@@ -3,15 +3,16 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from dagster import AssetKey, AssetSpec, BetaWarning
 
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.maps import EMPTY
 from feed_assets.orchestration.errors import AssetKeyClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
-from feed_assets.orchestration.graph.cycles import find_omitted_inputs
 from feed_assets.orchestration.graph.metadata import Said
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
@@ -120,7 +121,7 @@ def lay_out(
         makers=makers,
         grids=grids,
         dynamic=_dynamic_grids(plan, grids, own),
-        omitted_inputs=find_omitted_inputs(plan),
+        omitted_inputs=_find_omitted_inputs(plan),
         feed_specs=feed_specs,
         process_specs=process_specs,
     )
@@ -153,3 +154,26 @@ def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:
     if all(feed_grid(feed).definition() is first.definition() for feed in feeds):
         return first
     return process_grid(process)
+
+
+def _find_omitted_inputs(plan: Plan) -> frozenset[tuple[Key, Key]]:
+    """Return (feed, process) pairs to omit from the graph: of each cycle, the input that reads furthest into the
+    past. Dagster's assets form no cycle, but a feed may depend on its own past instances.
+    """
+    before: dict[tuple[str, Key], set[tuple[str, Key]]] = {}
+    reach: dict[tuple[Key, Key], int] = {}
+    for process in plan.processes.values():
+        for edge in process.inputs:
+            feed = edge.feed_key
+            before.setdefault(("process", process.key), set()).add(("feed", feed))
+            last = edge.shifts[1] if edge.shifts else 0
+            reach[feed, process.key] = max(last, reach.get((feed, process.key), last))
+        for out in process.outputs:
+            before.setdefault(("feed", out.feed_key), set()).add(("process", process.key))
+    omitted_inputs: set[tuple[Key, Key]] = set()
+    while (ring := next(iter_rings(before), None)) is not None:
+        inputs = [(feed, process) for (_, process), (kind, feed) in pairwise((*ring, ring[0])) if kind == "feed"]
+        feed, process_key = min(inputs, key=lambda pair: (reach[pair], pair))
+        before["process", process_key].discard(("feed", feed))
+        omitted_inputs.add((feed, process_key))
+    return frozenset(omitted_inputs)

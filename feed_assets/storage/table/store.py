@@ -4,8 +4,11 @@ A path is a partition, `ds=2013-11-03/region=eu`. New content is written next to
 metastore then points the partition to it, so a reader sees the old content or the new content, never a mix.
 """
 
+import fcntl
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +23,7 @@ from feed_assets.storage.errors import (
     StorageError,
     TableRefusedError,
 )
-from feed_assets.storage.paths import parse_flag, parse_path, parse_token
+from feed_assets.storage.paths import parse_flag, parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Trash
 from feed_assets.storage.records import (
     Availability,
@@ -36,7 +39,7 @@ from feed_assets.storage.records import (
     nothing_to_scan,
     obstructed,
 )
-from feed_assets.storage.table.locks import partition_lock
+from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition, parse_values
 from feed_assets.storage.table.partitions import TablePartitions
@@ -161,7 +164,7 @@ class TableStore(InstanceStore):
             if prepared is None:
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = prepared
-        with partition_lock(self.root_url, spec.name):
+        with _partition_lock(self.root_url, spec.name):
             clear = clearing_guard(self, staging.path, staging.token, flag, guard, clearing)
             self._call(clear, table, spec, version)
             former = self._point(table, spec, version, guard)
@@ -344,3 +347,29 @@ def _look(path: str, look: Look, partition: Partition, flag: str | None) -> Look
         availability = Availability.PARTIAL
     times = [time for time in (look.modified_at, partition.changed_at) if time is not None]
     return replace(look, path=path, availability=availability, modified_at=max(times, default=None))
+
+
+@contextmanager
+def _partition_lock(store: str, name: str) -> Iterator[None]:
+    """Hold the lock of a partition, by table URL and partition name; all partitions share 256 locks per user.
+
+    It serializes publications on a machine, because the metastore has no locks.
+    """
+    base = user_folder()
+    try:
+        make_private(base, store, name)
+        folder = base / "table-locks"
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder / path_name(f"{store}/{name}")[:2], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise StorageError(
+            store=store,
+            path=name,
+            reason=f"its lock cannot be opened in {base}: {exc.strerror}",
+            next_step="Check the place for temporary files of this user.",
+        ) from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

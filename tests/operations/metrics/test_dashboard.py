@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metrics.collecting import collect_metrics
 from feed_assets.operations.metrics.dashboard import load_dashboard
+from feed_assets.operations.metrics.expositions import render_prometheus
 from feed_assets.operations.metrics.families import BUILD, FAMILIES, INVALID, LIMIT
-from feed_assets.operations.metrics.prometheus import render_prometheus
 
 DASHBOARD: dict[str, Any] = json.loads(load_dashboard())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

@@ -11,9 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metrics.collecting import collect_metrics
+from feed_assets.operations.metrics.expositions import build_registry, render_graphite, render_prometheus
 from feed_assets.operations.metrics.families import FAMILIES
-from feed_assets.operations.metrics.graphite import render_graphite
-from feed_assets.operations.metrics.prometheus import build_registry, render_prometheus
 from feed_assets.operations.metrics.records import PREFIX, MetricType
 from tests.operations.metrics.story import NOW
 

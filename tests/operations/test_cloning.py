@@ -1,9 +1,9 @@
 import pytest
 
-from feed_assets.definitions.cloning import clone_text
 from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.documents import split_documents
 from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.operations.entities.cloning import clone_text
 from feed_assets.state.definition_records import DocumentFormat
 
 TEXT = """\
