@@ -93,21 +93,9 @@ def _from_row(row: Sequence[Any]) -> Hold:
     values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
     if not _is_readable(values):
         return _unreadable(values)
-    times = {name: None if values[name] is None else from_micros(values[name]) for name in _OPTIONAL_TIMES}
-    return Hold(
-        name=values["name"],
-        feed=values["feed"],
-        cluster=values["cluster"],
-        first=times["first"],
-        last=times["last"],
-        reason=values["reason"],
-        author=values["author"],
-        created_at=from_micros(values["created_at"]),
-        expires_at=times["expires_at"],
-        released_at=times["released_at"],
-        released_by=values["released_by"],
-        number=values["number"],
-    )
+    del values["version"]
+    times = {name: from_micros(values[name]) for name in (*_OPTIONAL_TIMES, "created_at") if values[name] is not None}
+    return Hold(**values | times)
 
 
 def _is_readable(values: dict[str, Any]) -> bool:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Select
-
 from feed_assets.state.errors import StateError
-from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedKey
-from feed_assets.state.rows import RowMapper, TableStore, delete_keys
+from feed_assets.state.rows import RowMapper, TableStore, delete_keys, select_keys
 from feed_assets.state.schema import manifests
 from feed_assets.state.upserts import build_upsert
 
@@ -58,10 +55,8 @@ class Manifests(TableStore):
 
     def get_many(self, keys: Collection[FeedKey]) -> dict[FeedKey, RecordedManifest]:
         """Return the manifests of the instances that have one, in one statement."""
-        if not keys:
-            return {}
         columns = (*_ROWS.columns, _T.content)
-        found = self._connection.execute(self._select(columns), {KEY_ROWS: render_rows(keys)})
+        found = select_keys(self._connection, manifests, FeedKey._fields, columns, keys)
         return {manifest.key: manifest for manifest in map(_from_row, found)}
 
     def get_digests(self, keys: Collection[FeedKey]) -> dict[FeedKey, str]:
@@ -73,7 +68,7 @@ class Manifests(TableStore):
             return {}
         lock_log(self._connection)
         columns = (_T.feed, _T.cluster, _T.nominal_time, _T.digest)
-        found = self._connection.execute(self._select(columns), {KEY_ROWS: render_rows(keys)})
+        found = select_keys(self._connection, manifests, FeedKey._fields, columns, keys)
         return {FeedKey(feed, cluster, time): digest for feed, cluster, time, digest in found}
 
     def put(self, found: Iterable[RecordedManifest]) -> None:
@@ -85,9 +80,6 @@ class Manifests(TableStore):
     def remove(self, keys: Iterable[tuple[str, str, datetime]]) -> None:
         """Remove the manifests of instances that are gone; instances without one are ignored."""
         delete_keys(self._connection, manifests, FeedKey._fields, keys)
-
-    def _select(self, columns: tuple[Column[Any], ...]) -> Select[Any]:
-        return select_keyed(self._dialect, manifests, FeedKey._fields, columns)
 
 
 def _to_row(manifest: RecordedManifest) -> dict[str, object]:

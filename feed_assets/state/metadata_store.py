@@ -133,9 +133,7 @@ class MetadataStore(TableStore):
 
     def find_many(self, paths: Collection[str]) -> dict[str, DescribedEntity]:
         """Return described entities by their paths."""
-        wanted = key_rows(self._dialect, ("path",))
-        statement = select(*_ENTITIES.columns).join_from(wanted, metadata_entities, _E.path == wanted.c.path)
-        found = _ENTITIES.find(self._connection, statement, {KEY_ROWS: render_rows([path] for path in paths)})
+        found = _ENTITIES.of_keys(self._connection, ("path",), [(path,) for path in paths])
         return {each.path: each for each in found}
 
     def of_ids(self, ids: Collection[int]) -> dict[int, DescribedEntity]:

@@ -9,14 +9,13 @@ from sqlalchemy import ColumnElement, delete, func, insert, select
 
 from feed_assets.issues import EntityKey
 from feed_assets.state.delivery_schema import outbox
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage, parse_payload, render_payload
-from feed_assets.state.rows import TableStore
+from feed_assets.state.rows import TableStore, select_keys
 from feed_assets.topics import MessageLevel, Topic
 
 _T = outbox.c
-_SELECT = select(_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)
+_COLUMNS = (_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)
 
 
 class MessageHead(NamedTuple):
@@ -55,7 +54,7 @@ class Outbox(TableStore):
         """Return at most `limit` messages with a number above `after`, in order; for readers with a cursor. Of one
         topic if given.
         """
-        statement = _SELECT.where(*_later(after, topic)).order_by(_T.seq).limit(limit)
+        statement = select(*_COLUMNS).where(*_later(after, topic)).order_by(_T.seq).limit(limit)
         return [_load(row) for row in self._connection.execute(statement)]
 
     def heads(self, after: int, limit: int) -> list[MessageHead]:
@@ -69,9 +68,7 @@ class Outbox(TableStore):
 
     def get_many(self, seqs: Collection[int]) -> dict[int, OutboxMessage]:
         """Return messages by number; those that are not there any more are left out."""
-        wanted = key_rows(self._dialect, ("seq",))
-        statement = _SELECT.join_from(wanted, outbox, _T.seq == wanted.c.seq)
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([seq] for seq in sorted(seqs))})
+        rows = select_keys(self._connection, outbox, ("seq",), _COLUMNS, [(seq,) for seq in sorted(seqs)])
         return {row.seq: _load(row) for row in rows}
 
     def count(self, after: int, topic: Topic | None = None) -> int:
@@ -104,11 +101,8 @@ class Outbox(TableStore):
 
     def find_keys(self, keys: Collection[str]) -> dict[str, int]:
         """Return the numbers of the messages that have one of the idempotency keys, by key."""
-        wanted = key_rows(self._dialect, ("idempotency_key",))
-        statement = select(_T.idempotency_key, _T.seq).join_from(
-            wanted, outbox, _T.idempotency_key == wanted.c.idempotency_key
-        )
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows([key] for key in keys)})
+        names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
+        rows = select_keys(self._connection, outbox, names, columns, [(key,) for key in keys])
         return {row.idempotency_key: row.seq for row in rows}
 
 

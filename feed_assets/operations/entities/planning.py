@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -128,11 +129,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     keys = {entity.key for entity in (*computed.difference.entities, *shown)}
     issues = [
         *find_new_issues(context, preview.before.bundle, preview.after, keys),
-        *_find_refusals(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
-        *_find_holds(context, keys, preview.after.bundle),
-        *_find_left(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
-        *_find_unseen(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
-        *_find_claimed(context, preview.after.bundle, preview.after, keys),
+        *_find_issues(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys, keys),
     ]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
@@ -162,11 +159,8 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         if recorded.get(key) is not after.find(key)
     )
     computed = compute_change(context, before, after, loaded.bundle, keys)
-    issues += [*blocked, *_find_refusals(context, before, after, loaded.bundle, keys)]
-    issues += _find_holds(context, keys, after)
-    issues += _find_left(context, before, after, loaded.bundle, keys)
-    issues += _find_unseen(context, before, after, loaded.bundle, {entity.key for entity in after.entities})
-    issues += _find_claimed(context, after, loaded.bundle, keys)
+    everything = {entity.key for entity in after.entities}
+    issues += [*blocked, *_find_issues(context, before, after, loaded.bundle, keys, everything)]
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(
@@ -216,6 +210,25 @@ def compute_change(
     return ComputedChange(difference=difference, state=state)
 
 
+def _find_issues(
+    context: EntityContext,
+    before: Bundle,
+    after: Bundle,
+    loaded: LoadedBundle,
+    keys: Collection[EntityKey],
+    readers: Collection[EntityKey],
+) -> Iterator[Issue]:
+    """Yield why the verb `update` would refuse a change of entities, and what the change leaves behind or takes over;
+    and the feeds among `readers`, or read by them, of which nothing has ever come.
+    """
+    yield from _find_refusals(context, before, after, loaded, keys)
+    with context.database.read() as connection:
+        yield from _find_holds(connection, keys, after, context.now)
+        yield from find_left_events(connection, before, after, loaded.sources, keys)
+        yield from find_unseen_feeds(connection, before, after, loaded.sources, readers, context.now)
+        yield from find_claimed_metadata(connection, after, loaded.sources, keys)
+
+
 def _find_refusals(
     context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
 ) -> Iterator[Issue]:
@@ -237,14 +250,10 @@ def _find_refusals(
             )
 
 
-def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bundle) -> Iterator[Issue]:
+def _find_holds(connection: Connection, keys: Collection[EntityKey], after: Bundle, as_of: datetime) -> Iterator[Issue]:
     """Yield a warning for each hold on a feed that is removed."""
     removed = {key[1]: key for key in keys if key[0] == Kind.FEED and after.find(key) is None}
-    if not removed:
-        return
-    with context.database.read() as connection:
-        holds = Holds(connection).active(context.now)
-    for hold in holds:
+    for hold in Holds(connection).active(as_of) if removed else ():
         if hold.feed in removed:
             yield Issue(
                 severity=Severity.WARNING,
@@ -253,27 +262,6 @@ def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bund
                 message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
                 remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
             )
-
-
-def _find_left(
-    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
-) -> list[Issue]:
-    with context.database.read() as connection:
-        return list(find_left_events(connection, before, after, loaded.sources, keys))
-
-
-def _find_unseen(
-    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
-) -> list[Issue]:
-    with context.database.read() as connection:
-        return list(find_unseen_feeds(connection, before, after, loaded.sources, keys, context.now))
-
-
-def _find_claimed(
-    context: EntityContext, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
-) -> list[Issue]:
-    with context.database.read() as connection:
-        return list(find_claimed_metadata(connection, after, loaded.sources, keys))
 
 
 def digest_change(
