@@ -24,7 +24,6 @@ from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
-from feed_assets.orchestration.sensors.tick_cursors import TickCursor
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -65,18 +64,28 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
 
 
 def find_greyed(
-    database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor: TickCursor
+    database: Database,
+    layout: AssetLayout,
+    cluster: str,
+    instance: DagsterInstance,
+    after: int,
+    until: float,
+    wiped: str | None = None,
 ) -> tuple[list[DagsterEvent], int]:
     """Look at the next few events of the log: an AVAILABLE instance whose run was deleted in Dagster, and with it what
-    the run has reported, is told again. Returns what to tell, and the event after which to go on; 0 at the end.
+    the run has reported, is told again; of a `wiped` feed each. Returns what to tell, and the event after which to go
+    on; 0 at the end.
     """
+    feeds, clusters = (None, None) if wiped is None else ([wiped], [cluster])
     with database.read() as connection:
-        events = EventLog(connection).read(cursor.looked, LOOKED_A_TICK)
+        events = EventLog(connection).read(after, LOOKED_A_TICK, feeds, clusters=clusters)
         rows = FeedInstances(connection).get_many([(each.feed, each.cluster, each.nominal_time) for each in events])
     newest = {row.event_seq for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE}
-    shown = [each for each in events if each.cluster == cluster and each.seq in newest and each.seq <= cursor.last_seq]
-    known = find_known_runs(instance, shown)
-    lost = [each for each in shown if each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known)]
+    shown = [each for each in events if each.cluster == cluster and each.seq in newest and each.seq <= until]
+    known = find_known_runs(instance, shown) if wiped is None else ()
+    lost = [
+        each for each in shown if wiped or (each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known))
+    ]
     told = [each for event in lost for each in build_asset_events(layout, event, known)]
     storage, kind = instance.event_log_storage, DagsterEventType.ASSET_MATERIALIZATION
     green = {

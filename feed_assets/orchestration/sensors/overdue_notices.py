@@ -96,16 +96,21 @@ def find_explanations(
 def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
     """Yield the observations of a process instance, at the partition of each output or of the process's own asset."""
     for key, partition in _partitions(layout, explanation):
-        yield AssetObservation(
-            asset_key=key,
-            partition=partition,
-            description=mask(explanation.summary),
-            metadata={
-                names.META_WHY: MetadataValue.md(render_markdown(explanation)),
-                names.META_STATUS: explanation.status,
-                names.META_NOMINAL: render_datetime(explanation.nominal_time),
-            },
-        )
+        yield build_observation(key, partition, explanation)
+
+
+def build_observation(key: AssetKey, partition: str, explanation: Explanation, before: str = "") -> AssetObservation:
+    """Build the observation of an instance; `before` begins its description."""
+    return AssetObservation(
+        asset_key=key,
+        partition=partition,
+        description=mask(before + explanation.summary),
+        metadata={
+            names.META_WHY: MetadataValue.md(render_markdown(explanation)),
+            names.META_STATUS: explanation.status,
+            names.META_NOMINAL: render_datetime(explanation.nominal_time),
+        },
+    )
 
 
 def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple[AssetKey, str]]:

@@ -46,6 +46,7 @@ from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.listed_instances import build_tags
+from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
 from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
@@ -141,6 +142,8 @@ class _Tick:
         run(step, None, reconcile, database, plan, record, use, instance, heartbeats, as_of, real_now, bulkheads)
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         announced = self._follow_materializations(real_now)
+        layout, reports = self.active.layout, TickStep.REPORTS
+        bulkheads.run_unit(reports, "by hand", None, follow_hands, context, layout, cluster, instance, bulkheads)
         is_held = self.active.is_restored or self.active.is_safe_mode
         arrivals = look_for_arrivals(
             database, stores, plan, cluster, as_of, real_now, budget, bulkheads, may_take=not is_held
@@ -239,8 +242,9 @@ class _Tick:
             asset_events += self.bulkheads.run_unit(
                 TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event, known_runs
             )
+        at, until, step, nothing_lost = cursor.looked, cursor.last_seq, TickStep.REPORTS, (list[DagsterEvent](), 0)
         greyed, looked = self.bulkheads.run_unit(
-            TickStep.REPORTS, "deleted runs", ([], 0), find_greyed, database, layout, cluster, self.instance, cursor
+            step, "deleted runs", nothing_lost, find_greyed, database, layout, cluster, self.instance, at, until
         )
         asset_events += greyed
         if cursor.location != location.digest:

@@ -123,10 +123,10 @@ def follow_materializations(
     name = f"materializations/{cluster}"
     with database.read() as connection:
         text = Cursors(connection).get(name)
-    before = ReaderPosition.parse(text) if text is not None else _begin(instance)
-    records = _read(instance, before.settled)
+    before = ReaderPosition.parse(text) if text is not None else begin_position(instance)
+    records = read_materializations(instance, before.settled)
     if not records and before.settled > (instance.event_log_storage.get_maximum_record_id() or 0):
-        before = _begin(instance)
+        before = begin_position(instance)
     position = before.following(producers)
     _forget_polls(database, [key for feed, key in _keys(producers) if position.assets[feed] != before.assets.get(feed)])
     fresh = _sort(records, position, producers)
@@ -143,7 +143,7 @@ def follow_materializations(
             continue
         start = position.behind.get(feed)
         if start is not None and not bulkheads.is_put_off(TickStep.MATERIALIZATIONS, feed):
-            events = _read(instance, start, producer.asset)
+            events = read_materializations(instance, start, producer.asset)
         elif not events and start is None:
             continue
         found = bulkheads.run_unit(TickStep.MATERIALIZATIONS, feed, None, _announce, graph, producer, events, bulkheads)
@@ -190,12 +190,16 @@ def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
             ArrivalPolls(connection).forget(keys)
 
 
-def _begin(instance: DagsterInstance) -> ReaderPosition:
+def begin_position(instance: DagsterInstance) -> ReaderPosition:
+    """Return the position of a reader that begins."""
     newest = instance.event_log_storage.get_maximum_record_id() or 0
     return ReaderPosition(settled=max(0, newest - OVERLAP))
 
 
-def _read(instance: DagsterInstance, after: int, asset: AssetKey | None = None) -> Sequence[EventLogRecord]:
+def read_materializations(
+    instance: DagsterInstance, after: int, asset: AssetKey | None = None
+) -> Sequence[EventLogRecord]:
+    """Read the next materializations of the event log, or of one asset."""
     wanted = EventRecordsFilter(DagsterEventType.ASSET_MATERIALIZATION, asset_key=asset, after_cursor=after)
     return instance.event_log_storage.get_event_records(wanted, limit=EVENTS_A_TICK, ascending=True)
 
