@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import instance_of, open_context_for
+from feed_assets.cli.instance_options import instance_of, open_context_for, say_silence
 from feed_assets.cli.options import (
     JsonObjectType,
     MomentType,
@@ -104,6 +104,7 @@ def notify(
         print_json(result)
     else:
         say(result.render())
+    say_silence(context, [result.cluster])
 
 
 def _poll(
@@ -133,6 +134,7 @@ def _poll(
         return
     for each in polled:
         say(each.render())
+    say_silence(context, {each.cluster for each in polled})
 
 
 @feed.command(epilog="Example: feed-assets feed take orders --dry-run")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import instance_of, lifecycle_option, lifecycles_of, open_context_for
+from feed_assets.cli.instance_options import (
+    instance_of,
+    lifecycle_option,
+    lifecycles_of,
+    open_context_for,
+    say_silence,
+)
 from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
@@ -118,6 +124,7 @@ def _control(
     from_start: bool = False,
 ) -> None:
     from feed_assets.cli.state import stop_runs
+    from feed_assets.lifecycle.instances.actions import InstanceAction
     from feed_assets.operations.instances.control import control_instances
 
     context = open_context_for()
@@ -140,6 +147,8 @@ def _control(
     else:
         print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done), output)
     say(done.render_summary(), err=True)
+    if done.instances and action in (InstanceAction.RERUN, InstanceAction.RESUME):
+        say_silence(context, {each.cluster for each in done.instances})
 
 
 def _range_of(

@@ -1,6 +1,6 @@
 """Options and arguments that the commands on instances share, and their context."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +36,14 @@ def open_context_for() -> "OperationContext":
     database = open_state(settings)
     with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
         return open_context(settings, database)
+
+
+def say_silence(context: "OperationContext", clusters: Collection[str]) -> None:
+    """Say on stderr that no ticks come, which would carry on what was done."""
+    from feed_assets.operations.explaining.tick_times import find_silence
+
+    if (silence := find_silence(context, clusters)) is not None:
+        say(silence, err=True)
 
 
 def range_options(command: _Command) -> _Command:

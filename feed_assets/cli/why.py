@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
 
+_DONE = ("AVAILABLE", "SUCCEEDED")
+"""States for which no tick has anything to do."""
+
+
 @click.command(cls=Verb, epilog="Example: feed-assets why daily-delays 2013-11-03")
 @name_argument("name", names_of(*SCHEDULABLE))
 @name_argument("instance", find_times, required=False)
@@ -53,6 +57,7 @@ def why(
     """
     from feed_assets.operations.explaining.explanations import explain
     from feed_assets.operations.explaining.summaries import render_summary
+    from feed_assets.operations.explaining.tick_times import find_silence
     from feed_assets.operations.instances.polled_ranges import poll_instances_now, record_vanished_now
     from feed_assets.plan.rendering import counted
     from feed_assets.state.records import FeedKey
@@ -76,10 +81,14 @@ def why(
         if arrived := poll_instances_now(context, missing, author_of(None)):
             say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
             found = explain(context, of_kind, name, nominal_time, clusters)
+    undone = {each.cluster for each in found.items if each.status not in _DONE}
+    silence = find_silence(context, undone)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]
-        print_consolidated(found, "instances", root_causes=causes)
+        print_consolidated(found, "instances", root_causes=causes, no_ticks=silence)
     else:
+        if silence is not None:
+            say(silence)
         for explanation in found.items:
             say(explanation.render() if show_all else render_summary(explanation, context.find_sequence))
     end_with(ctx, found.result, found.message)

@@ -1,11 +1,14 @@
 """A project folder with a state database, and `feed-assets` given in it."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
 from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
+from feed_assets.operations.explaining.tick_times import note_tick
+from feed_assets.state.database import open_database
 from tests.databases import lay_tables
 from tests.operations.harness import ALL
 
@@ -17,7 +20,15 @@ def prepare(folder: Path, *, schedule: str = "automatic") -> None:
     (folder / "counting.sql").write_text("select count(*) as n from clicks")
     (folder / "feed_assets.yaml").write_text(f"schedule: {schedule}\nstate: sqlite:///{folder}/state.db\n")
     lay_tables(folder / "state.db")
+    let_ticks_come(f"sqlite:///{folder}/state.db")
     (folder / "all.yaml").write_text(yaml.safe_dump_all(ALL, sort_keys=False))
+
+
+def let_ticks_come(url: str, *, until: timedelta = timedelta(0)) -> None:
+    """As if Dagster was at work on each cluster of the tests until some time ago."""
+    database = open_database(url)
+    for cluster in ("primary", "backup", "east", "west", "here"):
+        note_tick(database, cluster, datetime.now(UTC) - until)
 
 
 def below(text: str) -> str:

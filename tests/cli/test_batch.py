@@ -17,7 +17,7 @@ from feed_assets.state.database import open_database
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.storage.errors import StorageError
 from tests.cli.pasting import Pasting, of, paste
-from tests.cli.project import run
+from tests.cli.project import let_ticks_come, run
 from tests.cli.scripts import run_script
 from tests.databases import database_url, open_migrated
 
@@ -246,6 +246,7 @@ refused "no batch is under way" end load
 
 def test_wrong_orders_of_calls_are_refused_by_a_sentence_and_move_nothing(project: Path) -> None:
     put(project, 1, 2)
+    let_ticks_come(str(load_settings({}, start=project).state))
     calls: list[int] = []
 
     def give(*words: str) -> Result:

@@ -1,6 +1,6 @@
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.state.database import open_database
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
-from tests.cli.project import below, prepare, rows, run
+from tests.cli.project import below, let_ticks_come, prepare, rows, run
 from tests.operations.harness import ALL, COUNTING, NOON
 
 TIME = "2013-11-03T05:00Z"
@@ -153,6 +153,27 @@ def test_why_begins_with_the_root_causes(project: Path) -> None:
     document = json.loads(ok(run("why", "counting", TIME, "--output", "json")))
     (root,) = [each for each in document["root_causes"] if each["kind"] == "feed"]
     assert (document["result"], root["name"]) == ("SUCCEEDED", "clicks")
+
+
+def test_why_begins_with_a_daemon_that_is_down(project: Path) -> None:
+    url = f"sqlite:///{project}/state.db"
+    let_ticks_come(url, until=timedelta(minutes=7, seconds=20))
+    first, second, *_ = ok(run("why", "counting", TIME)).splitlines()
+    assert first.startswith("no tick of cluster primary has come for 7 minutes, since 20")
+    assert first.endswith(
+        "Z: nothing is polled, made ready or requested. Start Dagster (`dg dev`, or `dagster-daemon run`); "
+        "if it runs, see there what its arrival sensor says."
+    )
+    assert second == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
+    assert json.loads(ok(run("why", "counting", TIME, "--output", "json")))["no_ticks"] == first
+    land = project / "data/clicks/2013-11-03/05"
+    land.mkdir(parents=True)
+    (land / "part.csv").write_text("1")
+    assert run("feed", "notify", "clicks", TIME).stderr == f"{first}\n"
+    assert run("feed", "notify", "clicks", "--start", TIME).stderr.endswith(f"{first}\n")
+    assert "no tick" not in run("why", "clicks", TIME).stdout, "nothing has to be done for what is there"
+    let_ticks_come(url)
+    assert "no tick of" not in run("why", "counting", TIME).stdout
 
 
 def test_many_inputs_are_told_as_ranges(project: Path) -> None:

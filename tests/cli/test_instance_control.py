@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import update
 
 from feed_assets.cli.main import main
+from feed_assets.operations.explaining.tick_times import note_tick
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
@@ -71,6 +72,13 @@ def test_a_range_is_killed_and_what_succeeded_stays(database: Database) -> None:
         (entry,) = Audit(connection).newest(5)
     assert (entry.author, entry.action, entry.target) == ("ann", "instance kill", "process 'count'")
     assert json.loads(instance("kill", "--output", "json").stdout)["changed"] == 0
+
+
+def test_who_runs_instances_again_hears_that_no_tick_does_it(database: Database) -> None:
+    assert "no tick of cluster primary has ever come: nothing is polled" in instance("rerun").stderr
+    note_tick(database, "primary", datetime.now(UTC))
+    assert "no tick" not in instance("rerun").stderr
+    assert "no tick" not in instance("kill").stderr
 
 
 def test_a_dry_run_says_what_would_be_and_changes_nothing(database: Database) -> None:

@@ -156,14 +156,14 @@ def test_what_cannot_be_loaded_is_said(
     harness.tick()
     missing = refused(5)
     assert missing.status is FeedInstanceStatus.MISSING
-    assert "numbers/2026-01-01/05 does not exist" in str(missing)
+    assert "numbers/2026-01-01/05 did not exist" in str(missing)
     assert "tells: feed-assets why numbers 2026-01-01T05:00Z --kind feed --cluster here" in str(missing)
     (harness.home.data / "numbers" / "2026-01-01" / "06").mkdir()
     harness.at(START + timedelta(days=3))
     harness.tick()
     partial = refused(6)
     assert partial.status is FeedInstanceStatus.PARTIAL
-    assert "lacks its flag _SUCCESS" in str(partial)
+    assert "lacked its flag _SUCCESS" in str(partial)
     (harness.home.data / "numbers" / "2026-01-01" / "01" / "_SUCCESS").unlink()
     assert "it has arrived, but" in str(refused(1))
     with harness.runtime.database(instance).begin() as connection:

@@ -153,4 +153,4 @@ def test_a_crash_before_it_is_recorded_shows_again_and_tells_once(
     assert observations(late.instance) == [(key(1), "low missed: due at 2026-01-01T02:00Z")] * 2
     with late.runtime.database(late.instance).read() as connection:
         (message,) = Outbox(connection).read(0, 9, Topic.SLA)
-    assert "does not exist, and neither does its flag" in str(message.payload.reason)  # type: ignore[union-attr]
+    assert "did not exist at" in str(message.payload.reason)  # type: ignore[union-attr]

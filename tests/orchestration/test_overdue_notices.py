@@ -16,6 +16,7 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation
+from feed_assets.operations.explaining.tick_times import find_silence
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices
@@ -73,7 +74,7 @@ def test_what_has_waited_half_its_frequency_is_told_of_once(harness: LocationHar
     ((partition, status, text),) = told(harness)
     assert (partition, status) == (key(4), "WAITING")
     assert text.splitlines()[0] == "process summing on here at 2026-01-01T04:00Z is WAITING"
-    assert "numbers/2026-01-01/04 does not exist, and neither does its flag _SUCCESS" in text
+    assert "numbers/2026-01-01/04 did not exist at " in text
     tick_at(harness, 4.62)
     assert len(told(harness)) == 1
     assert materialized(harness.instance, "here", "sums") == set()
@@ -102,6 +103,8 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
         "FEED_ASSETS_STATE": state_url(harness.instance),
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("feed_assets.operations.context.open_clock", lambda _: harness.runtime.clock)
+    monkeypatch.setattr("feed_assets.operations.context.SystemClock", lambda: harness.runtime.clock)
     asked = ("why", "summing", "2026-01-01T00:00Z", "--output")
     assert run(*asked, "text", "--all").stdout.startswith(text + "\n")
     (in_json,) = json.loads(run(*asked, "json").stdout)["instances"]
@@ -132,7 +135,7 @@ def test_it_is_told_again_when_something_else_keeps_it_and_it_has_waited_twice_a
     assert len(told(harness)) == 1
     tick_at(harness, 5.2)
     texts = [text for partition, _, text in told(harness) if partition == key(4)]
-    assert ["lacks its flag" in text for text in texts] == [False, True]
+    assert ["lacked its flag" in text for text in texts] == [False, True]
     tick_at(harness, 6.5)
     assert len([text for partition, _, text in told(harness) if partition == key(4)]) == 2
 
@@ -265,10 +268,16 @@ def test_a_quiet_tick_names_the_oldest_that_waits_and_its_root_cause(harness: Lo
     assert busy.run_requests
     quiet = harness.tick()
     numbers = harness.home.data / "numbers/2026-01-01/03"
-    assert message(quiet).endswith(
-        "; oldest waiting instance: summing 2026-01-01T03:00Z for numbers 2026-01-01T03:00Z: "
-        f"file://{numbers} does not exist, and neither does its flag _SUCCESS"
-    )
+    told = "; oldest waiting instance: summing 2026-01-01T03:00Z for numbers 2026-01-01T03:00Z: "
+    assert f"{told}file://{numbers} did not exist at " in message(quiet)
+
+
+def test_a_tick_that_begins_is_heard_of(harness: LocationHarness) -> None:
+    database = harness.runtime.database(harness.instance)
+    context = build_context(harness.runtime, harness.runtime.timeline(), database, START)
+    assert find_silence(context, ["here"]) is not None
+    harness.tick()
+    assert find_silence(context, ["here"]) is None
 
 
 def test_a_tick_with_nothing_that_waits_names_nothing(harness: LocationHarness) -> None:

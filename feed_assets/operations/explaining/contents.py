@@ -12,7 +12,7 @@ from feed_assets.operations.instances.omissions import Omission
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.plan.rendering import counted
 from feed_assets.state.feed_places import FeedPlaces
-from feed_assets.state.records import FeedEvent, FrozenInput
+from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, FrozenInput
 from feed_assets.timing.dates import render_datetime
 
 _DIGITS = 12
@@ -89,3 +89,20 @@ def explain_lost(facts: FeedFacts, lost: FeedEvent) -> Reason:
     writers = ((key.process, key.nominal_time, key.cluster) for key in facts.writers)
     command = next((instance_command("rerun", *writer) for writer in writers), None)
     return Reason(code=ReasonCode.VANISHED, text=text, blocks=True, facts={"url": url, "at": found_at}, command=command)
+
+
+_GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
+
+
+def explain_history(facts: FeedFacts) -> Iterator[Reason]:
+    """Yield the last event of an instance that has gone or has changed."""
+    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
+    changes = [event for event in facts.events if event.kind not in _GONE]
+    if status is not FeedInstanceStatus.AVAILABLE and changes:
+        event = changes[-1]
+        text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
+        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=event_facts(event))
+    elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
+        event = changes[-1]
+        text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
+        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))

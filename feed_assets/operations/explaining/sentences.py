@@ -19,6 +19,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.contents import (
     event_facts,
     explain_former_place,
+    explain_history,
     explain_left_out,
     explain_lost,
     explain_read,
@@ -40,7 +41,6 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.records import (
     ARRIVING,
-    FeedEventKind,
     FeedInstanceStatus,
     FeedKey,
     ProcessInstance,
@@ -257,7 +257,7 @@ def explain_feed_state(
         reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
     elif facts.lost is not None:
         reasons.append(explain_lost(facts, facts.lost))
-        reasons.extend([_polls(facts)] if facts.poll is not None else [])
+        reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
     elif record.produced_by is not None and facts.poll is None:
         reasons.append(_not_materialized(record, key))
     elif record.is_external and facts.row is None and not record.is_expected:
@@ -267,9 +267,9 @@ def explain_feed_state(
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
         reasons.append(
-            _absence(context, record, key, status) if obstacle is None else _obstruction(context, record, key, obstacle)
+            _absence(context, facts, key, status) if obstacle is None else _obstruction(context, record, key, obstacle)
         )
-        reasons.append(_polls(facts))
+        reasons.append(_polls(facts, context.as_of))
     elif omissions:
         reasons.extend(
             explain_left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
@@ -277,7 +277,7 @@ def explain_feed_state(
         )
     else:
         reasons.append(_not_written(context, record, key, writers))
-    reasons.extend(_history(facts))
+    reasons.extend(explain_history(facts))
     return tuple(reasons)
 
 
@@ -294,7 +294,7 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
             facts=event_facts(event),
         )
     if len(facts.events) > len(there[-1:]):
-        yield from _history(facts)
+        yield from explain_history(facts)
 
 
 def _name_process(name: str) -> str:
@@ -306,20 +306,25 @@ def _name_process(name: str) -> str:
     return describe_process(name) if is_flow(name) else f"process {name}"
 
 
-def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
+def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: FeedInstanceStatus) -> Reason:
+    """Return what the last look has seen, which may be another thing than what is there now."""
+    record = known.record
     url = context.feed_url(record, key.nominal_time)
-    facts: dict[str, object] = {"url": url, "flag": record.flag}
+    looked_at = known.poll.polled_at if known.poll else known.row.updated_at if known.row else None
+    at = f"at {rendered(looked_at)}"
+    facts: dict[str, object] = {"url": url, "flag": record.flag, "at": rendered(looked_at)}
     is_declared = record.key in context.plan.feeds
     notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster) if is_declared else None
     told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
     if status is FeedInstanceStatus.PARTIAL:
-        text = f"{told}{url} lacks its flag {record.flag}" if record.flag else f"{told}{url} is being published"
+        lacked = f"lacked its flag {record.flag}" if record.flag else "was being published"
+        text = f"{told}{url} {lacked} {at}"
         return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=notify)
     if status is FeedInstanceStatus.EMPTY:
-        text = f"{told}{url} exists, but is empty"
+        text = f"{told}{url} existed {at}, but was empty"
         return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=notify)
-    flag = f", and neither does its flag {record.flag}" if record.flag else ""
-    text = f"{told}{url} does not exist{flag}"
+    flag = f", and neither did its flag {record.flag}" if record.flag else ""
+    text = f"{told}{url} did not exist {at}{flag}"
     return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
 
 
@@ -362,13 +367,14 @@ def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, ob
     )
 
 
-def _polls(facts: FeedFacts) -> Reason:
+def _polls(facts: FeedFacts, as_of: datetime) -> Reason:
     if facts.poll is None:
         return Reason(code=ReasonCode.POLLS, text="the next tick polls it")
     polled_at, next_poll_at = rendered(facts.poll.polled_at), rendered(facts.poll.next_poll_at)
+    again = "is at" if facts.poll.next_poll_at > as_of else "has been due since"
     return Reason(
         code=ReasonCode.POLLS,
-        text=f"the last poll was at {polled_at}, the next poll is at {next_poll_at}",
+        text=f"the last poll was at {polled_at}, the next poll {again} {next_poll_at}",
         facts={"polled_at": polled_at, "next_poll_at": next_poll_at},
     )
 
@@ -386,20 +392,3 @@ def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, wr
         facts={"url": url},
         causes=tuple(writers),
     )
-
-
-_GONE = (FeedEventKind.EVICTED, FeedEventKind.VANISHED)
-
-
-def _history(facts: FeedFacts) -> Iterator[Reason]:
-    """Yield the last event of an instance that has gone or has changed."""
-    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
-    changes = [event for event in facts.events if event.kind not in _GONE]
-    if status is not FeedInstanceStatus.AVAILABLE and changes:
-        event = changes[-1]
-        text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
-        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=event_facts(event))
-    elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
-        event = changes[-1]
-        text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
-        yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))

@@ -36,6 +36,7 @@ from feed_assets.lifecycle.late.detection import apply_updates
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.masking import get_logger
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.tick_times import note_tick
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
@@ -132,6 +133,7 @@ class _Tick:
         context, cluster, bulkheads, instance = self.context, self.cluster, self.bulkheads, self.instance
         database, timeline, as_of, stores = context.database, context.timeline, context.as_of, context.stores
         plan, real_now, budget = self.active.plan, self.runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
+        note_tick(database, cluster, real_now)
         set_back = apply_clock(database, timeline, cluster, as_of, real_now)
         if set_back is not None:
             _logger.warning("cluster %s: %s", cluster, set_back.render())

@@ -203,7 +203,7 @@ def test_root_causes_are_those_of_why_and_nothing_that_cannot_be_explained_ends_
     found = find_causes(context(harness), instances)
     assert list(found) == instances[:2]
     assert found[instances[0]].startswith(f"count 2013-11-01T01:00Z for clicks {render_datetime(at('01T01'))}: ")
-    assert "does not exist" in found[instances[1]]
+    assert "did not exist" in found[instances[1]]
     assert find_causes(context(harness), []) == {}
 
 

@@ -240,7 +240,7 @@ def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context
         "    - the replication of feed 'clicks' from primary to backup at 2013-11-01T02:00Z is WAITING",
         "      - its source instance does not exist on primary:",
     ]
-    assert "clicks/2013-11-01/02-00 lacks its flag _DONE" in lines[5]
+    assert "clicks/2013-11-01/02-00 lacked its flag _DONE" in lines[5]
     assert [root.cluster for root in explanation.root_causes()] == ["primary"]
     (flow,) = explain(context, Kind.PROCESS, FLOW, START).items
     assert "it wrote feed clicks 2013-11-01T00:00Z as output target" in flow.render()
