@@ -41,7 +41,8 @@ from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.location.user_metadata import load_user_metadata
 from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
-from feed_assets.orchestration.runs.on_time_checks import build_on_time_checks
+from feed_assets.orchestration.runs.on_time_checks import build_on_time_checks, to_result
+from feed_assets.orchestration.runs.replica_checks import build_replica_checks
 from feed_assets.orchestration.sensors.building import (
     build_arrival_sensor,
     build_instances_sensor,
@@ -192,6 +193,7 @@ def assemble_definitions(
         asset_checks=[
             _location_check(runtime),
             *(check for cluster in clusters for check in build_on_time_checks(runtime, layout, cluster)),
+            *(check for cluster in clusters for check in build_replica_checks(runtime, layout, cluster)),
         ],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
@@ -244,13 +246,7 @@ def _location_check(runtime: Runtime) -> AssetChecksDefinition:
         from feed_assets.orchestration.location.health import find_health
 
         location = runtime.location
-        health = find_health(runtime.database(context.instance), location.plan, location.issues)
-        evaluation = health.check(runtime.location_key)
-        return AssetCheckResult(
-            passed=evaluation.passed,
-            severity=evaluation.severity,
-            description=evaluation.description,
-            metadata=evaluation.metadata,
-        )
+        health = find_health(runtime.database(context.instance), location.plan, location.issues, runtime.clock.now())
+        return to_result(health.check(runtime.location_key))
 
     return entities_are_valid

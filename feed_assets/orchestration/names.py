@@ -86,6 +86,7 @@ NOTIFY_SENSOR = "notify"
 
 LOCATION_CHECK = "entities_are_valid"
 ON_TIME_CHECK = "on_time"
+IN_SYNC_CHECK = "in_sync"
 
 _LATE_NAMED = 5
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
@@ -176,6 +177,11 @@ def sla_sensor(cluster: str) -> str:
 def on_time_op(cluster: str) -> str:
     """Return the op that checks whether the instances of a cluster's feeds are late."""
     return f"check_on_time_{word(cluster)}"
+
+
+def in_sync_op(cluster: str) -> str:
+    """Return the op that checks whether the replicas on a cluster are behind."""
+    return f"check_in_sync_{word(cluster)}"
 
 
 def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select
+from sqlalchemy import Select, func, select
 
+from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
 from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import IS_DUE_SOMETIME, late_checks
@@ -19,6 +20,10 @@ _T = late_checks.c
 
 UPDATE = "update"
 """The kind of a check of a process instance whose inputs the log says were updated: nothing is read from storage."""
+
+
+BEHIND_AFTER = timedelta(minutes=10)
+"""How long a source has other content than its replica before that is told; copies take their time."""
 
 
 class LateKey(NamedTuple):
@@ -57,6 +62,15 @@ class LateCheck:
     def delay(self) -> timedelta:
         """The time from planning to the due time of the check."""
         return timedelta(0) if self.due_at is None else self.due_at - self.planned_at
+
+
+class BehindCopies(NamedTuple):
+    """How many replicas of a flow are behind their source, and the oldest of them."""
+
+    flow: str
+    cluster: str
+    instances: int
+    oldest: datetime
 
 
 _ROWS = RowMapper(late_checks, LateCheck)
@@ -100,6 +114,14 @@ class LateChecks(TableStore):
     def remove(self, keys: Iterable[LateKey]) -> None:
         """Remove the checks of instances."""
         delete_keys(self._connection, late_checks, LateKey._fields, keys)
+
+    def behind(self, as_of: datetime) -> list[BehindCopies]:
+        """Return the flows with replicas whose source has had other content for `BEHIND_AFTER`, in order."""
+        oldest = func.min(_T.nominal_time, type_=_T.nominal_time.type)
+        statement = select(_T.name, _T.cluster, func.count(), oldest).where(_T.kind == UPDATE)
+        statement = statement.where(_T.name.contains(SEPARATOR), _T.planned_at <= as_of - BEHIND_AFTER)
+        statement = statement.group_by(_T.name, _T.cluster).order_by(_T.name, _T.cluster)
+        return [BehindCopies(*row) for row in self._connection.execute(statement)]
 
     def _select_many(self) -> Select[Any]:
         return select_keyed(self._dialect, late_checks, LateKey._fields, _ROWS.columns)

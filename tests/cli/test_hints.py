@@ -16,9 +16,11 @@ from feed_assets.operations.errors import InstanceNotThereError
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.restores import record_restore
 from feed_assets.orchestration.errors import NoAssetError
+from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
 from feed_assets.state.causes import Cause
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import UPDATE, LateChecks
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.payloads import (
     EntityAction,
@@ -48,10 +50,11 @@ from tests.cli.pasting import (
     status_of,
 )
 from tests.cli.project import run
-from tests.cli.retention_project import ok, planned
+from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
 from tests.databases import open_migrated
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, NOON
+from tests.state.samples import late_check
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
@@ -120,6 +123,27 @@ def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, past
     begin(counted, ProcessInstanceStatus.KILLED, cause=Cause.RUN_CANCELLED)
     paste(ok(run("why", "counting", TIME)), "entity suspend process counting --clusters primary")
     assert "its process is suspended" in ok(run("why", "counting", "2013-11-03T06:00Z", "--all"))
+
+
+@of(
+    "operations.explaining.replicas.explain_behind: instance rerun",
+    "orchestration.location.health.describe_behind: why",
+)
+def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(replicated: Path, paste: Pasting) -> None:
+    set_clock(replicated, "2013-11-03T12:00Z")
+    begin(replicated, ProcessInstanceStatus.FAILED, "clicks@east", "west")
+    with open_migrated(f"sqlite:///{replicated}/state.db").begin() as connection:
+        checks = LateChecks(connection)
+        checks.put([late_check(kind=UPDATE, name="clicks@east", cluster="west", nominal_time=AT, planned_at=AT)])
+        (behind,) = checks.behind(NOON)
+    explained = paste(describe_behind(behind), "why").stdout
+    assert "the replication of feed 'clicks' from east" in explained
+    said = ok(run("why", "clicks", TIME))
+    since = "2013-11-03T05:00:00Z: the replication of feed 'clicks' from east is FAILED"
+    assert f"its copy on west is behind since it changed at {since}" in " ".join(said.split())
+    assert f"it is behind its source on east, which has other content since {since}" in " ".join(said.split())
+    paste(said, "instance rerun clicks@east")
+    assert status_of("clicks@east") == "WAITING"
 
 
 @of("operations.explaining.sentences._absence: feed notify")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.orchestration.graph.layout import lay_out
 from feed_assets.orchestration.location.health import Health, find_health, tell_health
+from feed_assets.orchestration.runs.replica_checks import evaluate_changed
 from feed_assets.state.database import Database
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import HealthPayload
@@ -16,6 +18,8 @@ from feed_assets.topics import Topic
 from tests.databases import open_migrated
 from tests.lifecycle.arrival.test_inboxes import FIRST, NOW, look, put
 from tests.lifecycle.arrival.test_inboxes import harness as inbox_harness
+from tests.lifecycle.harness import at
+from tests.lifecycle.replication.test_flows import FLOW, published, republish
 from tests.state.samples import hour
 
 MINUTE = timedelta(minutes=1)
@@ -56,7 +60,7 @@ def test_a_file_of_the_future_in_an_inbox_is_logged_and_told_once_and_its_end_on
     put(lifecycle, "old.json", "two")
     for minute in range(3):
         look(lifecycle, FIRST + minute * MINUTE)
-        health = find_health(lifecycle.database, lifecycle.plan, ())
+        health = find_health(lifecycle.database, lifecycle.plan, (), FIRST)
         tell_health(lifecycle.database, health, FIRST + minute * MINUTE, NOW)
     (logged,) = caplog.messages
     said = "its time is 2028-03-11T12:00Z, and it waits until then; give it the present one (touch)"
@@ -66,7 +70,7 @@ def test_a_file_of_the_future_in_an_inbox_is_logged_and_told_once_and_its_end_on
     assert told(lifecycle.database) == [1]
     put(lifecycle, "new.json", "one")
     assert look(lifecycle, FIRST + 3 * MINUTE).arrived == 1
-    tell_health(lifecycle.database, find_health(lifecycle.database, lifecycle.plan, ()), FIRST + 3 * MINUTE, NOW)
+    tell_health(lifecycle.database, find_health(lifecycle.database, lifecycle.plan, (), FIRST), FIRST + 3 * MINUTE, NOW)
     assert told(lifecycle.database) == [1, 0]
 
 
@@ -75,3 +79,30 @@ def test_a_file_of_the_future_is_taken_when_its_time_has_come(tmp_path: Path) ->
     put(lifecycle, "new.json", "one", ago=-timedelta(days=1))
     assert look(lifecycle).arrived == 0
     assert look(lifecycle, FIRST + MINUTE, NOW + timedelta(days=2)).arrived == 1
+
+
+def test_replicas_that_stay_behind_fail_the_checks_of_replica_and_location_and_are_told_once_with_the_end(
+    tmp_path: Path,
+) -> None:
+    lifecycle = published(tmp_path)
+    layout, said, told_before = lay_out(lifecycle.plan), [], {}
+    blocked = (tmp_path / "backup" / "clicks").rename(tmp_path / "aside").parent / "backup" / "clicks"
+    blocked.write_text("in the way")
+    republish(lifecycle, "second", at("02"))
+    lifecycle.tick(at("02T00:01"), "other")
+    for minute in (5, 10, 60):
+        if minute == 60:
+            blocked.unlink()
+            (tmp_path / "aside").rename(blocked)
+            lifecycle.copy(FLOW, [at("01")], at("02T00:30"))
+            lifecycle.tick(at("02T01"), "backup")
+        now = at("02") + minute * MINUTE
+        health = find_health(lifecycle.database, lifecycle.plan, (), now)
+        tell_health(lifecycle.database, health, now, now)
+        said += [
+            (minute, each.passed, each.asset_key.path)
+            for each in evaluate_changed(layout, "backup", health.behind, told_before)
+        ]
+        told_before = {each.flow: each.instances for each in health.behind}
+    assert said == [(10, False, ["backup", "clicks"]), (60, True, ["backup", "clicks"])]
+    assert told(lifecycle.database) == [1, 0]

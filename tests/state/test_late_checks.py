@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from feed_assets.state.database import Database
-from feed_assets.state.late_checks import LateChecks
+from feed_assets.state.late_checks import BEHIND_AFTER, UPDATE, BehindCopies, LateChecks
 from tests.state.samples import hour, late_check
 
 
@@ -42,3 +42,13 @@ def test_a_check_is_added_only_where_there_is_none(database: Database) -> None:
 def test_the_delay_of_a_check_is_counted_from_when_it_was_planned() -> None:
     assert late_check(0, planned_at=hour(1), due_at=hour(3)).delay == timedelta(hours=2)
     assert late_check(0, due_at=None).delay == timedelta(0)
+
+
+def test_behind_are_flows_whose_updates_are_open_for_a_while(database: Database) -> None:
+    with database.begin() as connection:
+        checks = LateChecks(connection)
+        flow = {"kind": UPDATE, "name": "clicks@primary", "cluster": "backup"}
+        checks.put([late_check(0, **flow, planned_at=hour(1)), late_check(1, **flow, planned_at=hour(1))])
+        checks.put([late_check(2, **flow, planned_at=hour(3)), late_check(0, kind=UPDATE), late_check(0)])
+        assert checks.behind(hour(1)) == []
+        assert checks.behind(hour(1) + BEHIND_AFTER) == [BehindCopies("clicks@primary", "backup", 2, hour(0))]

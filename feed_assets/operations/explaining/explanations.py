@@ -40,6 +40,7 @@ from feed_assets.operations.explaining.facts import (
     load_instance_facts,
 )
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
+from feed_assets.operations.explaining.replicas import explain_behind
 from feed_assets.operations.explaining.sentences import (
     describe_missing,
     explain_feed_state,
@@ -203,6 +204,7 @@ class _Explainer:
                 ),
                 *(self._deadlines(Kind.FEED, key, is_due=status in _ABSENT) if is_root else ()),
                 *late,
+                *(explain_behind(self._context, self._connection, facts.record, key) if is_root else ()),
                 *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
             ),
         )

@@ -61,6 +61,7 @@ class ReasonCode(StrEnum):
     LATE_CHECK = "late-check"
     LATE_DATA = "late-data"
     UPDATE = "update"
+    BEHIND = "behind"
     SAFE_MODE = "safe-mode"
     RESTORED = "restored"
     POLLS = "polls"

@@ -30,6 +30,7 @@ from feed_assets.settings import Settings
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.definitions import Definitions
+from feed_assets.state.late_checks import LateChecks
 from feed_assets.state.open_work import UNFINISHED, OpenWork
 from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.state.sla_misses import SlaMisses
@@ -191,6 +192,7 @@ class _Reader:
         yield from self._instances()
         yield from self._queues()
         yield from self._arrivals()
+        yield from self._copies()
         yield from self._deadlines()
         for total in (*self._totals, *self._zeros()):
             for family in _OF_TOTALS[total.kind]:
@@ -235,6 +237,12 @@ class _Reader:
                 yield self._of(families.OBSTRUCTED, key, value=missing.obstructed if missing else 0)
                 if missing is not None:
                     yield self._of(families.OLDEST_MISSING, key, value=self._age(missing.oldest))
+
+    def _copies(self) -> Iterator[_Found]:
+        behind = {(each.flow, each.cluster): each for each in LateChecks(self._connection).behind(self._as_of)}
+        for key, record in self._plan.processes.items():
+            if record.copy is not None:
+                yield self._of(families.BEHIND, key, value=behind[key].instances if key in behind else 0)
 
     def _deadlines(self) -> Iterator[_Found]:
         late = SlaMisses(self._connection).open_counts(self._as_of, tuple(self._plan.clusters))

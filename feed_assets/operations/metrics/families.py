@@ -73,6 +73,10 @@ COPY_SECONDS = _family(
     "copy_seconds", _SUMMARY, (*_FEED, Label.SOURCE), "Time of the copies of a feed to a cluster, by source cluster."
 )
 
+BEHIND = _family(
+    "behind_copies", _GAUGE, _PROCESS, "Instances of a replication whose source has had other content for ten minutes."
+)
+
 LATE_FEEDS = _family(
     "late_feed_instances", _GAUGE, (*_FEED, _LEVEL), "Instances of a feed that have missed a deadline and are late."
 )
@@ -122,6 +126,7 @@ FAMILIES = (
     ARRIVAL_DELAY,
     COPY_BYTES,
     COPY_SECONDS,
+    BEHIND,
     LATE_FEEDS,
     FEED_MISSES,
     LATE_PROCESSES,

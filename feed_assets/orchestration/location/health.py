@@ -11,6 +11,9 @@ from datetime import datetime, timedelta
 
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
 
+from feed_assets.command_lines import command_line
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrival.inbox_files import find_ahead
 from feed_assets.masking import mask
@@ -21,6 +24,7 @@ from feed_assets.plan.rendering import counted, render_first
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
+from feed_assets.state.late_checks import BehindCopies, LateChecks
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
@@ -41,14 +45,15 @@ _TOLD = "health/told"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """The issues of a location, the failures of its ticks, the feeds with instances that cannot be polled, those with
-    instances that were materialized without data, those with files in an inbox that are `ahead` of the time, and
-    whether the state was restored and must be rebuilt.
+    instances that were materialized without data, the flows whose replicas are `behind`, the feeds with files in an
+    inbox that are `ahead` of the time, and whether the state was restored and must be rebuilt.
     """
 
     issues: Sequence[Issue]
     failures: Sequence[TickFailure]
     obstructed: Sequence[ObstructedFeed]
     lacking: Sequence[LackingFeed] = ()
+    behind: Sequence[BehindCopies] = ()
     ahead: Sequence[tuple[FeedRecord, str]] = ()
     is_restored: bool = False
 
@@ -58,6 +63,7 @@ class Health:
         units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
         units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
         units += [f"{each.cluster}|{each.feed}|lacking" for each in self.lacking]
+        units += [f"{each.cluster}|{each.flow}|behind" for each in self.behind]
         units += [f"{record.cluster}|{record.feed}|ahead" for record, _ in self.ahead]
         units += ["restored"] if self.is_restored else []
         return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
@@ -93,17 +99,19 @@ class Health:
             *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
             *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
             *(describe_lacking(each) for each in self.lacking if cluster in (None, each.cluster)),
+            *(describe_behind(each) for each in self.behind if cluster in (None, each.cluster)),
             *(sentence for record, sentence in self.ahead if cluster in (None, record.cluster)),
         ]
 
 
-def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Health:
+def find_health(database: Database, plan: Plan, issues: Sequence[Issue], as_of: datetime) -> Health:
     """Read what fails now on the clusters of a plan; a few small reads if nothing does."""
     produced = {key for key, record in plan.feeds.items() if record.produced_by is not None}
     with database.read() as connection:
         failures = TickFailures(connection).all()
         obstructed = ArrivalPolls(connection).obstructed()
         lacking = ArrivalPolls(connection).lacking(produced) if produced else []
+        behind = LateChecks(connection).behind(as_of)
         ahead = find_ahead(connection, (record for name in plan.clusters for record in plan.with_inbox_on(name)))
         is_held = is_restored(connection)
     return Health(
@@ -111,6 +119,7 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Heal
         failures=[each for each in failures if each.cluster in plan.clusters],
         obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
         lacking=lacking,
+        behind=[each for each in behind if (each.flow, each.cluster) in plan.processes],
         ahead=ahead,
         is_restored=is_held,
     )
@@ -170,4 +179,13 @@ def describe_lacking(feed: LackingFeed) -> str:
     return (
         f"materialized without data: {counted(feed.instances, 'instance')} of feed {feed.feed} on {feed.cluster}, "
         f"the oldest {render_datetime(feed.oldest)}"
+    )
+
+
+def describe_behind(copies: BehindCopies) -> str:
+    """Return as a sentence that replicas of a flow are behind their source."""
+    why = command_line("why", copies.flow, copies.oldest, kind=Kind.PROCESS.value, cluster=copies.cluster)
+    return (
+        f"behind: {counted(copies.instances, 'instance')} of {describe_process(copies.flow)} on {copies.cluster}, the "
+        f"oldest {render_datetime(copies.oldest)}: the source has other content than the replica. {why}"
     )

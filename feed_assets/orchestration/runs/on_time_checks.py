@@ -4,7 +4,7 @@ instance is late.
 It has no partitions: Dagster accepts the result of a check of a partition without a run only once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dagster import (
@@ -18,6 +18,7 @@ from dagster import (
     MetadataValue,
     multi_asset_check,
 )
+from sqlalchemy import Connection
 
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
@@ -43,27 +44,47 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         for key in feeds
     ]
 
-    @multi_asset_check(name=names.on_time_op(cluster), specs=specs, can_subset=True)
-    def on_time(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+    def evaluate(connection: Connection, wanted: Sequence[AssetKey]) -> Iterator[AssetCheckEvaluation]:
         from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
 
+        found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
+        for key in wanted:
+            grid = layout.grids[feeds[key], cluster]
+            yield build_evaluation(key, grid, found.get(feeds[key], FeedLateness()))
+
+    return [build_feed_checks(runtime, names.on_time_op(cluster), specs, evaluate)]
+
+
+def build_feed_checks(
+    runtime: Runtime,
+    op_name: str,
+    specs: Sequence[AssetCheckSpec],
+    evaluate: Callable[[Connection, Sequence[AssetKey]], Iterable[AssetCheckEvaluation]],
+) -> AssetChecksDefinition:
+    """Return the op that makes checks of feeds from the record."""
+
+    @multi_asset_check(name=op_name, specs=specs, can_subset=True)
+    def check(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         with masked_errors():
             wanted = [key.asset_key for key in context.selected_asset_check_keys]
             with runtime.database(context.instance).read() as connection:
-                found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
-            for key in wanted:
-                grid = layout.grids[feeds[key], cluster]
-                evaluation = build_evaluation(key, grid, found.get(feeds[key], FeedLateness()))
-                yield AssetCheckResult(
-                    asset_key=key,
-                    check_name=names.ON_TIME_CHECK,
-                    passed=evaluation.passed,
-                    severity=evaluation.severity,
-                    description=evaluation.description,
-                    metadata=evaluation.metadata,
-                )
+                found = list(evaluate(connection, wanted))
+            for each in found:
+                yield to_result(each)
 
-    return [on_time]
+    return check
+
+
+def to_result(found: AssetCheckEvaluation) -> AssetCheckResult:
+    """Return what the op of a check yields for what ticks report."""
+    return AssetCheckResult(
+        asset_key=found.asset_key,
+        check_name=found.check_name,
+        passed=found.passed,
+        severity=found.severity,
+        description=found.description,
+        metadata=found.metadata,
+    )
 
 
 def feeds_on_time(layout: AssetLayout, cluster: str) -> list[tuple[str, str]]:

@@ -7,11 +7,12 @@ told everything that it lacks, and some events twice. Until the database has bee
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.maps import EMPTY
 from feed_assets.operations.restores import count_rebuilds, record_restore
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -36,7 +37,8 @@ class ReportedEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
     """A sensor's cursor: some of the reported events, newest first, the digests of the location and of the health that
-    its check shows, how often the database had been rebuilt, and the event after which the next are `looked` at again.
+    its check shows, how often the database had been rebuilt, the event after which the next are `looked` at again, and
+    how many replicas of each flow are `behind`, as their checks show.
     """
 
     reported: tuple[ReportedEvent, ...] = ()
@@ -44,6 +46,7 @@ class TickCursor:
     health: str = ""
     rebuilds: int = 0
     looked: int = 0
+    behind: Mapping[str, int] = EMPTY
 
     @property
     def last_seq(self) -> int:
@@ -53,6 +56,7 @@ class TickCursor:
     def render(self) -> str:
         fields = {"version": _VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
         fields |= {"rebuilds": self.rebuilds, "looked": self.looked}
+        fields |= {"behind": dict(self.behind)} if self.behind else {}
         return json.dumps({**fields, "events": [[each.seq, each.digest] for each in self.reported]})
 
 
@@ -109,6 +113,7 @@ def parse_cursor(text: str | None) -> TickCursor:
         health=str(fields.get("health", "")),
         rebuilds=int(fields.get("rebuilds", 0)),
         looked=int(fields.get("looked", 0)),
+        behind=dict(fields.get("behind", {})),
     )
 
 

@@ -47,6 +47,7 @@ from feed_assets.orchestration.location.releases import follow_plan
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.listed_instances import build_tags
+from feed_assets.orchestration.runs.replica_checks import evaluate_changed
 from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
@@ -255,11 +256,14 @@ class _Tick:
         partitions = due_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
         partitions += coming_keys(layout, unreported.events, done.requests)
         self.bulkheads.save(database)
-        health = find_health(database, self.active.plan, location.issues)
+        health = find_health(database, self.active.plan, location.issues, self.context.as_of)
         tell_health(database, health, self.context.as_of, self.runtime.real_clock.now())
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
-        following = replace(unreported.following(location.digest, health.digest, rebuilds), looked=looked)
+        behind = {flow: count for flow, on, count, _ in health.behind if on == cluster}
+        asset_events += evaluate_changed(layout, cluster, health.behind, cursor.behind)
+        following = unreported.following(location.digest, health.digest, rebuilds)
+        following = replace(following, looked=looked, behind=behind)
         said = describe(done, len(asset_events), self.active) + health.describe(cluster)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
