@@ -166,11 +166,11 @@ class Batches(TableStore):
         marks = _MARKS.find(self._connection, _MARKS.select.where(*is_mark))
         for mark in marks:
             if mark.key.consumer in waiting:
-                found |= {_key(event): mark.key.consumer for event in self.pending(mark, last)}
+                found |= {event.key: mark.key.consumer for event in self.pending(mark, last)}
         for consumer in sorted({mark.key.consumer for mark in marks}):
             for batch in self._open_batches(consumer, feed, feed_cluster):
                 for taken in self.events_of(batch):
-                    found |= {_key(event): consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
+                    found |= {event.key: consumer for event in taken.events if _is_of(event, feed, feed_cluster)}
         return found
 
     def _open_batches(self, consumer: EntityKey, feed: str, feed_cluster: str) -> set[ProcessKey]:
@@ -182,10 +182,6 @@ class Batches(TableStore):
             keys = select(*(_P[name] for name in ProcessKey._fields)).join_from(process_instances, table, of_batch)
             found |= {ProcessKey(*row) for row in self._connection.execute(keys.where(*is_open).distinct())}
         return found
-
-
-def _key(event: FeedEvent) -> FeedKey:
-    return FeedKey(event.feed, event.cluster, event.nominal_time)
 
 
 def _is_of(event: FeedEvent, feed: str, feed_cluster: str) -> bool:

@@ -91,7 +91,7 @@ class EventLog(TableStore):
         """Return all events of several instances in one statement, oldest first; instances without one are left out."""
         found: dict[FeedKey, list[FeedEvent]] = {}
         for event in _ROWS.of_keys(self._connection, FeedKey._fields, keys):
-            found.setdefault(FeedKey(event.feed, event.cluster, event.nominal_time), []).append(event)
+            found.setdefault(event.key, []).append(event)
         return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
 
     def of_numbers(self, seqs: Iterable[int]) -> dict[int, FeedEvent]:

@@ -7,19 +7,16 @@ from datetime import datetime
 from sqlalchemy import select
 
 from feed_assets.state.metadata_schema import facts
-from feed_assets.state.records import ProcessKey
+from feed_assets.state.records import OfProcessInstance, ProcessKey
 from feed_assets.state.rows import RowMapper, TableStore
 
 _T = facts.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(OfProcessInstance):
     """One fact of an attempt, as text; `name` is unique in its category."""
 
-    process: str
-    cluster: str
-    nominal_time: datetime
     attempt: int
     category: str
     name: str

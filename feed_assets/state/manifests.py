@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from feed_assets.state.errors import StateError
 from feed_assets.state.locks import lock_log
-from feed_assets.state.records import FeedKey
+from feed_assets.state.records import FeedKey, OfFeedInstance
 from feed_assets.state.rows import RowMapper, TableStore, delete_keys, select_keys
 from feed_assets.state.schema import manifests
 from feed_assets.state.upserts import build_upsert
@@ -31,20 +31,12 @@ class RecordedFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedManifest:
+class RecordedManifest(OfFeedInstance):
     """The content of one instance; `digest` covers all files."""
 
-    feed: str
-    cluster: str
-    nominal_time: datetime
     digest: str
     files: tuple[RecordedFile, ...]
     recorded_at: datetime
-
-    @property
-    def key(self) -> FeedKey:
-        """The instance."""
-        return FeedKey(self.feed, self.cluster, self.nominal_time)
 
 
 _ROWS = RowMapper(manifests, RecordedManifest)

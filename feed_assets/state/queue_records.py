@@ -49,18 +49,29 @@ class InputKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """What is pending at an input: events after `taken_seq`, and older ones that are free again.
-
-    Events up to `start_seq` were there before it began. With `counts_unchanged`, an event counts that finds the content
-    that its instance had. `marker_seq` is the first pending event that ends a batch.
-    """
+class OfInput:
+    """What is recorded of an input of a consumer."""
 
     process: str
     cluster: str
     input: str
     feed: str
     feed_cluster: str
+
+    @property
+    def key(self) -> InputKey:
+        """The input."""
+        return InputKey(self.process, self.cluster, self.input, self.feed, self.feed_cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(OfInput):
+    """What is pending at an input: events after `taken_seq`, and older ones that are free again.
+
+    Events up to `start_seq` were there before it began. With `counts_unchanged`, an event counts that finds the content
+    that its instance had. `marker_seq` is the first pending event that ends a batch.
+    """
+
     counts_unchanged: bool
     start_seq: int
     taken_seq: int
@@ -69,11 +80,6 @@ class Mark:
     first_at: datetime | None = None
     last_at: datetime | None = None
     marker_seq: int | None = None
-
-    @property
-    def key(self) -> InputKey:
-        """The input."""
-        return InputKey(self.process, self.cluster, self.input, self.feed, self.feed_cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,29 +104,19 @@ class TriggerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventRange:
+class EventRange(OfInput):
     """The events of a feed after `after_seq` up to `to_seq` that an input has taken, or passed over: `count` of them.
 
     Events about which something was decided singly are not among them. `nominal_time` is the batch that took them, or
     that passed them over; None if they came while the process was suspended.
     """
 
-    process: str
-    cluster: str
-    input: str
-    feed: str
-    feed_cluster: str
     after_seq: int
     to_seq: int
     count: int
     counts_unchanged: bool
     use: RangeUse
     nominal_time: datetime | None
-
-    @property
-    def key(self) -> InputKey:
-        """The input."""
-        return InputKey(self.process, self.cluster, self.input, self.feed, self.feed_cluster)
 
     @property
     def batch(self) -> ProcessKey | None:

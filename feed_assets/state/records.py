@@ -149,16 +149,41 @@ class LackingFeed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewFeedEvent:
+class OfFeedInstance:
+    """What is recorded of one instance of a feed on a cluster."""
+
+    feed: str
+    cluster: str
+    nominal_time: datetime
+
+    @property
+    def key(self) -> FeedKey:
+        """The instance."""
+        return FeedKey(self.feed, self.cluster, self.nominal_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfProcessInstance:
+    """What is recorded of one instance of a process on a cluster."""
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+
+    @property
+    def key(self) -> ProcessKey:
+        """The instance."""
+        return ProcessKey(self.process, self.cluster, self.nominal_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFeedEvent(OfFeedInstance):
     """An event that is not in the log yet.
 
     `origin` names who observed or caused it (a sensor, a run id, a person). `payload` holds JSON values only. `marking`
     is a word for those who consume events in batches. With an `idempotency_key`, repeating the append has no effect.
     """
 
-    feed: str
-    cluster: str
-    nominal_time: datetime
     kind: FeedEventKind
     origin: str
     recorded_at: datetime
@@ -183,16 +208,13 @@ class FeedEvent(NewFeedEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedInstance:
+class FeedInstance(OfFeedInstance):
     """A feed instance on a cluster.
 
     `event_seq` is the event of its last change, `fence` the token of the lease under which it was last written (0:
     none). `place` is where its data are (see `FeedPlaces`).
     """
 
-    feed: str
-    cluster: str
-    nominal_time: datetime
     status: FeedInstanceStatus
     updated_at: datetime
     manifest_digest: str | None = None
@@ -202,11 +224,6 @@ class FeedInstance:
     event_seq: int | None = None
     fence: int = 0
     place: int | None = None
-
-    @property
-    def key(self) -> FeedKey:
-        """The instance without its state."""
-        return FeedKey(self.feed, self.cluster, self.nominal_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +240,7 @@ class FrozenInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessInstance:
+class ProcessInstance(OfProcessInstance):
     """A process instance on a cluster, with its current attempt and run.
 
     `definition_digest` is of the process's definition, `release` the number of the release that governs the instance.
@@ -234,9 +251,6 @@ class ProcessInstance:
     an additional sentence.
     """
 
-    process: str
-    cluster: str
-    nominal_time: datetime
     status: ProcessInstanceStatus
     updated_at: datetime
     attempt: int = 0
@@ -261,27 +275,19 @@ class ProcessInstance:
     notice_digest: str | None = None
 
     @property
-    def key(self) -> ProcessKey:
-        """The instance without its state."""
-        return ProcessKey(self.process, self.cluster, self.nominal_time)
-
-    @property
     def reason(self) -> str | None:
         """The sentence for people about its last transition."""
         return describe_cause(self.cause, self.cause_detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(OfProcessInstance):
     """One attempt at a process instance.
 
     `cause` is what triggered it (None: unknown), `cause_detail` an additional sentence; `reason` says how it ended.
     `ended_at` is None while it runs. `inputs` is what it read, `outputs` the numbers of its events.
     """
 
-    process: str
-    cluster: str
-    nominal_time: datetime
     attempt: int
     run_id: str | None
     status: ProcessInstanceStatus
@@ -293,11 +299,6 @@ class Attempt:
     release: int | None = None
     inputs: tuple[FrozenInput, ...] = ()
     outputs: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> ProcessKey:
-        """The instance."""
-        return ProcessKey(self.process, self.cluster, self.nominal_time)
 
     @property
     def trigger(self) -> str | None:

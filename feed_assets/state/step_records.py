@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from feed_assets.state.records import ProcessKey
+from feed_assets.state.records import OfProcessInstance
 
 
 class StepStatus(StrEnum):
@@ -20,16 +20,13 @@ class StepStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRun:
+class StepRun(OfProcessInstance):
     """One step of one attempt; `position` is its place in the order of running.
 
     `made_in` is the attempt whose frames count: an earlier one if it is KEPT. `basis` identifies what the steps of the
     attempt work on; "" after somebody has asked for a new beginning. `frames` describes what it has yielded.
     """
 
-    process: str
-    cluster: str
-    nominal_time: datetime
     attempt: int
     step: str
     position: int
@@ -40,11 +37,6 @@ class StepRun:
     ended_at: datetime | None = None
     reason: str | None = None
     frames: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def key(self) -> ProcessKey:
-        """The instance."""
-        return ProcessKey(self.process, self.cluster, self.nominal_time)
 
     @property
     def is_done(self) -> bool:
