@@ -95,6 +95,7 @@ class Google(BaseHTTPRequestHandler):
     """One request to Google Cloud Storage, passed on to an S3 server."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece: its client would hold back the receipt of a first one for 40 ms
     behind = ""
     generations: dict[str, int] = {}  # noqa: RUF012
     lock = threading.Lock()

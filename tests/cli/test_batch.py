@@ -19,9 +19,9 @@ from feed_assets.storage.errors import StorageError
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import let_ticks_come, run
 from tests.cli.scripts import run_script
-from tests.databases import database_url, open_migrated
+from tests.databases import drilled_database_url, open_migrated
 
-__all__ = ["database_url", "paste"]
+__all__ = ["drilled_database_url", "paste"]
 
 ENTITIES = """
 kind: cluster
@@ -121,8 +121,14 @@ KEPT_STILL = (
 """The tables in which nothing moves when a call is refused."""
 
 
+on_each = pytest.mark.parametrize(
+    "drilled_database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.server)], indirect=True
+)
+"""What asks more of a database than the others is asked of both in each run of the tests."""
+
+
 @pytest.fixture
-def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(drilled_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
     for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
@@ -131,8 +137,8 @@ def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "data").mkdir()
     (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
     (tmp_path / "count.sql").write_text("select 1 as n")
-    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: {database_url}\n")
-    open_migrated(database_url).close()
+    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: {drilled_database_url}\n")
+    open_migrated(drilled_database_url).close()
     return tmp_path
 
 
@@ -244,6 +250,7 @@ refused "no batch is under way" end load
 """
 
 
+@on_each
 def test_wrong_orders_of_calls_are_refused_by_a_sentence_and_move_nothing(project: Path) -> None:
     put(project, 1, 2)
     let_ticks_come(str(load_settings({}, start=project).state))
@@ -272,6 +279,7 @@ def rows(project: Path, tables: Iterable[Table] = KEPT_STILL) -> list[list[objec
     return [list(each) for each in found]
 
 
+@on_each
 def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next_step(project: Path) -> None:
     come(project, 1, 2, 3)
     ok("feed", "notify", "rates", "--marking", "eur")
@@ -400,6 +408,7 @@ def ready_to_end(project: Path) -> dict[str, object]:
     return found
 
 
+@on_each
 def test_a_batch_that_is_killed_while_it_is_published_publishes_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +501,7 @@ def neighbours(*arguments: str) -> list[tuple[str, str, str, str]]:
     return [(each["tag"], each["name"], each["nominal_time"], each["by"]) for each in found]  # type: ignore[attr-defined]
 
 
+@on_each
 def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(project: Path) -> None:
     batch, now = loaded(project, 1, 2), "2026-03-01T06:00:01Z"
     (rates,) = shown("instance", "listing", "rates")["instances"]  # type: ignore[misc]
@@ -514,6 +524,7 @@ def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(projec
     assert (times["orders"], times["rejected"]) == ([*reversed(seconds)], [])
 
 
+@on_each
 def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
     entities = project / "entities/all.yaml"
     entities.write_text(entities.read_text() + FROM_NOW)
@@ -524,6 +535,7 @@ def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
     assert taken(shown("batch", "init", "p")) == [("d", 1, 2, 2, None, None)]
 
 
+@on_each
 def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(project: Path) -> None:
     assert shown("batch", "list") == {"version": 2, "batches": [], "total": 0, "has_more": False}
     first, second = loaded(project, 1), loaded(project, 2)

@@ -320,8 +320,8 @@ def test_only_instances_with_data_count_as_those_that_stay(tmp_path: Path, left:
 
 
 def test_the_first_sweep_of_a_clock_far_ahead_asks_though_its_record_agrees_with_it(tmp_path: Path) -> None:
-    harness = RetentionHarness.of(tmp_path, kept_feed(keep_newest=24, sweep_limits={"share": 1.0}))
-    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness = RetentionHarness.of(tmp_path, kept_feed(frequency="days(1)", keep_newest=2, sweep_limits={"share": 1.0}))
+    harness.land("clicks", *map(at, ("01", "02", "03")))
     harness.arrive(at("2033-11-04"))
     for _ in range(2):
         assert codes(harness) == {"clock-jump"}
