@@ -1,14 +1,17 @@
-"""`entity`: the group, and the verbs that change declared entities."""
+"""`entity`: the group, and the verbs that change declared entities, or start and stop their work."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from feed_assets.cli import entity_questions, entity_work
+from feed_assets.cli import entity_questions
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import (
+    MomentType,
     change_options,
+    clusters_option,
     kind_argument,
     name_argument,
     open_entity_context_for,
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from feed_assets.operations.entities.verb_results import VerbResult
     from feed_assets.state.records import ProcessInstance
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Verb: TypeAlias = "Callable[..., VerbResult]"
 _FILES = click.argument("files", nargs=-1, required=True)
 
 
@@ -153,6 +158,77 @@ def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | Non
     finish(context, cluster_dependents.update_cluster_dependents(context, cluster), output)
 
 
+def _work_options(command: _Command) -> _Command:
+    """Add the arguments of verbs on several entities: a kind, names, and clusters."""
+    names = name_argument("names", names_of(*Kind), nargs=-1, required=True)
+    return kind_argument()(names(clusters_option(change_options(command))))
+
+
+@entity.command()
+@_work_options
+@skip_checks_option
+def schedule(**options: Any) -> None:
+    """Schedule the feeds or processes NAMES, from the start of their validity."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
+    _work(entity_schedules.schedule, **options)
+
+
+@entity.command()
+@_work_options
+def suspend(**options: Any) -> None:
+    """Suspend the feeds or processes NAMES: nothing new starts until they are resumed."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
+    _work(entity_schedules.suspend, **options)
+
+
+@entity.command()
+@_work_options
+def resume(**options: Any) -> None:
+    """Resume the feeds or processes NAMES where `suspend` stopped them."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
+    _work(entity_schedules.resume, **options)
+
+
+def _work(
+    verb: _Verb,
+    *,
+    kind: Kind,
+    names: tuple[str, ...],
+    clusters: tuple[str, ...],
+    author: str | None,
+    dry_run: bool,
+    output: str,
+    skip_checks: bool = False,
+) -> None:
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    print_result(verb(context, kind, names, clusters or None), output)
+
+
+@entity.command()
+@kind_argument()
+@name_argument("name", names_of(*Kind))
+@clusters_option
+@click.option("--effective-from", type=MomentType(), help="The effective time, such as 2015-02-28T06:30Z.")
+@change_options
+def touch(
+    kind: Kind,
+    name: str,
+    clusters: tuple[str, ...],
+    effective_from: datetime | None,
+    author: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Start a new release of process NAME with unchanged definitions."""
+    from feed_assets.operations.entities import touch as entity_touch
+
+    context = open_entity_context_for(author=author, dry_run=dry_run)
+    print_result(entity_touch.touch(context, kind, name, clusters or None, effective_from), output)
+
+
 def finish(context: "EntityContext", result: "VerbResult", output: str) -> None:
     """Print the result, end the runs of killed instances, and reload Dagster's webserver."""
     print_result(result, output)
@@ -175,5 +251,5 @@ def end_and_reload(context: "EntityContext", stopped: "Sequence[ProcessInstance]
         raise failed
 
 
-for _command in (*entity_work.COMMANDS, *entity_questions.COMMANDS):
+for _command in entity_questions.COMMANDS:
     entity.add_command(_command)

@@ -64,7 +64,7 @@ def metrics(form: str, listen: tuple[str, int] | None, max_series: int | None, d
     if form == GRAPHITE and listen is not None:
         raise click.UsageError("Graphite does not ask: leave out --listen, and send what is printed to its port.")
     if dashboard:
-        from feed_assets.operations.metrics.dashboard import load_dashboard
+        from feed_assets.operations.metrics.expositions import load_dashboard
 
         say(load_dashboard(), nl=False)
         return

@@ -107,7 +107,7 @@ def keys() -> None:
 @output_option
 def list_(beginning: str, scopes: tuple[Scope, ...], output: str) -> None:
     """List the names of properties that begin with BEGINNING, and how many entities have each."""
-    from feed_assets.operations.searching.keys import list_keys
+    from feed_assets.operations.searching.search import list_keys
 
     found = list_keys(open_state(load_settings()), beginning, _only(scopes))
     if output == "json":
@@ -123,7 +123,7 @@ def list_(beginning: str, scopes: tuple[Scope, ...], output: str) -> None:
 @output_option
 def show(key: str, scopes: tuple[Scope, ...], limit: int, output: str) -> None:
     """Show the values of the property KEY, how many entities have each, and which these are."""
-    from feed_assets.operations.searching.keys import show_key
+    from feed_assets.operations.searching.search import show_key
 
     found = show_key(open_state(load_settings()), key, _only(scopes), limit)
     if output == "json":

@@ -110,7 +110,7 @@ def backlog(process: str | None, clusters: tuple[str, ...], output: str) -> None
 
     It is the sum over all instances that have missed their end, from their nominal times until now.
     """
-    from feed_assets.operations.deadlines.backlog import find_backlog
+    from feed_assets.operations.deadlines.alerts import find_backlog
 
     found = find_backlog(open_context_for(), process, clusters)
     if output == "json":

@@ -10,8 +10,7 @@ from sqlalchemy import Column, ColumnElement, and_, bindparam, delete, func, sel
 
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
-from feed_assets.state.json_rows import insert_rows
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, insert_rows, key_rows, render_rows
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.metadata_schema import entity_metadata, metadata_changes, metadata_entities, search_tokens

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from feed_assets.operations.metrics.dashboard import load_dashboard
+from feed_assets.operations.metrics.expositions import load_dashboard
 from tests.cli.project import prepare, run
 from tests.operations.harness import ALL
 

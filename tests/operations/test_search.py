@@ -8,8 +8,8 @@ import pytest
 
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKind, Scope
-from feed_assets.operations.searching.keys import PropertyName, list_keys, show_key
 from feed_assets.operations.searching.queries import MOST_TERMS
+from feed_assets.operations.searching.search import PropertyName, list_keys, show_key
 from feed_assets.state.search_index import SearchIndex
 from tests.lifecycle.harness import feed, process
 from tests.operations.described import Described, described

@@ -5,8 +5,7 @@ from sqlalchemy import String, func, literal, select
 from feed_assets.state.column_types import AnyText, Text
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.json_rows import insert_rows
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, insert_rows, key_rows, render_rows
 from feed_assets.state.records import FeedKey
 from feed_assets.state.schema import cursors, metadata
 from tests.lifecycle.harness import START

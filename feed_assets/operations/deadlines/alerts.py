@@ -1,6 +1,8 @@
-"""`sla alerts` and `sla history`: what is late now, and what was; `sla ack`: somebody knows of it."""
+"""`sla alerts` and `sla history`: what is late now, and what was; `sla ack`: somebody knows of it; `sla backlog`: how
+many minutes the instances of each process are behind, all together.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +21,8 @@ from feed_assets.state.locks import lock_log
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, Recovery, SlaLevel, SlaMiss
 from feed_assets.timing.dates import render_datetime
+
+_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,4 +217,49 @@ def _row(miss: SlaMiss, as_of: datetime) -> SlaRow:
         recovered_by=miss.recovered_by,
         acknowledged_at=miss.acknowledged_at,
         acknowledged_by=miss.acknowledged_by,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The backlog of a process on a cluster: the `minutes` from the nominal times of all `instances` that have missed
+    their end until now. Nothing is missed: 0.
+    """
+
+    process: str
+    cluster: str
+    minutes: int
+    instances: int
+    oldest: NominalTime | None
+
+
+def find_backlog(
+    context: OperationContext, name: str | None = None, clusters: Collection[str] = ()
+) -> tuple[Backlog, ...]:
+    """Return the backlog of each process with an SLA, or of one, on each cluster or on some.
+
+    Raises:
+        EntityNotFoundError: no such process is declared.
+    """
+    if name is not None:
+        context.clusters_of(Kind.PROCESS, name)
+    wanted = sorted(
+        key
+        for key, record in context.plan.processes.items()
+        if record.sla is not None and name in (None, key[0]) and (not clusters or key[1] in clusters)
+    )
+    with context.read() as connection:
+        counts = SlaMisses(connection).open_counts(context.as_of, clusters)
+    late = {
+        (each.name, each.cluster): each for each in counts if each.kind == Kind.PROCESS and each.level is SlaLevel.HIGH
+    }
+    return tuple(
+        Backlog(
+            process=key[0],
+            cluster=key[1],
+            minutes=late[key].nominal_seconds // _SECONDS if key in late else 0,
+            instances=late[key].instances if key in late else 0,
+            oldest=late[key].oldest if key in late else None,
+        )
+        for key in wanted
     )

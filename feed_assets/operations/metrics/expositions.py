@@ -7,6 +7,7 @@ path in each; whatever is in no pipeline is in `default`.
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -17,6 +18,7 @@ from feed_assets.operations.metrics.records import PREFIX, Family, Label, Metric
 
 NO_PIPELINE = "default"
 
+_DASHBOARD = Path(__file__).with_name("dashboard.json")
 _SEPARATING = re.compile(r"[^A-Za-z0-9_@+=-]")
 
 
@@ -91,3 +93,8 @@ def _iter_values(family: Family, sample: Sample, prefix: str) -> Iterator[tuple[
             place = [*cluster, *(pipeline if entity else []), *entity, name.removeprefix(f"{PREFIX}_")]
             parts = [_SEPARATING.sub("_", part) for part in (*place, *labels.values())]
             yield ".".join([prefix, *parts]), value
+
+
+def load_dashboard() -> str:
+    """Return the JSON document of the dashboard for Grafana, as it is imported there."""
+    return _DASHBOARD.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Search described entities by what is said of them."""
+"""Search described entities by what is said of them, and list the names and values of properties."""
 
 import base64
 import json
@@ -20,6 +20,9 @@ from feed_assets.state.search_records import Hit, Position, SearchFilter, Search
 PAGE = 20
 MOST_RESULTS = 1000
 MOST_CURSORS = 100
+MOST_KEYS = 1000
+MOST_VALUES = 20
+MOST_EXAMPLES = 10
 
 _VERSION = 1
 _LARGEST = 2**62
@@ -204,3 +207,50 @@ def _parse_cursor(text: str, order: SearchOrder) -> _PageStart:
             reason="no search in this order has given it",
             next_step="Search again without a cursor.",
         ) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyName:
+    """A name of properties, in small letters, and how many entities have such a property."""
+
+    name: str
+    entities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValue:
+    """A value of a property, how many entities have it, and the first ten of these by name."""
+
+    value: str
+    count: int
+    entities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValues:
+    """The values of a property, those of most entities first; `total` counts the values."""
+
+    name: str
+    entities: int
+    values: tuple[PropertyValue, ...]
+    total: int
+
+
+def list_keys(database: Database, beginning: str, scope: Scope | None = None) -> Sequence[PropertyName]:
+    """Return the names of properties that begin so, in order, with the number of entities that have each.
+
+    They are those that `properties:` and their beginning find; hidden entities are not counted.
+    """
+    with database.read() as connection:
+        found = SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS)
+    return [PropertyName(name=name, entities=count) for name, count in found]
+
+
+def show_key(database: Database, name: str, scope: Scope | None = None, limit: int = MOST_VALUES) -> PropertyValues:
+    """Return the values of a property, at most so many; none if nothing has it."""
+    with database.read() as connection:
+        index = SearchIndex(connection)
+        found = index.values_of(name.strip().lower(), scope, limit, MOST_EXAMPLES)
+        entities, total = index.count_values(name.strip().lower(), scope)
+    values = tuple(PropertyValue(value=value, count=count, entities=tuple(paths)) for value, count, paths in found)
+    return PropertyValues(name=name.strip().lower(), entities=entities, values=values, total=total)

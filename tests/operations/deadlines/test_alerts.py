@@ -9,8 +9,14 @@ import pytest
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.deadlines.alerts import SlaList, SlaQuery, acknowledge, find_alerts, find_history
-from feed_assets.operations.deadlines.backlog import find_backlog
+from feed_assets.operations.deadlines.alerts import (
+    SlaList,
+    SlaQuery,
+    acknowledge,
+    find_alerts,
+    find_backlog,
+    find_history,
+)
 from feed_assets.operations.deadlines.causes import find_causes
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain

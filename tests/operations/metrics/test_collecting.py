@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.deadlines.backlog import find_backlog
+from feed_assets.operations.deadlines.alerts import find_backlog
 from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.collecting import collect_metrics
 from feed_assets.operations.metrics.families import FAMILIES

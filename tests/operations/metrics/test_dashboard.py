@@ -10,8 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metrics.collecting import collect_metrics
-from feed_assets.operations.metrics.dashboard import load_dashboard
-from feed_assets.operations.metrics.expositions import render_prometheus
+from feed_assets.operations.metrics.expositions import load_dashboard, render_prometheus
 from feed_assets.operations.metrics.families import BUILD, FAMILIES, INVALID, LIMIT
 
 DASHBOARD: dict[str, Any] = json.loads(load_dashboard())
