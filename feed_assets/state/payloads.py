@@ -59,47 +59,27 @@ class EntityAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboutFeed:
-    """What messages about a feed on a cluster have in common."""
-
-    feed: str
-    cluster: str
-    others: Mapping[str, object] = EMPTY
-
-    @property
-    def subject(self) -> EntityKey:
-        """The kind and name of the entity that the message is about."""
-        return (Kind.FEED.value, self.feed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AboutEntity:
-    """What messages about any entity have in common."""
-
-    kind: Kind
-    entity: str
-    others: Mapping[str, object] = EMPTY
-
-    @property
-    def subject(self) -> EntityKey:
-        """The kind and name of the entity that the message is about."""
-        return (self.kind.value, self.entity)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionPayload(AboutFeed):
+class EvictionPayload:
     """A path of a feed that a sweep has removed, or that was restored. `path` is below `store`."""
 
     topic: ClassVar[Topic] = Topic.EVICTION
     level: ClassVar[MessageLevel] = MessageLevel.INFO
 
     operation: EvictionOperation
+    feed: str
+    cluster: str
     nominal_time: datetime
     kind: str
     store: str
     path: str
     sweep: str
     rule: str
+    others: Mapping[str, object] = EMPTY
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that the message is about."""
+        return (Kind.FEED.value, self.feed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +158,18 @@ class InstancePayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstancesPayload(AboutEntity):
+class InstancesPayload:
     """What messages about instances of an entity have in common."""
 
+    kind: Kind
+    entity: str
     cluster: str
+    others: Mapping[str, object] = EMPTY
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that the message is about."""
+        return (self.kind.value, self.entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,28 +222,44 @@ class SlaPayload(InstancesPayload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPayload(AboutFeed):
+class SweepPayload:
     """A sweep that exceeds its limits and asks somebody to approve or cancel it; one message for each of its feeds."""
 
     topic: ClassVar[Topic] = Topic.SWEEP
     level: ClassVar[MessageLevel] = MessageLevel.WARNING
 
     sweep: str
+    feed: str
+    cluster: str
     instances: int
     bytes: int | None = None
     reason: str
+    others: Mapping[str, object] = EMPTY
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that the message is about."""
+        return (Kind.FEED.value, self.feed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityPayload(AboutEntity):
+class EntityPayload:
     """A change of an entity, or of whether it is scheduled. Without clusters, it concerns all of them."""
 
     topic: ClassVar[Topic] = Topic.ENTITY
     level: ClassVar[MessageLevel] = MessageLevel.INFO
 
     action: EntityAction
+    kind: Kind
+    entity: str
     author: str
     clusters: tuple[str, ...] = ()
+    others: Mapping[str, object] = EMPTY
+
+    @property
+    def subject(self) -> EntityKey:
+        """The kind and name of the entity that the message is about."""
+        return (self.kind.value, self.entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
