@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, Self
 
 
@@ -13,6 +13,10 @@ class Clock(ABC):
     @abstractmethod
     def now(self) -> datetime:
         """Return the present as an aware UTC datetime; it never goes back, unless the clock is corrected."""
+
+    def span(self, real: timedelta) -> timedelta:
+        """Return how much of this clock's time passes in a span of real time."""
+        return real
 
 
 class SystemClock(Clock):
@@ -57,6 +61,9 @@ class ReplayClock(Clock):
         elapsed = self.reference.now() - self.real_start
         moment = self.origin + max(elapsed, elapsed * 0) * self.speed
         return (moment if self.until is None else min(moment, self.until)).astimezone(UTC)
+
+    def span(self, real: timedelta) -> timedelta:
+        return real * self.speed
 
 
 class Replay(Protocol):

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
@@ -71,6 +71,16 @@ class Attempts(TableStore):
     def of(self, key: ProcessKey) -> list[Attempt]:
         """Return the attempts at an instance, in order."""
         return self.of_many([key]).get(key, [])
+
+    def newest_spans(self, process: str, cluster: str, limit: int) -> list[timedelta]:
+        """Return how long the successful ones of the newest attempts took; `limit` attempts are looked at."""
+        statement = select(_T.status, _T.started_at, _T.ended_at).where(_T.process == process, _T.cluster == cluster)
+        newest = statement.order_by(_T.nominal_time.desc(), _T.attempt.desc()).limit(limit)
+        return [
+            ended_at - started_at
+            for status, started_at, ended_at in self._connection.execute(newest)
+            if status is ProcessInstanceStatus.SUCCEEDED and ended_at is not None
+        ]
 
     def has_run(self, run_id: str) -> bool:
         """Return whether a run has made an attempt."""

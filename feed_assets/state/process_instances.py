@@ -20,6 +20,7 @@ from sqlalchemy import (
     update,
 )
 
+from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -50,6 +51,8 @@ _ENDED_WITHOUT_RUN = frozenset(
 ENDED = frozenset(ProcessInstanceStatus) - frozenset(_UNENDED)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
+_IS_AGAIN = and_(_T.attempt > 0, func.coalesce(_T.cause, "") != Cause.RUN_LOST)
+"""As `ProcessInstance.is_again`."""
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
 
 ROWS = RowMapper(process_instances, ProcessInstance)
@@ -269,6 +272,31 @@ class ProcessInstances(TableStore):
         statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_unrequested)
         statement = statement.order_by(_T.nominal_time).limit(limit).with_for_update()
         return [ProcessKey(*row) for row in self._connection.execute(statement)]
+
+    def again(self, cluster: str, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> set[ProcessKey]:
+        """Return the keys of those unrequested instances that have run before."""
+        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _IS_AGAIN, _is_active(without_row))
+        statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_it)
+        return {ProcessKey(*row) for row in self._connection.execute(statement)}
+
+    def first_unrequested(
+        self, process: str, cluster: str, *, newest_first: bool, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> ProcessInstance | None:
+        """Return the READY instance of a scheduled process without a requested run that goes before the others: the
+        newest one, or else the oldest one of those that have run before, if there are any.
+        """
+        is_it = (_T.process == process, _T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        order = (_T.nominal_time.desc(),) if newest_first else (_IS_AGAIN.desc(), _T.nominal_time)
+        return ROWS.find_one(self._connection, ROWS.select.where(*is_it).order_by(*order).limit(1))
+
+    def free(self, cluster: str, request_key: str, updated_at: datetime) -> list[ProcessKey]:
+        """Take the instances of a request that have not begun out of it, and return them, oldest first: they are READY
+        as before it.
+        """
+        ready = {ProcessInstanceStatus.READY}
+        keys = [row.key for row in self.of_request(cluster, request_key) if row.status in ready]
+        self.transition_many(keys, ready, request_key=None, requested_at=None, updated_at=updated_at)
+        return keys
 
     def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
         """Return READY instances whose run was requested at `moment` or before and has not begun with them."""

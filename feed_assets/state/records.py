@@ -275,6 +275,11 @@ class ProcessInstance(OfProcessInstance):
     notice_digest: str | None = None
 
     @property
+    def is_again(self) -> bool:
+        """Whether it has run before, for example without success; not if its worker died, as it may kill another."""
+        return self.attempt > 0 and self.cause is not Cause.RUN_LOST
+
+    @property
     def reason(self) -> str | None:
         """The sentence for people about its last transition."""
         return describe_cause(self.cause, self.cause_detail)

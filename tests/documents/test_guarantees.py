@@ -12,6 +12,7 @@ from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location import dead_runs
+from feed_assets.orchestration.runs import remaining
 from feed_assets.orchestration.sensors import building as sensors
 from feed_assets.orchestration.sensors import log_events, overdue_notices, ticks
 from feed_assets.state import database
@@ -52,6 +53,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "files that are taken from an inbox into one instance": str(taking.MOST_FILES),
         "bytes of the largest file that a tick takes from an inbox": str(inboxes.LARGEST_IN_TICKS),
         "instances a run": str(requests.INSTANCES_A_RUN),
+        "minutes of work for which a run is planned": str(requests.RUN_TIME // timedelta(minutes=1)),
+        "attempts that tell how long an instance takes": str(requests.MEASURED),
+        "seconds of work for which a run gives way": f"{remaining.SHORTEST_REST:.0f}",
         "instances of a process created in one transaction": str(readiness.INSTANCES_A_STEP),
         "minutes up to which a created instance is on time": f"{catch_up_policy.ON_TIME.seconds // 60}",
         "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),

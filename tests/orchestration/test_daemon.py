@@ -113,6 +113,41 @@ def test_terminate_kills_what_is_at_work_and_the_others_go_on(tmp_path: Path) ->
 
 
 @pytest.mark.drill
+def test_a_retry_begins_before_the_rest_of_a_run(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    entities = ENTITIES.replace("timeout:", "retry: {policy: periodic, delay: minutes(1), attempts: 3}\n    timeout:")
+    slow = """
+        import time
+        from pathlib import Path
+        has_failed = Path(__file__).with_name("failed")
+        if context.nominal_time.hour == 0 and not has_failed.exists():
+            has_failed.touch()
+            raise RuntimeError("the first time")
+        time.sleep(6)
+"""
+    home.prepare(entities, JOBS.replace("summing(numbers):\n", f"summing(numbers, context):{slow}"))
+    for hour in range(22):
+        land(home.data, hour, hour)
+    with home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == set(map(key, range(22))), home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
+        runs = runs_of(instance, "summing")
+        with sqlite_state(home).read() as connection:
+            failed, *others = ProcessInstances(connection).find_between(
+                "summing", "here", START, START + timedelta(hours=21)
+            )
+    assert failed.attempt == 2
+    assert {row.attempt for row in others} == {1}
+    later = [row for row in others if row.started_at and failed.started_at and row.started_at > failed.started_at]
+    assert 1 < len(later) < len(others)
+    assert [run.status for run in runs] == [
+        DagsterRunStatus.FAILURE,
+        DagsterRunStatus.SUCCESS,
+        DagsterRunStatus.SUCCESS,
+    ]
+
+
+@pytest.mark.drill
 def test_a_database_that_is_away_for_a_minute_fails_no_instance(tmp_path: Path) -> None:
     """Dagster's and ours are one. The daemon may die of it, and is started again, as its supervisor does."""
     with home_on_postgresql(tmp_path) as home:

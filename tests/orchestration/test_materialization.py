@@ -1,6 +1,7 @@
 """Runs of Dagster: each instance of a range is published, recorded and shown by itself."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
 
 from feed_assets.errors import MOST_CHARACTERS
+from feed_assets.orchestration.runs import remaining
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
@@ -138,6 +140,36 @@ def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home,
         assert reason in reasons[hour]
     assert "Deadly: its text cannot be read, because reading it raises SystemExit" in reasons[8]
     assert len(reasons[4]) <= MOST_CHARACTERS
+
+
+@pytest.mark.spark
+def test_a_run_gives_way_to_what_runs_again_and_ends_well(
+    home: Home, made: Materializer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remaining, "SHORTEST_REST", 0.0)
+    for hour in range(4):
+        land(home.data, hour, hour)
+    state, times = sqlite_state(home), [START + timedelta(hours=hour) for hour in range(4)]
+    state.migrate()
+    ready = ProcessInstance(
+        process="summing", cluster="here", nominal_time=START, status=ProcessInstanceStatus.READY, updated_at=START
+    )
+    requested = [replace(ready, nominal_time=time, request_key="r", requested_at=START) for time in times[:3]]
+    failed = replace(ready, nominal_time=times[3], attempt=1, cause=Cause.RETRY, ready_at=times[1])
+    with state.begin() as connection:
+        ProcessInstances(connection).add_waiting([*requested, failed])
+    assert made.run(key(0), key(2), {"feed_assets/request": "r"}).success
+    assert materialized(made.instance, "here", "sums") == {key(0)}
+    with state.read() as connection:
+        rows = ProcessInstances(connection).find_between("summing", "here", times[1], times[3])
+    assert {(row.status, row.request_key) for row in rows} == {(ProcessInstanceStatus.READY, None)}
+    (run,) = made.instance.get_runs()
+    assert run.status is DagsterRunStatus.SUCCESS
+    said = [entry.user_message for entry in made.instance.all_logs(run.run_id)]
+    assert (
+        "2026-01-01T03:00Z is ready, and has run before: it goes first (FIFO). 2 instances of this run "
+        "(2026-01-01T01:00Z to 2026-01-01T02:00Z) are READY again"
+    ) in said
 
 
 @pytest.mark.spark

@@ -202,8 +202,7 @@ def _release_work(
             continue
         siblings = instances.of_request(row.cluster, row.request_key)
         if row.request_key in broken_off:
-            keys = [sibling.key for sibling in siblings if sibling.status is READY]
-            instances.transition_many(keys, {READY}, request_key=None, requested_at=None, updated_at=as_of)
+            instances.free(row.cluster, row.request_key, as_of)
         elif not siblings:
             idle[row.request_key] = replace(row, run_id=None)
     return (*running, *idle.values())

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle.input_windows import InputState, closed_gates
-from feed_assets.lifecycle.instances.requests import Group, decide_requests
+from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, Group, decide_requests
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.definition_records import ScheduleState
@@ -96,11 +96,14 @@ class Launches:
     """The input of a launch decision.
 
     `ready` has the instances of the process that are READY and not requested, grouped by the definition that governs
-    them, oldest first. `in_flight` counts the runs of the process.
+    them, oldest first; those of them that ran before are in `again`. `in_flight` counts the runs of the process, and
+    `most` says how many instances a run has.
     """
 
     ready: tuple[Group, ...]
     in_flight: int
+    again: frozenset[datetime] = frozenset()
+    most: int = INSTANCES_A_RUN
 
 
 def existence_blockers(
@@ -144,13 +147,19 @@ def launch_blockers(
         real_now: the real time.
     """
     groups = with_instance(launches.ready, record, nominal_time)
-    if _is_launched(process, groups, launches.in_flight, nominal_time, real_now):
+
+    def is_launched(busy: int) -> bool:
+        decided = decide_requests(process, groups, busy, None, real_now, launches.again, launches.most)
+        return any(nominal_time in request.nominal_times for request in decided.requests)
+
+    if is_launched(launches.in_flight):
         return ()
     blockers: list[Blocker] = []
-    if launches.in_flight >= process.parallel or _is_launched(process, groups, 0, nominal_time, real_now):
+    if launches.in_flight >= process.parallel or is_launched(0):
         blockers.append(NoSlot(parallel=process.parallel, in_flight=launches.in_flight))
-    if not _is_launched(process, groups, 0, nominal_time, real_now):
-        blockers.append(NotItsTurn(order=process.order, ahead=_count_ahead(process, groups, nominal_time)))
+    if not is_launched(0):
+        ahead = _count_ahead(process, groups, nominal_time, launches.again)
+        blockers.append(NotItsTurn(order=process.order, ahead=ahead))
     return tuple(blockers)
 
 
@@ -167,17 +176,13 @@ def with_instance(groups: Sequence[Group], record: ProcessRecord, nominal_time: 
     return tuple((active, tuple(indices)) for active, indices in joined)
 
 
-def _is_launched(
-    process: ProcessRecord, groups: Sequence[Group], busy: int, nominal_time: datetime, real_now: datetime
-) -> bool:
-    requests = decide_requests(process, groups, busy, None, real_now).requests
-    return any(nominal_time in request.nominal_times for request in requests)
-
-
-def _count_ahead(process: ProcessRecord, groups: Sequence[Group], nominal_time: datetime) -> int:
+def _count_ahead(
+    process: ProcessRecord, groups: Sequence[Group], nominal_time: datetime, again: frozenset[datetime]
+) -> int:
     times = [active.sequence.at(index) for active, indices in groups for index in indices]
     if process.order is Order.FIFO:
-        return sum(time < nominal_time for time in times)
+        turn = (nominal_time not in again, nominal_time)
+        return sum((time not in again, time) < turn for time in times)
     return sum(time > nominal_time for time in times)
 
 

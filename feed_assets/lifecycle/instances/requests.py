@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
@@ -17,6 +17,7 @@ from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ProcessRecord
+from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
@@ -27,6 +28,10 @@ from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 INSTANCES_A_RUN = 100
+RUN_TIME = timedelta(minutes=10)
+"""How long a run is to take, if earlier instances tell."""
+MEASURED = 50
+"""So many attempts tell how long an instance takes."""
 READY_A_TICK = 5_000
 PRIORITY_STEP = 100_000_000
 """The distance between two priorities: more than LIFO's count of minutes; five steps fit a 32-bit number."""
@@ -98,8 +103,10 @@ class RequestDecision:
     skip: tuple[datetime, ...]
 
 
-def decide_launches(process: ProcessRecord, ready: Sequence[int], in_flight: int) -> LaunchDecision:
-    """Group the ready instances of a process into at most `parallel` runs, less those in flight.
+def decide_launches(
+    process: ProcessRecord, ready: Sequence[int], in_flight: int, most: int = INSTANCES_A_RUN
+) -> LaunchDecision:
+    """Group the ready instances of a process into at most `parallel` runs, less those in flight, of at most `most`.
 
     `ready` has the indices of ready instances, in any order. FIFO takes the oldest first, LIFO the newest; LAST_ONLY
     takes the newest alone and skips the rest, as in Falcon.
@@ -112,18 +119,18 @@ def decide_launches(process: ProcessRecord, ready: Sequence[int], in_flight: int
         case Order.LAST_ONLY:
             return LaunchDecision(launch=(range(ordered[-1], ordered[-1] + 1),), skip=tuple(ordered[:-1]))
         case Order.FIFO:
-            return LaunchDecision(launch=tuple(_split(contiguous(ordered), slots)))
+            return LaunchDecision(launch=tuple(_split(contiguous(ordered), slots, most)))
         case Order.LIFO:
             newest_first = list(reversed(contiguous(ordered)))
-            return LaunchDecision(launch=tuple(_split(newest_first, slots, from_end=True)))
+            return LaunchDecision(launch=tuple(_split(newest_first, slots, most, from_end=True)))
         case _:
             assert_never(process.order)
 
 
-def _split(runs: Sequence[range], slots: int, *, from_end: bool = False) -> list[range]:
+def _split(runs: Sequence[range], slots: int, most: int, *, from_end: bool = False) -> list[range]:
     """Cut ranges into pieces for the free slots: as many pieces as slots, each an even share."""
     total = sum(len(run) for run in runs)
-    share = min(INSTANCES_A_RUN, -(-total // slots))
+    share = min(most, -(-total // slots))
     pieces: list[range] = []
     for run in runs:
         cuts = [run[start : start + share] for start in range(0, len(run), share)]
@@ -163,6 +170,7 @@ def apply_requests(
     mode: LaunchMode | None = None,
     without_row: ScheduleState = ScheduleState.SCHEDULED,
     not_yet: frozenset[Key] = frozenset(),
+    run_time: timedelta = RUN_TIME,
 ) -> list[LaunchRequest]:
     """Decide what to launch and mark it as requested, in one transaction. Work elsewhere is never requested.
 
@@ -177,6 +185,7 @@ def apply_requests(
         mode: request only instances of this launch mode; None for all.
         without_row: the state of processes that have no schedule; unscheduled processes are left alone.
         not_yet: processes that cannot run at the moment; their instances stay READY.
+        run_time: how long a run is to take, in the time of the data.
     """
     requests: list[LaunchRequest] = []
     with database.read() as connection:
@@ -185,13 +194,14 @@ def apply_requests(
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         ready = _ready(connection, timeline, cluster, as_of, without_row)
-        in_flight = instances.in_flight(list(ready))
+        in_flight, again = instances.in_flight(list(ready)), instances.again(cluster, without_row=without_row)
 
         def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
             process = timeline.plan.processes[key]
             groups = group_ready(connection, timeline, key, times)
-            again = _run_before(instances, process, times)
-            return decide_requests(process, groups, in_flight.get(EntityKey(*key), 0), mode, real_now, again)
+            repeated = frozenset(time for time in times if ProcessKey(*key, time) in again)
+            most, busy = plan_run(connection, process, run_time), in_flight.get(EntityKey(*key), 0)
+            return decide_requests(process, groups, busy, mode, real_now, repeated, most)
 
         for key, times in ready.items():
             process = timeline.plan.processes[key]
@@ -227,6 +237,7 @@ def decide_requests(
     mode: LaunchMode | None,
     real_now: datetime,
     again: frozenset[datetime] = frozenset(),
+    most: int = INSTANCES_A_RUN,
 ) -> RequestDecision:
     """Decide what to request for one process, in launch order, and what to skip for good.
 
@@ -236,7 +247,8 @@ def decide_requests(
         busy: how many of its runs are in flight.
         mode: request only instances of this launch mode; None for all.
         real_now: the real time.
-        again: instances that ran before; LAST_ONLY does not skip them.
+        again: instances that ran before; FIFO takes them first, and LAST_ONLY does not skip them.
+        most: how many instances a run has.
     """
     skip: list[datetime] = []
     if process.order is Order.LAST_ONLY and busy < process.parallel:
@@ -244,11 +256,11 @@ def decide_requests(
         skip = [time for time in times[:-1] if time not in again]
         groups = [(groups[-1][0], groups[-1][1][-1:])]
     requests: list[LaunchRequest] = []
-    for record, indices in groups if process.order is Order.FIFO else reversed(groups):
+    for record, indices in _in_turn(groups, again) if process.order is Order.FIFO else reversed(groups):
         matching = [
             index for index in indices if mode in (None, decide_launch_mode(process, record, range(index, index + 1)))
         ]
-        for run in decide_launches(process, matching, busy + len(requests)).launch:
+        for run in decide_launches(process, matching, busy + len(requests), most).launch:
             has_gaps = (
                 mode is LaunchMode.PARTITIONS and decide_launch_mode(process, record, run) is not LaunchMode.PARTITIONS
             )
@@ -257,12 +269,54 @@ def decide_requests(
     return RequestDecision(requests=tuple(requests[: max(0, process.parallel - busy)]), skip=tuple(skip))
 
 
-def _run_before(instances: ProcessInstances, process: ProcessRecord, times: Sequence[datetime]) -> frozenset[datetime]:
-    """Return the instances that ran before; queried for LAST_ONLY only, where it matters."""
-    if process.order is not Order.LAST_ONLY:
-        return frozenset()
-    rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
-    return frozenset(row.nominal_time for row in rows.values() if row.attempt > 0)
+def _in_turn(groups: Sequence[Group], again: frozenset[datetime]) -> list[Group]:
+    """Return ready instances in the order of FIFO: what ran before, then what is new, each oldest first."""
+    parts = [
+        (record, tuple(index for index in indices if (record.sequence.at(index) in again) is is_again))
+        for is_again in (True, False)
+        for record, indices in groups
+    ]
+    return [(record, indices) for record, indices in parts if indices]
+
+
+def plan_run(connection: Connection, process: ProcessRecord, run_time: timedelta) -> int:
+    """Return how many instances a run has: about `run_time` of work by the median of earlier ones, and one at least.
+
+    Copies are made many at once, and are not counted by time.
+    """
+    spans = [] if process.copy is not None else sorted(Attempts(connection).newest_spans(*process.key, MEASURED))
+    middle = spans[len(spans) // 2] if spans else timedelta(0)
+    return max(1, min(INSTANCES_A_RUN, run_time // middle)) if middle else INSTANCES_A_RUN
+
+
+def give_way(
+    database: Database,
+    process: ProcessRecord,
+    request_key: str,
+    coming: datetime,
+    as_of: datetime,
+    without_row: ScheduleState,
+) -> tuple[ProcessInstance, Sequence[ProcessKey]] | None:
+    """Return the rest of a run to READY if an instance goes before its next one, `coming`, that became READY after the
+    run was requested, and no run is free for it. So a run gives way once to each instance at most.
+
+    Returns that instance, and what was returned to READY; None if the run goes on.
+    """
+    newest_first = process.order is not Order.FIFO
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        first = instances.first_unrequested(*process.key, newest_first=newest_first, without_row=without_row)
+        row = instances.get(*process.key, coming) if first is not None else None
+        if first is None or row is None or row.request_key != request_key:
+            return None
+        turns = [(newest_first or not each.is_again, each.nominal_time) for each in (first, row)]
+        goes_first = turns[0] > turns[1] if newest_first else turns[0] < turns[1]
+        is_newer = first.ready_at is not None and first.ready_at > row.updated_at
+        if not goes_first or not is_newer:
+            return None
+        if instances.in_flight([process.key]).get(EntityKey(*process.key), 0) < process.parallel:
+            return None
+        return first, instances.free(process.cluster, request_key, as_of)
 
 
 def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchRequest:

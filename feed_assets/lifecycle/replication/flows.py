@@ -92,7 +92,8 @@ class FlowRunner:
     """Runs instances of flows, for one Dagster run or one command.
 
     `run_tasks` makes the copies: on Spark's executors, or with threads of this process if it is None. `distrusted` has
-    the files at the target that a repair does not trust (see `CopyRequest`). For `unfinished` instances other slices
+    the files at the target that a repair does not trust (see `CopyRequest`). `gives_way` is asked between copies that
+    are made at once whether the rest is left to another run. For `unfinished` instances other slices
     are still to come, whatever the record says. Instances that another worker holds are waited for up to `patience`.
     """
 
@@ -102,15 +103,18 @@ class FlowRunner:
     distrusted: Mapping[datetime, frozenset[str]] = field(default_factory=dict)
     unfinished: frozenset[datetime] = frozenset()
     patience: timedelta = LEASE_PATIENCE
+    gives_way: Callable[[Sequence[datetime]], bool] = lambda _: False
 
-    def run(self, flow: ProcessRecord, times: Iterable[datetime], on_published: OnPublished, on_ended: OnEnded) -> None:
+    def run(self, flow: ProcessRecord, times: Iterable[datetime], on_published: OnPublished, on_ended: OnEnded) -> bool:
         """Copy instances in the given order, except that leased ones come later; call `on_ended` with the result of
-        each.
+        each. Return False if the run has given way to others.
 
         `on_published` is called for each new replica before its end is recorded. A failure affects no other instance.
         """
         remaining, since = list(times), self.context.real_clock.now()
         while remaining:
+            if self.gives_way(remaining):
+                return False
             now, later = self._first(flow, remaining), []
             with Leased(
                 self.context.database, self.context.real_clock, holder=self.context.run_id, cluster=flow.cluster
@@ -136,6 +140,7 @@ class FlowRunner:
             elif later:
                 sleep(_PAUSE)
             remaining = [*remaining[len(now) :], *later]
+        return True
 
     def _first(self, flow: ProcessRecord, times: Sequence[datetime]) -> Sequence[datetime]:
         """Return as many instances as are copied at once."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.declaring import declared_by
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.lifecycle.instances.blockers import Launches
-from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, group_ready
+from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, RUN_TIME, group_ready, plan_run
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.neighbours import iter_writers
@@ -226,11 +226,14 @@ def _launches(context: OperationContext, connection: Connection, keys: Collectio
             continue
         limit = 2 * process.parallel * INSTANCES_A_RUN
         rows = instances.with_status(ProcessInstanceStatus.READY, *key, limit=limit)
-        times = [row.nominal_time for row in rows if row.request_key is None]
+        ready = [row for row in rows if row.request_key is None]
+        times = [row.nominal_time for row in ready]
         declared = [time for time in times if context.timeline.find(connection, key, time) is not None]
         found[key] = Launches(
             ready=tuple(group_ready(connection, context.timeline, key, declared)),
             in_flight=in_flight.get(EntityKey(*key), 0),
+            again=frozenset(row.nominal_time for row in ready if row.is_again),
+            most=plan_run(connection, process, context.clock.span(RUN_TIME)),
         )
     return found
 

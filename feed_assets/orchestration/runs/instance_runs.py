@@ -9,11 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
-    AssetExecutionContext,
     AssetMaterialization,
     Failure,
     MetadataValue,
-    OpExecutionContext,
     TableMetadataValue,
 )
 from dagster_pyspark import LazyPySparkResource
@@ -44,21 +42,20 @@ from feed_assets.orchestration.runs.interrupts import is_cancelled, repeated_int
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
 from feed_assets.orchestration.runs.quality_checks import build_evaluation
+from feed_assets.orchestration.runs.remaining import Remaining, RunContext
 from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessKey
 from feed_assets.transfer.executors import run_where_worth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
-
-RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
 
 _logger = get_logger(__name__)
 
@@ -80,8 +77,11 @@ class InstanceRun:
     log: RunLog = field(init=False)
     columns: ColumnChanges = field(init=False)
     executors: ExecutorWatch = field(init=False)
+    remaining: Remaining = field(init=False)
 
     def __post_init__(self) -> None:
+        remaining = Remaining(context=self.context, runtime=self.runtime, process=self.process, say=self._say)
+        object.__setattr__(self, "remaining", remaining)
         object.__setattr__(self, "log", RunLog(partial(self._say, logging.INFO)))
         object.__setattr__(self, "columns", ColumnChanges(self.context.instance))
         object.__setattr__(self, "executors", ExecutorWatch(partial(self._say, logging.WARNING)))
@@ -104,12 +104,12 @@ class InstanceRun:
         with database.read() as connection:
             timeline.refresh_one(connection, self.process.key)
             self.refused.update(find_refused_writes(connection, timeline, self.process, list(times.values())))
-        request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
         ordered = self._lost_last({label: times[label] for label in in_order(self.process.order, list(times))})
         failures: dict[str, str] = {}
         errors: dict[datetime, Exception] = {}
 
         def end(label: str, outcome: tuple[Published, ...] | Exception) -> None:
+            self.remaining.ended.append(label)
             if not isinstance(outcome, Exception):
                 on_done(label, outcome)
                 return
@@ -121,12 +121,12 @@ class InstanceRun:
 
         run = self._run_each if self.process.copy is None else self._run_copies
         with repeated_interrupts(context.instance, context.run.run_id), self.executors:
-            run(timeline, ordered, request, end)
+            run(timeline, ordered, end)
         if self.process.copy is not None:
             note_flow(database, self.process, errors, self.runtime.real_clock)
         if failures:
             raise Failure(
-                description=_describe(self.process, failures, len(times)),
+                description=_describe(self.process, failures, len(self.remaining.ended)),
                 metadata={label: MetadataValue.text(reason) for label, reason in failures.items()},
                 allow_retries=False,
             )
@@ -141,13 +141,14 @@ class InstanceRun:
         lost = {row.nominal_time for row in rows if row.cause is Cause.RUN_LOST and row.attempt}
         return dict(sorted(times.items(), key=lambda item: item[1] in lost))
 
-    def _run_each(
-        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
-    ) -> None:
-        for label, nominal_time in times.items():
+    def _run_each(self, timeline: ReleaseTimeline, times: Mapping[str, datetime], end: OnEnded) -> None:
+        coming = list(times.values())
+        for position, (label, nominal_time) in enumerate(times.items()):
             outcome: tuple[Published, ...] | Exception
             try:
-                if not self._is_still_requested(label, nominal_time, request):
+                if self.remaining.gives_way(coming[position:]):
+                    return
+                if not self.remaining.is_needed(label, nominal_time):
                     continue
                 outcome = self._run_one(timeline, nominal_time)
             except Exception as exc:  # noqa: BLE001 - `end` logs it
@@ -155,11 +156,9 @@ class InstanceRun:
             self.log.end()
             end(label, outcome)
 
-    def _run_copies(
-        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
-    ) -> None:
+    def _run_copies(self, timeline: ReleaseTimeline, times: Mapping[str, datetime], end: OnEnded) -> None:
         """Copy many instances at once, grouped by active release."""
-        requested = {label: time for label, time in times.items() if self._is_still_requested(label, time, request)}
+        requested = {label: time for label, time in times.items() if self.remaining.is_needed(label, time)}
         labels = {nominal_time: label for label, nominal_time in requested.items()}
         groups: dict[int, tuple[ActiveRelease, list[datetime]]] = {}
         for label, nominal_time in requested.items():
@@ -181,8 +180,10 @@ class InstanceRun:
                 context=self._context_of(active),
                 run_tasks=run_where_worth(self._session, is_remote=is_remote),
                 on_progress=self.log.progress,
+                gives_way=self.remaining.gives_way,
             )
-            runner.run(active.record, found, self._report, report)
+            if not runner.run(active.record, found, self._report, report):
+                return
 
     def _run_one(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[Published, ...]:
         active = self._find_release(timeline, nominal_time)
@@ -236,35 +237,6 @@ class InstanceRun:
         self.log.session(watch.seconds)
         self.executors.begin(session)
         return session
-
-    def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
-        """Return whether the instance still needs the run that the sensor or an automation condition requested; always
-        True for a run started by hand.
-        """
-        is_automated = names.TAG_AUTOMATED in self.context.run.tags
-        if request is None and not is_automated:
-            return True
-        with self.runtime.database(self.context.instance).read() as connection:
-            row = ProcessInstances(connection).get(*ProcessKey(*self.process.key, nominal_time))
-        is_requested = (
-            row is None
-            or (request is None and not self._has_succeeded_since(row))
-            or (
-                row.request_key == request
-                and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
-            )
-        )
-        if not is_requested:
-            self._say(logging.INFO, f"{label} no longer needs a run")
-        return is_requested
-
-    def _has_succeeded_since(self, row: ProcessInstance) -> bool:
-        """Return whether another run has made the instance since this run was requested."""
-        record = self.context.instance.get_run_record_by_id(self.context.run.run_id)
-        if record is None or row.status is not ProcessInstanceStatus.SUCCEEDED or row.ended_at is None:
-            return False
-        waited = self.runtime.real_clock.now() - record.create_timestamp
-        return row.ended_at >= self.runtime.clock.now() - waited
 
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)

@@ -6,7 +6,7 @@ from dagster import OpExecutionContext, RunRequest
 
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
@@ -62,6 +62,7 @@ def request_runs(
         bulkheads,
         mode=mode,
         without_row=state_without_row(runtime.settings.schedule),
+        run_time=runtime.clock.span(RUN_TIME),
     )
     bulkheads.save(database)
     return [_build_request(request, op_name) for request in requests]

@@ -29,7 +29,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import note_looked
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
-from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
 from feed_assets.lifecycle.late.detection import apply_updates
@@ -226,6 +226,7 @@ class _Tick:
             mode=LaunchMode.PARTITIONS,
             without_row=self.context.without_row,
             not_yet=self.active.not_yet,
+            run_time=self.runtime.clock.span(RUN_TIME),
         )
 
     def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> SensorResult:

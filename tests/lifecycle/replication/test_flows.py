@@ -1,6 +1,6 @@
 """Feeds that are replicated: from what arrives at a source to what stands at a target. Rows are features of Falcon."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,8 @@ from feed_assets.lifecycle.instances.schedules import (
 )
 from feed_assets.lifecycle.late.contents import record_contents, scan_contents
 from feed_assets.lifecycle.late.lateness import LateVerdict
+from feed_assets.lifecycle.replication import flows
+from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import UPDATE
@@ -223,6 +225,27 @@ def test_what_is_run_again_copies_nothing_and_says_nothing(tmp_path: Path) -> No
     assert isinstance(done, Published)
     assert (done.details["copy"], done.details["copied_bytes"]) == ("unchanged", 0)
     assert lifecycle.events("clicks") == before
+
+
+def test_copies_give_way_between_those_that_are_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows, "BYTES_AT_ONCE", 0)
+    lifecycle = harness_of(tmp_path, replicated())
+    for time in hours(3):
+        lifecycle.land("clicks", time)
+    lifecycle.tick(at("01T03:00"))
+    lifecycle.tick(at("01T03:00"), "backup")
+    asked: list[Sequence[datetime]] = []
+    ended: list[datetime] = []
+
+    def gives_way(rest: Sequence[datetime]) -> bool:
+        asked.append(rest)
+        return len(rest) == 1
+
+    runner, flow = lifecycle.runner(at("01T03:00")), lifecycle.process(FLOW, "backup")
+    copier = FlowRunner(context=runner.context, gives_way=gives_way)
+    assert not copier.run(flow, hours(3), lambda _: None, lambda time, _: ended.append(time))
+    assert ended == hours(3)[:2]
+    assert asked == [hours(3), hours(3)[1:], hours(3)[2:]]
 
 
 def test_row_75_what_comes_late_to_the_source_reaches_the_replica_before_the_cut_off(tmp_path: Path) -> None:
