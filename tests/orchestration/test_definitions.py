@@ -190,6 +190,26 @@ def test_feeds_that_read_each_other_through_time_load() -> None:
     assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 3
 
 
+def test_a_sensor_serves_the_assets_for_which_it_works_and_no_other() -> None:
+    due = feed("b", sla={"low": "hours(1)", "high": "hours(2)"})
+    entities = [cluster(), feed("a"), due, process("p", window("a", "today(0,0)", "today(0,0)"), output("b"))]
+    mine, settings = dg.AssetSpec("mine"), load_settings(environ={})
+    made = build_definitions(entities, settings=settings, resources={"spark_here": None}, assets=[mine])
+    graph = made.resolve_asset_graph()
+    served = {
+        each.name: {key.path[-1] for key in (each.asset_selection or dg.AssetSelection.assets()).resolve(graph)}
+        for each in made.sensors or ()
+        if isinstance(each, dg.SensorDefinition)
+    }
+    assert served == {
+        "arrival_here": {"a", "b"},
+        "instances_here": set(),
+        "late_data_here": set(),
+        "sla_here": {"b"},
+        "notify": set(),
+    }
+
+
 def test_a_feed_tells_what_it_is() -> None:
     described = feed(
         "a",

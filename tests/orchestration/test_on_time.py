@@ -12,12 +12,14 @@ from dagster import (
     DagsterInstance,
 )
 
+from feed_assets.lifecycle.arrival.recording import record_arrival
 from feed_assets.operations.deadlines.alerts import SlaQuery, acknowledge, find_alerts
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 from feed_assets.orchestration.sensors.on_time import report_changed
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from feed_assets.topics import Topic
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
@@ -96,6 +98,41 @@ def test_what_came_late_says_by_how_much(late: LocationHarness) -> None:
     }
     assert said[key(0)] is None
     assert str(said[key(1)].value) == "0:30:00 after sla.high hours(3)"  # type: ignore[union-attr]
+
+
+def test_what_was_due_before_the_deadline_was_declared_and_what_an_undo_restores_is_not_late(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    """The first three hours are history: the SLA is declared without `since` when all of them are overdue."""
+    harness = LocationHarness(Home(folder=tmp_path), instance, WITH_SLA.replace(", since: 2026-01-01T00:00Z", ""))
+    land(harness.home.data, 0, 1)
+    at(harness, 4, 30)
+    for hour in (1, 5, 6):
+        land(harness.home.data, hour, 1)
+    at(harness, 7, 10)
+    restored = NewFeedEvent(
+        feed="numbers",
+        cluster="here",
+        nominal_time=START + timedelta(hours=5),
+        kind=FeedEventKind.RESTORED,
+        origin="an undo",
+        recorded_at=START + timedelta(hours=7.2),
+    )
+    with harness.runtime.database(instance).begin() as connection:
+        record_arrival(connection, restored)
+    at(harness, 7, 20)
+    records = instance.fetch_materializations(NUMBERS, limit=9).records
+    said = {
+        (record.partition_key, getattr(record.asset_materialization.metadata.get("feed_assets/sla"), "value", None))  # type: ignore[union-attr]
+        for record in records
+    }
+    assert said == {
+        (key(0), None),
+        (key(1), None),
+        (key(5), "1:10:00 after sla.low hours(1)"),
+        (key(5), None),
+        (key(6), "0:10:00 after sla.low hours(1)"),
+    }
 
 
 def test_the_check_can_be_executed(late: LocationHarness) -> None:

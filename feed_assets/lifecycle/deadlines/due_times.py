@@ -13,7 +13,8 @@ from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.sla_records import SlaRecord
 from feed_assets.state.records import WatermarkKind
 from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import SlaLevel, SlaPause
+from feed_assets.state.sla_records import LateInstance, SlaLevel, SlaPause
+from feed_assets.state.watermarks import Watermarks
 from feed_assets.timing.sequence import InstanceSequence
 
 KINDS: dict[tuple[Kind, SlaLevel], WatermarkKind] = {
@@ -127,16 +128,21 @@ def open_deadlines(
     )
 
 
-def describe_late(record: FeedRecord, nominal_time: datetime, at: datetime) -> str | None:
+def describe_late(connection: Connection, record: FeedRecord, nominal_time: datetime, at: datetime) -> str | None:
     """Return by how much an instance of a feed has come after its deadlines, `2:10:00 after sla.low hours(1)`; None if
-    it has not, or has no deadlines.
+    it has not, or has no deadlines: those that had passed before they were declared are none.
     """
     sla = record.sla
-    if sla is None or (sla.since is not None and nominal_time < sla.since):
+    if sla is None:
         return None
+    of_it = LateInstance(Kind.FEED.value, record.feed, record.cluster, nominal_time)
     for level in (SlaLevel.HIGH, SlaLevel.LOW):
         limit = sla.low if level is SlaLevel.LOW else sla.high
-        if limit is not None and at > (due_at := nominal_time + limit.as_duration()):
+        if limit is None or at <= (due_at := nominal_time + limit.as_duration()):
+            continue
+        walk = Watermarks(connection).get(KINDS[Kind.FEED, level], record.feed, record.cluster)
+        is_ahead = walk is not None and walk.next_time is not None and nominal_time >= walk.next_time
+        if is_ahead or any(miss.level is level for miss in SlaMisses(connection).of([of_it]).get(of_it, ())):
             late = timedelta(seconds=(at - due_at) // timedelta(seconds=1))
             return f"{late} after sla.{level.value} {limit.render()}"
     return None

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.arrival.inbox_files import find_ahead
 from feed_assets.lifecycle.instances.clock_setback import find_last_times
 from feed_assets.lifecycle.releases.left_out import find_last_known
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -24,9 +25,11 @@ from feed_assets.loading.interpolation import values_of
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.records import Family, Label, Metrics, MetricType, Sample, SampledFamily
+from feed_assets.operations.restores import is_restored
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.settings import Settings
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.definitions import Definitions
@@ -124,7 +127,7 @@ def collect_metrics(
     as_of = context.real_clock.now()
     with context.database.read() as connection:
         reader = _Reader(context, connection)
-        system, entities = [*reader.system()], [*reader.entities()]
+        system, entities = [*reader.system(sum(invalid.values()))], [*reader.entities()]
     system.append(_Found(_SYSTEM, families.BUILD, (_find_version(),), 1))
     system += [_Found(_SYSTEM, families.INVALID, (file,), count) for file, count in (invalid or {"": 0}).items()]
     kept, left_out = _limit(entities, limit - len(system) - len(_OWN))
@@ -173,13 +176,15 @@ class _Reader:
         self._work = OpenWork(connection)
         self._totals = Totals(connection).all()
 
-    def system(self) -> Iterator[_Found]:
-        """Yield what is about no entity."""
+    def system(self, invalid: int) -> Iterator[_Found]:
+        """Yield what is about no entity; `invalid` entities are left out because of errors."""
         for cluster, at in find_last_times(self._connection, self._plan.clusters).items():
             yield _Found(_SYSTEM, families.TICK_AGE, (cluster,), self._age(at))
         failures = Counter((each.cluster, each.step.value) for each in TickFailures(self._connection).all())
         for labels, count in failures.items():
             yield _Found(_SYSTEM, families.TICK_FAILURES, labels, count)
+        for cause, count in self._wrong(invalid, failures).items():
+            yield _Found(_SYSTEM, families.CHECK_FAILURES, (cause,), count)
         yield from self._sweeps()
         for each in self._work.messages():
             age = 0.0 if each.oldest is None else self._age(each.oldest)
@@ -199,6 +204,23 @@ class _Reader:
                 key = (total.entity, total.cluster)
                 if key in self._declared(family):
                     yield self._of(family, key, total.label, **_figures(family, total))
+
+    def _wrong(self, invalid: int, failures: Mapping[tuple[str, str], int]) -> dict[str, int]:
+        """Return how much the check of the location finds wrong, by cause."""
+        plan, polls = self._plan, ArrivalPolls(self._connection)
+        produced = {key for key, record in plan.feeds.items() if record.produced_by is not None}
+        inboxes = (record for name in plan.clusters for record in plan.with_inbox_on(name))
+        return {
+            "invalid_entity": invalid,
+            "failing_tick": sum(count for (cluster, _), count in failures.items() if cluster in plan.clusters),
+            "unreadable_feed": sum((each.feed, each.cluster) in plan.feeds for each in polls.obstructed()),
+            "feed_without_data": len(polls.lacking(produced)) if produced else 0,
+            "replica_behind": sum(
+                (each.flow, each.cluster) in plan.processes for each in LateChecks(self._connection).behind(self._as_of)
+            ),
+            "inbox_ahead": len(find_ahead(self._connection, inboxes)),
+            "restored_state": int(is_restored(self._connection)),
+        }
 
     def _sweeps(self) -> Iterator[_Found]:
         sweeps = {(cluster, state.value): 0 for cluster in self._plan.clusters for state in OPEN_STATES}

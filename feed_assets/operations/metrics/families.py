@@ -20,6 +20,12 @@ TICK_AGE = _family(
 TICK_FAILURES = _family(
     "tick_failures", _GAUGE, (_CLUSTER, Label.STEP), "Units of work that fail in the ticks and jobs of a cluster now."
 )
+CHECK_FAILURES = _family(
+    "check_failures",
+    _GAUGE,
+    (Label.CAUSE,),
+    "What the check entities_are_valid finds wrong now, by cause; it passes at 0.",
+)
 SWEEPS = _family("sweeps", _GAUGE, (_CLUSTER, Label.STATE), "Sweeps of retention that have not ended, by state.")
 SWEEP_ENDS = _family("sweep_ends", _COUNTER, (_CLUSTER, Label.STATE), "Ended, purged and undone sweeps, by state.")
 UNDELIVERED = _family(
@@ -104,6 +110,7 @@ FAMILIES = (
     INVALID,
     TICK_AGE,
     TICK_FAILURES,
+    CHECK_FAILURES,
     SWEEPS,
     SWEEP_ENDS,
     UNDELIVERED,

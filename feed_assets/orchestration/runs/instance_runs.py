@@ -249,7 +249,12 @@ class InstanceRun:
             partition=grid.key(done.nominal_time),
             metadata={
                 **published_metadata(done, self._preview(done)),
-                **late_metadata(done.record, done.nominal_time, self.runtime.clock.now()),
+                **late_metadata(
+                    self.runtime.database(self.context.instance),
+                    done.record,
+                    done.nominal_time,
+                    self.runtime.clock.now(),
+                ),
             },
             tags={names.DATA_VERSION: done.content.digest},
         )

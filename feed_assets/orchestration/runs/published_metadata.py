@@ -16,6 +16,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.orchestration.runs.quality_checks import quality_metadata
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.database import Database
 from feed_assets.timing.dates import render_datetime
 
 SHOWN_EVENTS = 100
@@ -73,9 +74,12 @@ def work_metadata(
     return found | {names.META_DETAIL + name: mask_values(value) for name, value in details.items()}
 
 
-def late_metadata(record: FeedRecord, nominal_time: datetime, at: datetime) -> dict[str, str]:
+def late_metadata(database: Database, record: FeedRecord, nominal_time: datetime, at: datetime) -> dict[str, str]:
     """Return by how much an instance that has come at a time is late, if it is."""
-    late = describe_late(record, nominal_time, at)
+    if record.sla is None:
+        return {}
+    with database.read() as connection:
+        late = describe_late(connection, record, nominal_time, at)
     return {names.META_SLA: late} if late is not None else {}
 
 

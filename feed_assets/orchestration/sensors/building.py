@@ -21,6 +21,7 @@ from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 ARRIVAL_SECONDS = 4
 OTHER_SECONDS = 10
@@ -44,6 +45,7 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         tick,
         description=f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready.",
         minimum_seconds=ARRIVAL_SECONDS,
+        targets=_assets(layout, cluster),
     )
 
 
@@ -89,6 +91,7 @@ def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Se
         tick,
         description=f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed.",
         minimum_seconds=OTHER_SECONDS,
+        targets=_assets(layout, cluster, lambda record: isinstance(record, ProcessRecord) and record.late is not None),
     )
 
 
@@ -105,6 +108,7 @@ def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Sen
         tick,
         description=f"Looks for missed deadlines on cluster {cluster}, and tells of them.",
         minimum_seconds=OTHER_SECONDS,
+        targets=_assets(layout, cluster, lambda record: record.sla is not None),
     )
 
 
@@ -124,6 +128,19 @@ def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefiniti
     )
 
 
+def _assets(
+    layout: AssetLayout, cluster: str, is_served: Callable[[FeedRecord | ProcessRecord], bool] | None = None
+) -> AssetSelection | None:
+    """Return the assets of the feeds and processes of a cluster that a sensor serves, by default all; None without
+    any.
+    """
+    feeds = [each for each in layout.plan.feeds.values() if is_served is None or is_served(each)]
+    processes = [each for each in layout.plan.processes.values() if is_served is None or is_served(each)]
+    keys = {layout.feed_asset(each.key)[0] for each in feeds if each.cluster == cluster}
+    keys |= {key for each in processes if each.cluster == cluster for key, _ in layout.run_assets(each)}
+    return AssetSelection.assets(*sorted(keys)) if keys else None
+
+
 def _build_sensor(
     name: str,
     tick: Callable[[SensorEvaluationContext], SensorResult | SkipReason],
@@ -131,13 +148,14 @@ def _build_sensor(
     description: str,
     minimum_seconds: int,
     job_name: str | None = None,
+    targets: AssetSelection | None = None,
 ) -> SensorDefinition:
-    """Build a sensor from a tick function. It requests runs of a job, or of any assets."""
+    """Build a sensor from a tick function. It requests runs of a job or of assets, or none."""
 
     @sensor(
         name=name,
         job_name=job_name,
-        asset_selection=None if job_name else AssetSelection.all(),
+        asset_selection=targets,
         minimum_interval_seconds=minimum_seconds,
         default_status=DefaultSensorStatus.RUNNING,
         description=description,

@@ -5,7 +5,7 @@ know the run, because its storage was lost or restored or the state was rebuilt,
 remove the colour, so an observation on the partition says when the instance was evicted, why, and how to restore it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from dagster import (
@@ -44,7 +44,9 @@ def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> C
     return frozenset(instance.get_run_ids(RunsFilter(run_ids=sorted(runs)))) if runs else frozenset()
 
 
-def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]) -> list[DagsterEvent]:
+def build_asset_events(
+    database: Database, layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]
+) -> list[DagsterEvent]:
     """Return the Dagster events for a feed event at an existing partition; nothing for any other, nor for what a known
     run has published.
     """
@@ -60,7 +62,10 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
-    return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
+    late = {}
+    if event.kind in ARRIVING - {FeedEventKind.RESTORED}:  # what an undo restores had come before
+        late = late_metadata(database, record, event.nominal_time, event.recorded_at)
+    return [_arrival(record, event, asset_key, partition, late), *_ends_of_process(layout, event)]
 
 
 def find_greyed(
@@ -86,7 +91,7 @@ def find_greyed(
     lost = [
         each for each in shown if wiped or (each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known))
     ]
-    told = [each for event in lost for each in build_asset_events(layout, event, known)]
+    told = [each for event in lost for each in build_asset_events(database, layout, event, known)]
     storage, kind = instance.event_log_storage, DagsterEventType.ASSET_MATERIALIZATION
     green = {
         (asset, partition)
@@ -123,7 +128,9 @@ def _is_of_data(event: FeedEvent) -> bool:
     return event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
 
 
-def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetMaterialization:
+def _arrival(
+    record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str, late: Mapping[str, str]
+) -> AssetMaterialization:
     rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
     return AssetMaterialization(
         asset_key=asset_key,
@@ -134,7 +141,7 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             names.META_FILES: event.files or 0,
             names.META_EVENT: event.seq,
             **_change_metadata(event),
-            **(late_metadata(record, event.nominal_time, event.recorded_at) if event.kind in ARRIVING else {}),
+            **late,
             **_copy_metadata(event),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
             **message_metadata(event.message, event.marking),

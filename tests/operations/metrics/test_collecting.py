@@ -12,11 +12,14 @@ from feed_assets.operations.metrics import families
 from feed_assets.operations.metrics.collecting import collect_metrics
 from feed_assets.operations.metrics.families import FAMILIES
 from feed_assets.operations.metrics.records import Family, Label, Metrics, Sample
+from feed_assets.operations.restores import record_restore
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from tests.lifecycle.harness import START, LifecycleHarness, counted_statements, feed, hours, process
 from tests.operations.contexts import context_of
 from tests.operations.metrics.story import NOW
+from tests.state.samples import arrival_poll
 
 CLICKS, COUNTS = ("primary", "clicks"), ("backup", "counts")
 COUNT, FLOW, GATHER = ("primary", "web,daily", "count"), ("backup", "", "counts@primary"), ("primary", "", "gather")
@@ -43,6 +46,7 @@ def values(metrics: Metrics, family: Family) -> dict[tuple[str, ...], float]:
     [
         (families.TICK_AGE, {("primary",): 2 * MINUTE, ("backup",): 2 * MINUTE}),
         (families.TICK_FAILURES, {("primary", "retention"): 1}),
+        (families.CHECK_FAILURES, {("failing_tick",): 1}),
         (families.SWEEP_ENDS, {("primary", "DONE"): 1}),
         (families.UNDELIVERED, {("ops",): 2}),
         (families.DEAD_LETTERS, {("mail",): 1}),
@@ -123,7 +127,7 @@ def test_what_has_not_happened_is_0_so_that_a_rate_counts_the_first_time(tmp_pat
 def test_whole_entities_are_left_out_beyond_the_limit_and_the_system_stays(told: OperationContext) -> None:
     everything = collect_metrics(told)
     series = sum(len(each.samples) * len(each.family.sample_names) for each in everything.families)
-    limited = collect_metrics(told, limit=50)
+    limited = collect_metrics(told, limit=60)
     kept = {
         (labels[Label.CLUSTER], labels[Label.ENTITY])
         for each in limited.families
@@ -134,10 +138,20 @@ def test_whole_entities_are_left_out_beyond_the_limit_and_the_system_stays(told:
     assert kept == {("backup", "counts"), ("backup", "counts@primary")}
     assert values(limited, families.TICK_AGE) == values(everything, families.TICK_AGE)
     left = sum(len(each.samples) * len(each.family.sample_names) for each in limited.families)
-    assert left <= 50
+    assert left <= 60
     assert limited.left_out == series - left > 0
     assert values(limited, families.LEFT_OUT) == {(): limited.left_out}
-    assert (everything.left_out, values(limited, families.LIMIT)) == (0, {(): 50})
+    assert (everything.left_out, values(limited, families.LIMIT)) == (0, {(): 60})
+
+
+def test_each_cause_for_which_the_check_of_the_location_fails_is_counted(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    poll = arrival_poll(obstacle="denied")
+    with lifecycle.database.begin() as connection:
+        ArrivalPolls(connection).put([poll])
+        record_restore(connection)
+    found = values(collect_metrics(context_of(lifecycle, NOW), invalid={"a.yaml": 2}), families.CHECK_FAILURES)
+    assert found == {("invalid_entity",): 2, ("unreadable_feed",): 1, ("restored_state",): 1}
 
 
 def test_what_is_declared_no_more_has_no_series(tmp_path: Path) -> None:
