@@ -49,7 +49,7 @@ from tests.cli.pasting import (
     schedule_by_hand,
     status_of,
 )
-from tests.cli.project import run
+from tests.cli.project import let_ticks_come, run
 from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
 from tests.databases import open_migrated
@@ -131,6 +131,7 @@ def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, past
 )
 def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(replicated: Path, paste: Pasting) -> None:
     set_clock(replicated, "2013-11-03T12:00Z")
+    let_ticks_come(f"sqlite:///{replicated}/state.db")
     begin(replicated, ProcessInstanceStatus.FAILED, "clicks@east", "west")
     with open_migrated(f"sqlite:///{replicated}/state.db").begin() as connection:
         checks = LateChecks(connection)
