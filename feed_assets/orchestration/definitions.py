@@ -40,7 +40,12 @@ from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedA
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
 from feed_assets.orchestration.location.user_metadata import load_user_metadata
-from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
+from feed_assets.orchestration.runs.jobs import (
+    build_instances_job,
+    build_operate_job,
+    build_replication_job,
+    build_retention_job,
+)
 from feed_assets.orchestration.runs.on_time_checks import build_on_time_checks, to_result
 from feed_assets.orchestration.runs.replica_checks import build_replica_checks
 from feed_assets.orchestration.sensors.building import (
@@ -199,6 +204,7 @@ def assemble_definitions(
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
             *retention.values(),
             *replication.values(),
+            build_operate_job(runtime),
         ],
         schedules=[
             *(build_retention_schedule(runtime, layout, *each) for each in retention.items()),

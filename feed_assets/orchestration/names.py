@@ -84,6 +84,8 @@ ROW_COUNT = "dagster/partition_row_count"
 
 NOTIFY_SENSOR = "notify"
 
+OPERATE_JOB, OPERATE_OP = "operate", "operation"
+
 LOCATION_CHECK = "entities_are_valid"
 ON_TIME_CHECK = "on_time"
 IN_SYNC_CHECK = "in_sync"

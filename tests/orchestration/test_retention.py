@@ -30,7 +30,7 @@ from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.runs import retention
-from feed_assets.orchestration.runs.jobs import build_retention_job
+from feed_assets.orchestration.runs.jobs import build_operate_job, build_retention_job
 from feed_assets.orchestration.runs.retention import run_retention_tick
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstanceStatus
@@ -226,16 +226,26 @@ def test_what_would_take_everything_waits_for_a_person(harness: LocationHarness)
 def test_what_was_approved_is_run_by_the_next_tick(harness: LocationHarness) -> None:
     harness.at(NOON + timedelta(hours=6))
     run(harness)
-    with harness.runtime.database(harness.instance).begin() as connection:
+    with harness.runtime.database(harness.instance).read() as connection:
         (sweep,) = Sweeps(connection).with_state("here", {SweepState.ASKING})
-        Sweeps(connection).transition(
-            sweep.sweep_id, {SweepState.ASKING}, state=SweepState.PLANNED, approved_by="ann", approved_at=NOON
-        )
+
+    def operate(action: str, **more: str) -> None:
+        config = {"action": action, "name": sweep.sweep_id, **more}
+        job, run_config = build_operate_job(harness.runtime), {"ops": {"operation": {"config": config}}}
+        assert job.execute_in_process(instance=harness.instance, run_config=run_config).success
+
+    operate("approve")
+    with harness.runtime.database(harness.instance).read() as connection:
+        (approved,) = Sweeps(connection).with_state("here", {SweepState.PLANNED})
+    assert approved.approved_by == "dagster"
     harness.at(NOON + timedelta(hours=12))
 
     assert run(harness).success
 
     assert evicted(harness) == list(LANDED)
+    operate("undo", instance=key(3))
+    assert evicted(harness) == [hour for hour in LANDED if hour != 3]
+    assert folders(harness.home.data) == [3]
 
 
 def test_a_clock_that_has_jumped_empties_no_trash(harness: LocationHarness) -> None:

@@ -3,7 +3,21 @@
 Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
 """
 
-from dagster import In, JobDefinition, Nothing, OpDefinition, OpExecutionContext, Out, in_process_executor, job, op
+from typing import Literal
+
+from dagster import (
+    Config,
+    In,
+    JobDefinition,
+    Nothing,
+    OpDefinition,
+    OpExecutionContext,
+    Out,
+    in_process_executor,
+    job,
+    op,
+)
+from pydantic import Field
 
 from feed_assets.command_lines import command_line
 from feed_assets.masking import masked_errors
@@ -61,6 +75,46 @@ def _build_listed_job(
         listed_op()
 
     return listed
+
+
+class Operation(Config):
+    """What is to be done."""
+
+    action: Literal["rerun", "kill", "suspend", "resume", "hold", "approve", "undo"] = Field(
+        description="What to do. approve is of a sweep that asks, undo of what a sweep has removed."
+    )
+    name: str = Field(description="The process or copied feed; for hold the feed; for approve and undo the sweep.")
+    instance: str | None = Field(None, description="One instance: 2013-11-03T05:00Z, a day or a partition key.")
+    start: str | None = Field(None, description="Instead of it, instances from this one on …")
+    end: str | None = Field(None, description="… and before this one.")
+    clusters: list[str] = Field([], description="Only on these clusters.")
+    properties: dict[str, str] = Field({}, description="For rerun: properties that override those of the process.")
+    from_start: bool = Field(False, description="For rerun: repeat the steps that have finished, too.")
+    hold: str = Field("dagster", description="For hold: its name, by which it is released.")
+    reason: str = Field("", description="For hold: why.")
+    dry_run: bool = Field(False, description="Say in the log what would be done; change nothing.")
+
+
+def build_operate_job(runtime: Runtime) -> JobDefinition:
+    """Build the job for what Dagster has no button for."""
+
+    @op(name=names.OPERATE_OP)
+    def operate_op(context: OpExecutionContext, config: Operation) -> None:
+        from feed_assets.orchestration.runs.operating import operate
+
+        with masked_errors():
+            operate(runtime, context, config)
+
+    @job(
+        name=names.OPERATE_JOB,
+        executor_def=in_process_executor,
+        description="Does what Dagster has no button for, as the commands do it: rerun, kill, suspend and resume "
+        "instances, hold them, approve a sweep or undo it. Say in the launchpad what it is to do.",
+    )
+    def operate_job() -> None:
+        operate_op()
+
+    return operate_job
 
 
 def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:

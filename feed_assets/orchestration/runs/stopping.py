@@ -1,6 +1,7 @@
 """Stop the Dagster runs of killed instances from outside these runs."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from dagster import DagsterInstance, DagsterRun, RunsFilter
 
@@ -10,14 +11,15 @@ from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.state.records import ProcessInstance
 
 
-def stop_runs_of(stopped: Sequence[ProcessInstance]) -> int:
-    """Stop the runs that instances were in or had requested, and return how many there were.
+def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None = None) -> int:
+    """Stop the runs that instances were in or had requested, and return how many there were; by default those of the
+    Dagster instance of the environment.
 
     Raises:
         RunsNotStoppedError: some runs could not be stopped; the others were.
     """
     try:
-        with DagsterInstance.get() as instance:
+        with DagsterInstance.get() if of is None else nullcontext(of) as instance:
             runs = _runs_of(instance, stopped)
             failed = [run.run_id for run in runs.values() if not _stop(instance, run)]
     except Exception as exc:

@@ -1,0 +1,97 @@
+"""The job `operate`: what Dagster has no button for, by the operations behind the commands."""
+
+import json
+from datetime import datetime, timedelta
+from typing import NoReturn
+
+from dagster import Failure, OpExecutionContext
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import is_flow
+from feed_assets.json_form import render_document
+from feed_assets.lifecycle.instances.actions import InstanceAction
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.control import Controlled, control_instances
+from feed_assets.operations.instances.ranges import resolve_instance
+from feed_assets.operations.retention.holding import HoldChange, add_holds, find_spans
+from feed_assets.operations.retention.reading import find_sweep
+from feed_assets.operations.retention.running import approve_sweep, sweep_context_of
+from feed_assets.operations.retention.undoing import UndoResult, find_times, undo_removals
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.jobs import Operation
+from feed_assets.orchestration.runs.stopping import stop_runs_of
+from feed_assets.state.sweep_records import Sweep
+
+_RANGE = frozenset({"instance", "start", "end", "clusters"})
+_TAKES = {
+    "rerun": _RANGE | {"properties", "from_start"},
+    "hold": _RANGE | {"hold", "reason"},
+    "approve": frozenset[str](),
+    "undo": frozenset({"instance"}),
+}
+
+
+def operate(runtime: Runtime, context: OpExecutionContext, wanted: Operation) -> None:
+    """Do what a person has launched; the log says what was done.
+
+    Raises:
+        FeedAssetsError: what the command would say; nothing was changed.
+        Failure: storage has kept a part.
+    """
+    database, timeline, now = runtime.database(context.instance), runtime.timeline(), runtime.clock.now()
+    with database.read() as connection:
+        timeline.refresh(connection, now)
+    operations, author = build_context(runtime, timeline, database, now), context.run.tags.get("user", "dagster")
+    given = {name for name, field in Operation.model_fields.items() if getattr(wanted, name) != field.default}
+    strange = sorted(given - {"action", "name", "dry_run"} - _TAKES.get(wanted.action, _RANGE))
+    if strange:
+        _refuse(wanted, f"it takes no {', '.join(strange)}", "Leave that out.")
+    done = _do(operations, wanted, author)
+    context.log.info(json.dumps(render_document(done=done), indent=1))
+    if isinstance(done, Controlled):
+        stop_runs_of(done.stopped, context.instance)
+    if isinstance(done, UndoResult) and not done.is_complete:
+        raise Failure(done.render_summary(), allow_retries=False)
+
+
+def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled | HoldChange | Sweep | UndoResult:
+    name, only, dry = wanted.name, wanted.instance, wanted.dry_run
+    match wanted.action:
+        case "hold":
+            spans = find_spans(context, [name], wanted.clusters, start=wanted.start, end=wanted.end, instance=only)
+            return add_holds(context, wanted.hold, spans, reason=wanted.reason, author=author, dry_run=dry)
+        case "approve":
+            return approve_sweep(context, find_sweep(context, name), author=author, dry_run=dry)
+        case "undo":
+            sweep, sweeps = find_sweep(context, name), sweep_context_of(context, author=author)
+            times = find_times(context, sweep, (), [only] if only else ())
+            return undo_removals(context, sweeps, sweep, author=author, times=times, dry_run=dry)
+        case action:
+            return control_instances(
+                context,
+                InstanceAction(action),
+                name,
+                *_range_of(context, wanted),
+                author=author,
+                clusters=wanted.clusters or None,
+                overrides=wanted.properties or None,
+                from_start=wanted.from_start,
+                dry_run=dry,
+            )
+
+
+def _range_of(context: OperationContext, wanted: Operation) -> tuple[datetime, datetime]:
+    name, texts = wanted.name, (wanted.start, wanted.end, wanted.instance)
+    kind = Kind.PROCESS if is_flow(name) else context.kind_of(name)
+    match [text and resolve_instance(context, kind, name, text) for text in texts]:
+        case datetime() as start, datetime() as end, None:
+            return start, end
+        case None, None, datetime() as time:
+            return time, time + timedelta(seconds=1)
+    return _refuse(wanted, "no range is given", "Give either instance, or start and end.")
+
+
+def _refuse(wanted: Operation, reason: str, next_step: str) -> NoReturn:
+    raise InstanceQueryError(subject=f"{wanted.action} {wanted.name}", reason=reason, next_step=next_step)
