@@ -35,7 +35,8 @@ class CopyOptions:
     `instance_flag` also writes the flag of the whole instance if only a part is
     copied. `bandwidth` is in bytes per second, over all tasks and for each. A source that changes is copied `tries`
     times. `exact` copies all files of an instance in any state, with flag, manifest and hidden files, to a place where
-    nothing is, and adds nothing to them: an archive.
+    nothing is, and adds nothing to them: an archive. `by_name`: files with other names are other content, as in a
+    directory that is no instance.
 
     Differs from Falcon: the target is replaced as a whole, even if files stay.
     """
@@ -58,3 +59,4 @@ class CopyOptions:
     max_tasks: int = 5
     tries: int = 3
     exact: bool = False
+    by_name: bool = False

@@ -50,6 +50,7 @@ def _options(mirror: Mirror) -> CopyOptions:
         bandwidth=mirror.bandwidth.bytes if mirror.bandwidth else None,
         task_bandwidth=mirror.task_bandwidth.bytes if mirror.task_bandwidth else None,
         max_tasks=mirror.max_tasks,
+        by_name=True,
     )
 
 

@@ -1,7 +1,6 @@
 """Define what stores take and return: availability, manifests, scans, measures, moves, the rules of a clearing."""
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +13,6 @@ from feed_assets.command_lines import command_line
 from feed_assets.entities.existing import Existing
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
-_WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
 
 _NOTHING: Mapping[str, object] = {}
 
@@ -117,21 +115,18 @@ class Manifest:
 
 
 def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
-    """Return `sha256:<hex>` over path, size and checksum of each entry, in order.
+    """Return `sha256:<hex>` over folder, size and checksum of each entry, whatever their order.
 
-    The random id in the names of Spark's files is left out, so the same rows written by another run have the same
-    digest.
+    The names of files are left out: a writer names them anew, so the same rows written by another run have the same
+    digest. Folders stay, since `country=DE/` is data.
 
     >>> from feed_assets.storage.records import ManifestEntry, content_digest
-    >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
-    >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="blake3:1")]) for name in names)
-    >>> one == two
-    True
+    >>> paths = ("a/part-0-1b9d6bcd.csv", "a/b.csv", "c/b.csv")
+    >>> one, two, three = (content_digest([ManifestEntry(path=path, size=1, checksum="blake3:1")]) for path in paths)
+    >>> one == two, two == three
+    (True, False)
     """
-    named = [(each.path, each.size, each.checksum) for each in entries]
-    if _WRITER.search("\0".join([path for path, _, _ in named])):
-        named = [(_WRITER.sub("", path), size, checksum) for path, size, checksum in named]
-    text = "".join([f"{path}\0{size}\0{checksum}\n" for path, size, checksum in sorted(named)])
+    text = "".join(sorted([f"{each.path.rpartition('/')[0]}\0{each.size}\0{each.checksum}\n" for each in entries]))
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
@@ -164,7 +159,7 @@ class Scan:
 
     @property
     def digest(self) -> str:
-        """The `sha256:<hex>` over path, size and checksum of each file."""
+        """The `sha256:<hex>` over folder, size and checksum of each file."""
         return content_digest(self.files)
 
     @property

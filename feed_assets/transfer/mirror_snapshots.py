@@ -75,8 +75,9 @@ def decide_pruning(names: Sequence[str], keep: int, age: timedelta, now: datetim
 
 
 def state_digest(manifest: Manifest) -> str:
-    """Return a digest of all files of a state, including hidden ones."""
-    return content_digest([*manifest.entries, *hidden_entries(manifest)])
+    """Return a digest of all files of a state with their names, including hidden ones."""
+    files = [*manifest.entries, *hidden_entries(manifest)]
+    return content_digest([each._replace(path=f"{each.path}/") for each in files])  # a folder of each name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

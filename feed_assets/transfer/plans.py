@@ -23,7 +23,7 @@ from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.manifests import FOREIGN, Publication, hidden_entries
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Availability, Manifest, ManifestEntry
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
     NothingSelectedError,
     SourceEmptiedError,
@@ -159,7 +159,7 @@ def plan_copy(
     if replica is not None and _is_marked(replica, copying, source, options):
         return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
-    if replica is not None and replica.is_settled and replica.fingerprint == survey.fingerprint:
+    if replica is not None and _has_content(replica, survey, options):
         return _unchanged(source, target, options, url, published, replica, survey.others)
     flags = copy_flags(target, copy_filter(options), options)
     comparison = _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted, adopts)
@@ -200,6 +200,15 @@ def _is_marked(replica: Replica, copying: Copying, source: Side, options: CopyOp
     if not options.quick or not replica.mark:
         return False
     return replica.mark == copying.mark(source.path)
+
+
+def _has_content(replica: Replica, survey: Survey, options: CopyOptions) -> bool:
+    """Return whether the source has what was copied: the same files, or the same content under other names."""
+    if replica.is_settled and replica.fingerprint == survey.fingerprint:
+        return True
+    files = [ManifestEntry(each.path, each.size, each.checksum) for each in survey.files if is_content(each.path, None)]
+    is_known = not options.by_name and len(files) == len(survey.files) and all(each.checksum for each in files)
+    return is_known and content_digest(files) == replica.digest
 
 
 def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: Clock) -> Survey:

@@ -306,8 +306,9 @@ def test_equal_content_has_equal_digests_and_a_rewrite_of_equal_size_another(har
     harness.land("b", {"s/y": b"3", "x": b"12", "_SUCCESS": b"", ".hidden": b"1"})
     harness.land("c", {"x": b"21", "s/y": b"3"})
     harness.land("d", {"z": b"12", "s/y": b"3"})
-    digests = [harness.store.manifest(path, "_SUCCESS").digest for path in "abcd"]
-    assert digests[0] == digests[1]
+    harness.land("e", {"x": b"12", "t/y": b"3"})
+    digests = [harness.store.manifest(path, "_SUCCESS").digest for path in "abcde"]
+    assert digests[0] == digests[1] == digests[3]
     assert len(set(digests)) == 3
 
 

@@ -70,6 +70,18 @@ def test_a_source_that_was_published_again_as_it_was_is_only_written_down(pair: 
     assert (watch.read, watch.written) == (0, 0)
 
 
+def test_a_source_that_was_published_again_under_other_names_has_the_same_content_unless_names_matter(
+    pair: Pair, watch: Watch
+) -> None:
+    pair.source.publish(SMALL)
+    pair.copy()
+    pair.source.publish({name.replace("part-", "part-a"): data for name, data in SMALL.items()}, token="run-2")
+    watch.reset()
+    assert pair.copy().status is CopyStatus.UNCHANGED
+    assert (watch.read, watch.written) == (0, 0)
+    assert pair.copy(by_name=True).files == 3
+
+
 def test_equal_files_that_were_brought_by_others_are_read_once_and_kept(pair: Pair, watch: Watch) -> None:
     pair.source.land(SMALL)
     pair.target.publish(SMALL)
