@@ -80,7 +80,7 @@ def _tell(payload: payloads.MessagePayload) -> Words:
             return Words(what, None, command_line("metadata", "history", payload.entity))
         case payloads.HealthPayload():
             what = f"ticks: {counted(payload.count, 'thing')} failing" if payload.count else "ticks: all works again"
-            return Words(what, "; ".join(payload.failing))
+            return Words(what, "; ".join((*payload.failing, *payload.recovered)))
         case _:
             assert_never(payload)
 

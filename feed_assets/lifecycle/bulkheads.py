@@ -1,7 +1,8 @@
 """Confine a failure to the unit of work in which it happens.
 
 A tick consists of units: a step, or the part of a step that concerns one feed, process or storage endpoint. A unit that
-fails is recorded with its reason and put off; all others run. The first success of the unit ends the record.
+fails is recorded with its reason and put off; all others run. The first success of the unit ends the record. If it is
+an address, all else that has failed on the cluster is due at once: much of it has waited for that address.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,22 +17,31 @@ from feed_assets.errors import NoAnswerError, describe_error
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.masking import get_logger
 from feed_assets.patience import Answer, Patience
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.tick_records import TickFailure, TickStep
+from feed_assets.storage.errors import StorageAwayError
 
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=10)
+LONGEST_PAUSE_OF_ADDRESS = timedelta(minutes=1)
+"""Others wait for an address, and one try of it says whether it is back."""
+ADDRESSES = frozenset({TickStep.STORAGE, TickStep.SPARK})
+"""The steps whose units are addresses."""
 AGE_PER_PAUSE = 50
-WORK_PER_PAUSE = 4
-"""A unit that fails slowly, such as by a time-out, takes at most a fifth of the time."""
+WORK_PER_PAUSE = 2
+"""A unit that fails slowly, such as by a time-out, takes at most a third of the time."""
 FORGOTTEN_AFTER = timedelta(hours=1)
 SLOW_SECONDS = 2.0
 """Seconds after which a service that fails is not called again in the same tick."""
 
 TIME_OUT_SECONDS = 10.0
 """Seconds after which work that reads much, and fails, has probably waited for its storage."""
+
+AWAY = (NoAnswerError, StorageAwayError)
+"""What says that an address fails, however fast it comes."""
 
 NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
 """Nothing can be recorded, or the transaction around the unit is lost."""
@@ -176,7 +186,7 @@ class Bulkheads:
     def _note(self, step: TickStep, endpoint: str, answer: Answer[_Result]) -> None:
         if not isinstance(answer.value, Exception):
             self.succeed(step, endpoint)
-        elif answer.seconds > SLOW_SECONDS or isinstance(answer.value, NoAnswerError):
+        elif answer.seconds > SLOW_SECONDS or isinstance(answer.value, AWAY):
             self.fail(step, endpoint, answer.value, answer.seconds)
 
     def fail(
@@ -195,14 +205,15 @@ class Bulkheads:
             _logger.warning("cluster %s: %s failed: %s", self._cluster, name, reason, exc_info=error)
         self._record(step, subject, seconds, reason)
         since = now if known is None else min(known.since, now)
-        pause = max(pause_by_age(now - since, LONGEST_PAUSE), timedelta(seconds=WORK_PER_PAUSE * seconds))
+        longest = LONGEST_PAUSE_OF_ADDRESS if step in ADDRESSES else LONGEST_PAUSE
+        pause = max(pause_by_age(now - since, longest), timedelta(seconds=WORK_PER_PAUSE * seconds))
         self._now[step, subject] = TickFailure(
             cluster=self._cluster,
             step=step,
             subject=subject,
             reason=reason,
             since=since,
-            next_try_at=next_try_at or now + min(pause, LONGEST_PAUSE),
+            next_try_at=next_try_at or now + min(pause, longest),
             failures=1 if known is None else known.failures + 1,
         )
 
@@ -230,15 +241,28 @@ class Bulkheads:
         return sorted(self._now.values(), key=lambda each: (order[each.step], each.subject))
 
     def save(self, database: Database) -> None:
-        """Record what has changed since the last `save`. A failure that no tick tries any more is forgotten."""
-        forgotten = self._clock.now() - FORGOTTEN_AFTER
-        self._now = {key: each for key, each in self._now.items() if each.next_try_at > forgotten}
+        """Record what has changed since the last `save`. A failure that no tick tries any more is forgotten.
+
+        If an address works again, what has failed because of it is forgotten. What else fails on the cluster, and what
+        could not be polled, is due.
+        """
+        now = self._clock.now()
+        tried = {key: each for key, each in self._now.items() if each.next_try_at > now - FORGOTTEN_AFTER}
+        back = [subject for step, subject in self._stored.keys() - tried.keys() if step in ADDRESSES]
+        self._now = {
+            key: each
+            for key, each in tried.items()
+            if each.step in ADDRESSES or not any(address in each.reason for address in back)
+        }
         new = [each for key, each in self._now.items() if self._stored.get(key) != each]
         gone = [(self._cluster, *key) for key in self._stored.keys() - self._now.keys()]
         if new or gone:
             with database.begin() as connection:
                 TickFailures(connection).put(new)
                 TickFailures(connection).remove(gone)
+                if back:
+                    TickFailures(connection).try_again(self._cluster, now, but=ADDRESSES)
+                    ArrivalPolls(connection).try_obstructed(self._cluster)
         self._stored = dict(self._now)
 
 
@@ -264,3 +288,14 @@ def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
     '0:00:12'
     """
     return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), longest)
+
+
+def causes_of(failures: Sequence[TickFailure]) -> list[TickFailure]:
+    """Return failures without those that name an address which has failed itself on their cluster."""
+    away = [(each.cluster, each.subject) for each in failures if each.step in ADDRESSES]
+    return [
+        each
+        for each in failures
+        if each.step in ADDRESSES
+        or not any(cluster == each.cluster and address in each.reason for cluster, address in away)
+    ]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import NoAnswerError
-from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.lifecycle.bulkheads import AWAY, SLOW_SECONDS, Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.state.tick_records import TickStep
@@ -32,8 +32,10 @@ def ask_by_store(
     together, apart = dict[str, list[StoreAddress]](), dict[str, list[StoreAddress]]()
     for endpoint, addresses in by_endpoint.items():
         known = bulkheads.patience.find_apart(endpoint)
-        together[endpoint] = [each for each in addresses if each.url not in known] or addresses
-        apart[endpoint] = [each for each in addresses if each not in together[endpoint]]
+        others = [each for each in addresses if each.url not in known]
+        if others or bulkheads.has_failed(TickStep.STORAGE, endpoint):
+            together[endpoint] = others or addresses
+        apart[endpoint] = [each for each in addresses if each not in together.get(endpoint, ())]
     found, failed = _ask_units(together, calls, bulkheads)
     for endpoint, addresses in apart.items():
         if endpoint in failed:
@@ -113,11 +115,11 @@ def find_silent(
 
 
 def _ask(ask: Callable[[_Item], _Answer], item: _Item) -> _Answer | Exception:
-    """Return the answer for an item, or why there is none. Raises what fails slowly."""
+    """Return the answer for an item, or why there is none. Raises what fails slowly, and that the storage is away."""
     watch = Stopwatch()
     try:
         return ask(item)
     except Exception as exc:
-        if watch.seconds > SLOW_SECONDS:
+        if watch.seconds > SLOW_SECONDS or isinstance(exc, AWAY):
             raise
         return exc

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
@@ -50,6 +51,17 @@ def render_counts(difference: PlanDifference) -> str:
         ),
     ]
     return f"{entities}; {', '.join([*(text for count, text in follows if count), 'none repeated'])}."
+
+
+def render_length(length: timedelta) -> str:
+    """Return a length of time for people.
+
+    >>> render_length(timedelta(seconds=119)), render_length(timedelta(minutes=119)), render_length(timedelta(hours=2))
+    ('119 seconds', '119 minutes', '2 hours')
+    """
+    seconds = int(length.total_seconds())
+    size, noun = (1, "second") if seconds < 120 else (60, "minute") if seconds < 7200 else (3600, "hour")
+    return counted(seconds // size, noun)
 
 
 def counted(count: int, noun: str) -> str:

@@ -50,11 +50,19 @@ class ArrivalPolls(TableStore):
             moved = moved.values(polled_at=bindparam("seen_at"), next_poll_at=bindparam("next_at"))
             self._connection.execute(moved, parameters)
 
+    def try_obstructed(self, cluster: str) -> None:
+        """Let the instances of a cluster that could not be polled be due."""
+        kept = update(arrival_polls).where(HAS_OBSTACLE, _T.cluster == cluster)
+        self._connection.execute(kept.values(next_poll_at=_T.polled_at))
+
     def obstructed(self) -> list[ObstructedFeed]:
-        """Return the feeds of all clusters with instances that could not be polled, ordered by cluster and feed."""
+        """Return the feeds of all clusters with instances that could not be polled, without those that are polled again
+        at once; ordered by cluster and feed.
+        """
         oldest = func.min(_T.nominal_time, type_=_T.nominal_time.type)
         statement = select(_T.feed, _T.cluster, func.count(), oldest, func.min(_T.obstacle))
-        statement = statement.where(HAS_OBSTACLE).group_by(_T.cluster, _T.feed).order_by(_T.cluster, _T.feed)
+        statement = statement.where(HAS_OBSTACLE, _T.next_poll_at > _T.polled_at)
+        statement = statement.group_by(_T.cluster, _T.feed).order_by(_T.cluster, _T.feed)
         return [ObstructedFeed(*row) for row in self._connection.execute(statement)]
 
     def lacking(self, keys: Collection[tuple[str, str]]) -> list[LackingFeed]:

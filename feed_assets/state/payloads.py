@@ -277,7 +277,7 @@ class ArrivalPayload(InstancesPayload):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPayload:
     """What fails in the ticks, each as a sentence; nothing once everything works again. `count` may be larger than the
-    number of sentences.
+    number of sentences. `recovered` is what works again since the last message, with how long it has failed.
     """
 
     topic: ClassVar[Topic] = Topic.HEALTH
@@ -285,6 +285,7 @@ class HealthPayload:
 
     count: int
     failing: tuple[str, ...] = ()
+    recovered: tuple[str, ...] = ()
     others: Mapping[str, object] = EMPTY
 
     @property

@@ -3,7 +3,10 @@
 The table holds only what fails now; a unit that succeeds, or that no tick tries any more, has no row.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from sqlalchemy import update
 
 from feed_assets.state.rows import RowMapper, TableStore, delete_keys
 from feed_assets.state.schema import tick_failures
@@ -24,6 +27,11 @@ class TickFailures(TableStore):
     def put(self, failures: Iterable[TickFailure]) -> None:
         """Record failures; replace earlier ones of the same units."""
         _ROWS.put(self._connection, failures)
+
+    def try_again(self, cluster: str, now: datetime, *, but: Collection[TickStep]) -> None:
+        """Let the failed units of a cluster be due, but for those of some steps."""
+        late = update(tick_failures).where(_T.cluster == cluster, _T.step.not_in(but), _T.next_try_at > now)
+        self._connection.execute(late.values(next_try_at=now))
 
     def remove(self, keys: Iterable[tuple[str, TickStep, str]]) -> None:
         """Remove the failures of units, by (cluster, step, subject)."""

@@ -182,5 +182,5 @@ def test_a_connect_server_that_is_gone_keeps_nothing_from_being_looked_at_and_re
         seconds, told = tick(harness, 4)
         assert seconds < 30 * SECONDS
         assert failing(harness) == [(TickStep.SPARK, f"sc://127.0.0.1:{port}")]
-        assert_told(told, f"Spark of sc://127.0.0.1:{port} on here fails")
+        assert_told(told, f"Spark of sc://127.0.0.1:{port} fails")
         refusing.shutdown(socket.SHUT_RDWR)

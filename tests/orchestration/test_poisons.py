@@ -121,7 +121,7 @@ def test_a_metastore_that_is_down_stops_only_the_feeds_of_its_tables(tmp_path: P
         result = harness.tick()
         assert ("numbers", key(hour)) in arrived(result)
         if hour == 3:
-            assert_told(result, "feed poisoned on here", "127.0.0.1:1")
+            assert_told(result, "storage of thrift://127.0.0.1:1 fails")
         else:
             assert not checks(result)
 

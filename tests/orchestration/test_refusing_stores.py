@@ -237,7 +237,7 @@ def test_an_inbox_to_a_storage_that_does_not_answer_is_left_alone_and_the_others
     assert {feed for feed, _ in arrived(result)} == {"numbers", "inbox"}
     assert failing(harness) == {(TickStep.STORAGE, hole)}
     (check,) = checks(result)
-    assert f"storage of {hole} on here fails" in str(check.metadata["failures"].value)
+    assert f"storage of {hole} fails" in str(check.metadata["failures"].value)
     harness.at(NOON + timedelta(minutes=1))
     assert not checks(harness.tick())
     assert (tmp_path / "in-a" / "a.csv").exists()

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from sqlalchemy import Connection
 
@@ -22,6 +22,7 @@ from feed_assets.lifecycle.arrival.store_polls import (
 from feed_assets.lifecycle.bulkheads import Bulkheads, pause_by_age
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.late.checks import decide_feed_check
+from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
@@ -38,6 +39,7 @@ from feed_assets.state.records import (
     Watermark,
     WatermarkKind,
 )
+from feed_assets.state.tick_records import TickStep
 from feed_assets.state.watermarks import Watermarks
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look
@@ -184,7 +186,9 @@ def apply_arrivals(
     one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
     """
     polled = arrived = 0
-    for candidates, watermarks in _due(database, plan, cluster, as_of):
+    for candidates, watermarks in chain(
+        _due_at_addresses(database, plan, cluster, bulkheads), _due(database, plan, cluster, as_of)
+    ):
         arrived += _apply_polls(database, stores, candidates, as_of, watermarks, bulkheads)
         polled += len(candidates)
         if budget.is_spent:
@@ -233,6 +237,27 @@ def _due(
         (batch, []) for batch in _due_again(database, plan, cluster, as_of)
     )
     return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
+
+
+def _due_at_addresses(
+    database: Database, plan: Plan, cluster: str, bulkheads: Bulkheads
+) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield an instance of each store that could not be polled, if the next try of its address is due: what can be
+    polled there waits for no poll of its own.
+    """
+    again = bulkheads.to_try_again(TickStep.STORAGE)
+    if not again:
+        return
+    with database.read() as connection:
+        found = ArrivalPolls(connection).obstructed()
+    known = [(plan.feeds.get((each.feed, each.cluster)), each.oldest) for each in found if each.cluster == cluster]
+    by_store = {
+        record.store: Candidate(record=record, nominal_time=oldest)
+        for record, oldest in known
+        if record is not None and again & {endpoint_of(record.store), record.store.url}
+    }
+    if by_store:
+        yield list(by_store.values()), []
 
 
 def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:

@@ -12,7 +12,7 @@ from itertools import chain
 
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
-from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.lifecycle.bulkheads import AWAY, SLOW_SECONDS, Bulkheads
 from feed_assets.lifecycle.store_answers import ask_by_store
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import Key
@@ -105,12 +105,14 @@ def _poll_store(
     flag: str | None,
     positions: Sequence[int],
 ) -> dict[int, Look]:
-    """Poll the instances of one store: all at once, then feed by feed if that fails. Raises what fails slowly."""
+    """Poll the instances of one store: all at once, then feed by feed if that fails. Raises what fails slowly, and that
+    the storage is away.
+    """
     watch = Stopwatch()
     try:
         return _poll(stores, candidates, address, flag, positions)
     except Exception as exc:
-        if watch.seconds > SLOW_SECONDS:
+        if watch.seconds > SLOW_SECONDS or isinstance(exc, AWAY):
             raise
         by_feed: dict[Key, list[int]] = defaultdict(list)
         for position in positions:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from feed_assets.operations.context import OperationContext
-from feed_assets.plan.rendering import counted
+from feed_assets.plan.rendering import render_length
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.timing.dates import render_datetime
@@ -12,9 +12,6 @@ from feed_assets.timing.dates import render_datetime
 NOTED_EVERY = timedelta(seconds=15)
 SILENT_AFTER = timedelta(minutes=2)
 """Longer than the longest tick that Dagster waits for, and the pause behind it."""
-
-_HOURS = 120
-"""Minutes from which on hours are told."""
 
 
 def note_tick(database: Database, cluster: str, real_now: datetime) -> None:
@@ -39,9 +36,7 @@ def find_silence(context: OperationContext, clusters: Collection[str]) -> str | 
     last = max((found[each] for each in silent if each in found), default=None)
     since = "has ever come"
     if last is not None:
-        minutes = int((context.real_now - last).total_seconds() // 60)
-        lag = counted(minutes, "minute") if minutes < _HOURS else counted(minutes // 60, "hour")
-        since = f"has come for {lag}, since {render_datetime(last)}"
+        since = f"has come for {render_length(context.real_now - last)}, since {render_datetime(last)}"
     return (
         f"no tick of cluster {', '.join(silent)} {since}: nothing is polled, made ready or requested. Start Dagster "
         f"(`dg dev`, or `dagster-daemon run`); if it runs, see there what its arrival sensor says."

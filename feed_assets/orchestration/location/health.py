@@ -5,6 +5,7 @@ ceases to fail.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,11 +17,13 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrival.inbox_files import find_ahead
+from feed_assets.lifecycle.bulkheads import ADDRESSES, causes_of
 from feed_assets.masking import mask
 from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
+from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.plan.rendering import counted, render_first
+from feed_assets.plan.rendering import counted, render_first, render_length
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -60,7 +63,7 @@ class Health:
     @property
     def digest(self) -> str:
         """A digest of what is wrong, without how often and why."""
-        units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
+        units = list(self.units())
         units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
         units += [f"{each.cluster}|{each.feed}|lacking" for each in self.lacking]
         units += [f"{each.cluster}|{each.flow}|behind" for each in self.behind]
@@ -92,11 +95,20 @@ class Health:
         """Return a phrase about what fails on a cluster; empty if nothing does."""
         return _phrase(self.sentences(cluster))
 
+    def units(self, cluster: str | None = None) -> dict[str, TickFailure]:
+        """Return what fails in the ticks by its name; an address is one for all clusters, since it first failed."""
+        found: dict[str, TickFailure] = {}
+        for each in self.failures:
+            name = _name(each)
+            if cluster in (None, each.cluster) and (name not in found or each.since < found[name].since):
+                found[name] = each
+        return found
+
     def sentences(self, cluster: str | None = None) -> list[str]:
         """Return what fails, a sentence each; on one cluster if given."""
         return [
             *([HELD] if self.is_restored else []),
-            *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
+            *(mask(describe_failure(each)) for each in self.units(cluster).values()),
             *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
             *(describe_lacking(each) for each in self.lacking if cluster in (None, each.cluster)),
             *(describe_behind(each) for each in self.behind if cluster in (None, each.cluster)),
@@ -105,7 +117,10 @@ class Health:
 
 
 def find_health(database: Database, plan: Plan, issues: Sequence[Issue], as_of: datetime) -> Health:
-    """Read what fails now on the clusters of a plan; a few small reads if nothing does."""
+    """Read what fails now on the clusters of a plan; a few small reads if nothing does.
+
+    What fails because of an address that fails is left out: one outage is one failure.
+    """
     produced = {key for key, record in plan.feeds.items() if record.produced_by is not None}
     with database.read() as connection:
         failures = TickFailures(connection).all()
@@ -116,8 +131,8 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue], as_of: 
         is_held = is_restored(connection)
     return Health(
         issues=issues,
-        failures=[each for each in failures if each.cluster in plan.clusters],
-        obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
+        failures=[each for each in causes_of(failures) if each.cluster in plan.clusters],
+        obstructed=[each for each in obstructed if _is_own(plan.feeds.get((each.feed, each.cluster)), failures)],
         lacking=lacking,
         behind=[each for each in behind if (each.flow, each.cluster) in plan.processes],
         ahead=ahead,
@@ -125,8 +140,17 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue], as_of: 
     )
 
 
+def _is_own(record: FeedRecord | None, failures: Sequence[TickFailure]) -> bool:
+    """Return whether what obstructs the polls of a feed is no failure of an address."""
+    if record is None:
+        return False
+    addresses = {endpoint_of(record.store), record.store.url}
+    return not any(each.step in ADDRESSES and each.subject in addresses for each in failures)
+
+
 def tell_health(database: Database, health: Health, as_of: datetime, real_now: datetime) -> None:
-    """Write a message if it is something else that fails than at the last one. Without news this is one read.
+    """Write a message if it is something else that fails than at the last one, with what works again, and after how
+    long. Without news this is one read.
 
     A failure that has not lasted for `TOLD_AFTER` is not told: most end by the next try. Nor is one with the same
     reason as what keeps a feed from being polled.
@@ -135,14 +159,22 @@ def tell_health(database: Database, health: Health, as_of: datetime, real_now: d
     lasting = [each for each in health.failures if real_now - each.since >= TOLD_AFTER and each.reason not in known]
     told = replace(health, failures=lasting)
     with database.read() as connection:
-        if (Cursors(connection).get(_TOLD) or "") == told.digest:
-            return
-    sentences = told.sentences()
-    payload = HealthPayload(count=len(sentences), failing=tuple(sentences[:MOST_TOLD]))
+        digest, _, before = (Cursors(connection).get(_TOLD) or "").partition(" ")
+    if digest == told.digest:
+        return
+    sentences, units = told.sentences(), {name: each.since.isoformat() for name, each in told.units().items()}
+    ended = [(name, datetime.fromisoformat(since)) for name, since in json.loads(before or "{}").items()]
+    recovered = [
+        f"{mask(name)} works again after {render_length(real_now - since)}: it failed from {render_datetime(since)} on"
+        for name, since in ended
+        if name not in units
+    ]
+    most = slice(MOST_TOLD)
+    payload = HealthPayload(count=len(sentences), failing=tuple(sentences[most]), recovered=tuple(recovered[most]))
     key = f"health/{as_of.isoformat()}/{told.digest}"
     with database.begin() as connection:
         lock_log(connection)
-        Cursors(connection).put(_TOLD, told.digest)
+        Cursors(connection).put(_TOLD, f"{told.digest} {json.dumps(units)}")
         Outbox(connection).append_many([OutboxMessage(recorded_at=as_of, payload=payload, idempotency_key=key)])
 
 
@@ -157,13 +189,15 @@ def _phrase(sentences: Sequence[str]) -> str:
     return f"; {counted(len(sentences), 'failure')}: {sentences[0]}" if sentences else ""
 
 
+def _name(failure: TickFailure) -> str:
+    """Return a unit of work by its name."""
+    subject = f" of {failure.subject}" if failure.subject else ""
+    return f"{failure.step}{subject}" + ("" if failure.step in ADDRESSES else f" on {failure.cluster}")
+
+
 def describe_failure(failure: TickFailure) -> str:
     """Return a failure as a sentence."""
-    subject = f" of {failure.subject}" if failure.subject else ""
-    return (
-        f"{failure.step}{subject} on {failure.cluster} fails since {render_datetime(failure.since)}, "
-        f"next try at {render_datetime(failure.next_try_at)}: {failure.reason}"
-    )
+    return f"{_name(failure)} fails since {render_datetime(failure.since)}: {failure.reason}"
 
 
 def describe_obstructed(feed: ObstructedFeed) -> str:
