@@ -1,5 +1,6 @@
 """Store where feeds have, or had, their instances: each recorded instance has the number of its place."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.state.feed_instances import SETTLED
 from feed_assets.state.place_schema import feed_places
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.state.retention_schema import sweep_chunks
 from feed_assets.state.schema import feed_instances
 from feed_assets.state.upserts import build_insert_if_absent
 from feed_assets.timing.dates import parse_timezone
@@ -20,12 +22,13 @@ from feed_assets.timing.templates import parse_path_template
 
 _T = feed_places.c
 _I = feed_instances.c
+_C = sweep_chunks.c
 _BATCH = 5_000
 
 
 def describe_staying(count: int) -> str:
-    """Return how many instances stay at a former place of their feed, and what that means."""
-    return f"{counted(count, 'instance')} at a former place of the feed, where retention removes nothing"
+    """Return how many instances are at a former place of their feed."""
+    return f"{counted(count, 'instance')} at a former place of the feed, where they stay until they expire"
 
 
 class FeedPlaces:
@@ -53,7 +56,24 @@ class FeedPlaces:
         """
         if instance is None or instance.status not in SETTLED or instance.place in (None, record.place):
             return record
-        return self._former(record).get(instance.place or 0, record)
+        return self.find(record, instance.place or 0) or record
+
+    def find(self, record: FeedRecord, place: int) -> FeedRecord | None:
+        """Return a feed at one of its places; None if it never had that."""
+        return self._former(record).get(place)
+
+    def find_swept(self, records: Iterable[FeedRecord]) -> list[StoreAddress]:
+        """Return the stores of the former places of feeds at which sweeps have, or may have, removed something."""
+        swept = defaultdict[str, list[int]](list)
+        for feed, place in self._connection.execute(select(_C.feed, _C.place).where(_C.place.is_not(None)).distinct()):
+            swept[feed].append(place)
+        found = [self.find(record, place) for record in records for place in swept.get(record.feed, ())]
+        return [there.store for there in found if there is not None]
+
+    def all(self) -> list[tuple[str, str, str, str, str]]:
+        """Return feed, cluster, URL of the store, template and its zone of every place of every feed."""
+        statement = select(_T.feed, _T.cluster, _T.url, _T.template, _T.zone)
+        return [(feed, cluster, url, *path) for feed, cluster, url, *path in self._connection.execute(statement)]
 
     def find_elsewhere(self, record: FeedRecord) -> Iterator[tuple[datetime, FeedRecord]]:
         """Yield the AVAILABLE instances of a feed that are at another place than it has now, with the feed there. For

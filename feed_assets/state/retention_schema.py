@@ -77,6 +77,7 @@ sweep_chunks = Table(
     Column("number", BigInteger, nullable=False),
     Column("feed", Text, nullable=False),
     Column("kind", Text, nullable=False),
+    Column("place", BigInteger),
     Column("first_time", UtcDateTime, key="first", nullable=False),
     Column("last_time", UtcDateTime, key="last", nullable=False),
     Column("count", BigInteger, nullable=False),

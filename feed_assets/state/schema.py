@@ -26,7 +26,7 @@ from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, Process
 from feed_assets.state.step_records import StepStatus
 from feed_assets.state.tick_records import TickStep
 
-SCHEMA_REVISION = "0022-103e51a8"
+SCHEMA_REVISION = "0022-00a74075"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 metadata = MetaData()

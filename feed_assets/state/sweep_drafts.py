@@ -32,8 +32,8 @@ class SweepDraft:
         self.chunks: list[SweepChunk] = []
         self._counts: dict[str, FeedCount] = {}
 
-    def add(self, feed: str, kind: str, items: Iterable[SweepItem]) -> None:
-        """Add paths of one feed and one kind of location, in the given order."""
+    def add(self, feed: str, kind: str, items: Iterable[SweepItem], place: int | None = None) -> None:
+        """Add paths of one feed and one kind of location, in the given order; `place` as in `ChunkHead`."""
         rest = iter(items)
         while batch := tuple(islice(rest, CHUNK_ITEMS)):
             times = [item.nominal_time for item in batch]
@@ -46,6 +46,7 @@ class SweepDraft:
                 last=max(times),
                 count=len(batch),
                 digest=digest_items(batch),
+                place=place,
                 items=batch,
             )
             self.chunks.append(chunk)
@@ -93,6 +94,7 @@ def digest_chunks(cluster: str, chunks: Iterable[ChunkHead]) -> str:
     """Return the digest of a sweep's plan: equal digests mean equal paths for equal reasons."""
     rows = [
         [each.number, each.feed, each.kind, to_micros(each.first), to_micros(each.last), each.count, each.digest]
+        + ([] if each.place is None else [each.place])
         for each in chunks
     ]
     return _digest({"cluster": cluster, "chunks": rows})

@@ -84,8 +84,8 @@ class ItemResult(NamedTuple):
 class ChunkHead:
     """A chunk without its items: paths of one feed and one kind of location, with nominal times from `first` to `last`.
 
-    `digest` covers the planned items. `holder` has a claim until `held_until`; both are None without a claim. Numbers
-    begin at 0.
+    `place` is the number of the former place of the feed at which they are; None for the present one. `digest` covers
+    the planned items. `holder` has a claim until `held_until`; both are None without a claim. Numbers begin at 0.
     """
 
     sweep_id: str
@@ -96,13 +96,15 @@ class ChunkHead:
     last: datetime
     count: int
     digest: str
+    place: int | None = None
     state: ChunkState = ChunkState.OPEN
     holder: str | None = None
     held_until: datetime | None = None
 
     def event_key(self, kind: FeedEventKind, path: str) -> str:
         """Return the idempotency key of the event and the message about a path of the chunk."""
-        return f"sweep/{self.sweep_id}/{kind.value.lower()}/{self.kind}/{encodable(path)}"
+        at = self.kind if self.place is None else f"{self.kind}@{self.place}"
+        return f"sweep/{self.sweep_id}/{kind.value.lower()}/{at}/{encodable(path)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

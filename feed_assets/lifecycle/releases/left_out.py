@@ -28,7 +28,7 @@ from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.timing.tables import parse_table_address
 
-_PHRASES = {Nesting.AT: "at it", Nesting.INSIDE: "inside it", Nesting.AROUND: "around it"}
+PHRASES = {Nesting.AT: "at it", Nesting.INSIDE: "inside it", Nesting.AROUND: "around it"}
 
 
 def find_left_out_neighbour(connection: Connection, timeline: ReleaseTimeline, record: FeedRecord) -> str | None:
@@ -183,7 +183,7 @@ def _find_overlaps(
         if nesting is None or (isinstance(key[2], FixedPlace) and nesting is Nesting.AROUND):
             continue
         validity = None if isinstance(key[2], FixedPlace) else validities.get(key[:2])
-        yield _Overlap(key[:2], describe_location(key), _PHRASES[nesting], validity)
+        yield _Overlap(key[:2], describe_location(key), PHRASES[nesting], validity)
 
 
 def _find_same_table(table: TableRecord, feeds: Iterable[Feed]) -> Iterator[_Overlap]:

@@ -13,6 +13,7 @@ from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.retention.former_places import Neighbours
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.locations import archive_path, base_below_root, find_location
 from feed_assets.lifecycle.retention.movers import Mover, MoveTask
@@ -120,7 +121,7 @@ class ChunkWorker:
         What an interrupted run has begun to move is settled first: its own marks are no changes of the instances.
         """
         context, cluster = self.context, self.sweep.cluster
-        record = context.feed(chunk.feed, cluster)
+        record = context.feed_of(chunk, cluster)
         self._traces.settle([] if record is None else [record])
         location = find_location(record, chunk.kind)
         address = location.store if location else context.plan.clusters[cluster].store
@@ -132,7 +133,7 @@ class ChunkWorker:
             leased.acquire_free(lease_keys(chunk.feed, cluster, times))
         paths = [item.path for item in chunk.items]
         removed = store.trash().settle(chunk.sweep_id, paths) if self.is_resumed else frozenset[str]()
-        if record is None or location is None or self._is_other_policy(record):
+        if record is None or location is None or self._is_other_policy(chunk.feed):
             results = dict.fromkeys(chunk.items, _keep(Protection(ProtectionKind.POLICY, _OTHER_POLICY)))
         else:
             results = self._protected(chunk, record, store, leased)
@@ -181,9 +182,10 @@ class ChunkWorker:
         self._record(prepared, unrecorded)
         self._restore_for_readers(prepared)
 
-    def _is_other_policy(self, record: FeedRecord) -> bool:
-        planned = next((count.policy for count in self.sweep.counts if count.feed == record.feed), None)
-        return planned != digest_policy(record)
+    def _is_other_policy(self, feed: str) -> bool:
+        record = self.context.feed(feed, self.sweep.cluster)
+        planned = next((count.policy for count in self.sweep.counts if count.feed == feed), None)
+        return record is None or planned != digest_policy(record)
 
     def _removal(self, chunk: SweepChunk, store: InstanceStore, record: FeedRecord | None) -> Removal:
         facts = self.context.plan.facts.get((Kind.FEED.value, chunk.feed)) or EntityFacts()
@@ -210,6 +212,8 @@ class ChunkWorker:
         context, as_of = self.context, self.context.clock.now()
         times = sorted({item.nominal_time for item in chunk.items})
         query = context.protection_query(chunk.sweep_id, as_of)
+        is_former = chunk.place is not None
+        obstacle = Neighbours(context.database, context.timeline).find_obstacle(record) if is_former else None
         with context.database.read() as connection:
             kept = find_protections(connection, context.timeline, record, times, query)
             rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
@@ -234,20 +238,24 @@ class ChunkWorker:
                 found[item] = _keep(Protection(ProtectionKind.LEASE, "its lease was held a moment ago"))
             elif time in newest:
                 found[item] = _keep(Protection(ProtectionKind.NEWEST, f"it is among the {count} newest"))
-            elif self._has_changed(rows.get(FeedKey(*record.key, time)), chunk.kind):
+            elif obstacle is not None:
+                found[item] = _keep(Protection(ProtectionKind.PLACE, obstacle))
+            elif self._has_changed(rows.get(FeedKey(*record.key, time)), chunk):
                 found[item] = ItemResult(ItemOutcome.CHANGED, "its record has changed since the sweep was planned")
-            elif item in written:
+            elif item in written or (is_former and not item.fingerprint):
                 found[item] = ItemResult(ItemOutcome.CHANGED, _WRITTEN_SINCE)
         return found
 
-    def _has_changed(self, row: FeedInstance | None, kind: str) -> bool:
-        """Return whether an instance has an event that is newer than the plan.
+    def _has_changed(self, row: FeedInstance | None, chunk: SweepChunk) -> bool:
+        """Return whether an instance has an event that is newer than the plan, or is not at the former place any more.
 
         Eviction of the data does not count for the other kinds of location: they may be removed afterwards.
         """
+        if chunk.place is not None and (row is None or row.place != chunk.place):
+            return True
         if row is None or row.event_seq is None or row.event_seq <= self.sweep.log_seq:
             return False
-        return kind == LocationKind.DATA or row.status is not FeedInstanceStatus.EVICTED
+        return chunk.kind == LocationKind.DATA or row.status is not FeedInstanceStatus.EVICTED
 
     def _describe(self, store: InstanceStore) -> None:
         """Write the description of the sweep into the trash before anything is moved there."""

@@ -1,13 +1,16 @@
 """Find the locations and stores that retention handles, by kind or by URL."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
+from feed_assets.entities.common import LocationKind
 from feed_assets.entities.places import Places
+from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.retention_records import RetainedLocation
-from feed_assets.storage.pool import StorePool
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.storage.port import InstanceStore
 
 
@@ -24,13 +27,22 @@ def find_declared_location(record: FeedRecord | None, kind: str) -> RetainedLoca
     return next((each for each in record.retention.locations if each.kind == kind), None)
 
 
-def store_addresses(plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
+def at_former(there: FeedRecord, obstacle: str | None = None) -> FeedRecord:
+    """Return a feed at a former place with its retention there, of its data only; `obstacle` as in the location."""
+    location = RetainedLocation(kind=LocationKind.DATA, store=there.store, template=there.template, obstacle=obstacle)
+    return replace(there, retention=there.retention and replace(there.retention, locations=(location,)))
+
+
+def store_addresses(context: LifecycleContext, plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
     """Return every store that may hold a trash of a cluster's sweeps, the cluster's own first."""
     found = dict.fromkeys(_iter_addresses(plan, cluster))
-    return tuple(found)
+    urls = {address.url for address in found}
+    with context.database.read() as connection:
+        former = FeedPlaces(connection).find_swept([each for each in plan.feeds.values() if each.cluster == cluster])
+    return (*found, *(address for address in dict.fromkeys(former) if address.url not in urls))
 
 
-def find_store(plan: Plan, stores: StorePool, cluster: str, url: str) -> InstanceStore | None:
+def find_store(context: LifecycleContext, plan: Plan, cluster: str, url: str) -> InstanceStore | None:
     """Return the store of a cluster, or of an archive of its feeds, whose root is this place; None if there is none."""
     archives = (
         record.retention.archive[0]
@@ -38,8 +50,8 @@ def find_store(plan: Plan, stores: StorePool, cluster: str, url: str) -> Instanc
         if record.cluster == cluster and record.retention is not None and record.retention.archive is not None
     )
     places = Places()
-    for address in dict.fromkeys([*store_addresses(plan, cluster), *archives]):
-        store = stores.get(address)
+    for address in dict.fromkeys([*store_addresses(context, plan, cluster), *archives]):
+        store = context.stores.get(address)
         if places.canonical(store.root_url) == places.canonical(url):
             return store
     return None

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache, partial
 
 from sqlalchemy import Connection
 
@@ -18,6 +19,7 @@ from feed_assets.lifecycle.bulkheads import NOT_CONFINED, TIME_OUT_SECONDS
 from feed_assets.lifecycle.errors import NotAskedError, SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
+from feed_assets.lifecycle.retention.former_places import Neighbours, find_former
 from feed_assets.lifecycle.retention.grace import Grace, find_graces
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
@@ -128,6 +130,7 @@ def plan_sweeps(
         known = _Known.read(connection, timeline, cluster, feeds, request)
     measurer = measurer or DriverMeasurer(stores)
     traces = HoldTraces(database=database, stores=stores, plan=timeline.plan, as_of=request.now, dry_run=dry_run)
+    neighbours = cache(partial(Neighbours, database, timeline))
     planned: list[PlannedFeed] = []
     away: dict[str, str] = {}
     for number, record in enumerate(feeds):
@@ -141,7 +144,7 @@ def plan_sweeps(
             planned.append(PlannedFeed(record=record, left_out=str(error), error=error))
             continue
         watch = Stopwatch()
-        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer, traces))
+        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer, traces, neighbours))
         if planned[-1].error is not None and watch.seconds > TIME_OUT_SECONDS:
             away[endpoint] = describe_error(planned[-1].error)
     drafts = _drafts(cluster, planned, request, known.log_seq)
@@ -220,6 +223,7 @@ def _plan_feed(
     known: _Known,
     measurer: Measurer,
     traces: HoldTraces,
+    neighbours: Callable[[], Neighbours],
 ) -> PlannedFeed:
     other = known.sweeps.get(record.feed)
     if other is not None:
@@ -227,7 +231,8 @@ def _plan_feed(
     query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
         traces.settle([record])
-        survey = survey_feed(database, stores, timeline, record, query, measurer)
+        former = find_former(database, record, neighbours, traces)
+        survey = survey_feed(database, stores, timeline, record, query, measurer, former)
         obstacles = _obstacles(survey, request, known.times) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
             # The record may lack instances, so count those in storage before asking for approval.
@@ -270,8 +275,8 @@ def _draft(
     draft = SweepDraft(f"{request.now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", cluster)
     surveys = {each.record.feed: each.survey for each in group if each.survey is not None}
     for feed, survey in surveys.items():
-        for kind, items in survey.taken.items():
-            draft.add(feed, kind.value, items)
+        for (kind, place), items in survey.taken.items():
+            draft.add(feed, kind.value, items, place)
     obstacles = tuple(obstacle for each in group for obstacle in each.obstacles)
     sweep = draft.finish(
         SweepState.ASKING if obstacles else SweepState.PLANNED,

@@ -55,6 +55,8 @@ class ProtectionKind(StrEnum):
     """Its location overlaps that of a feed that is declared, but left out of the plan because of errors."""
     STORAGE = "storage"
     """Storage must not move it: it contains a link, or is on another device."""
+    PLACE = "place"
+    """It is at a former place of the feed, and what is there may not be it, or not it alone."""
     POLICY = "policy"
     """The retention of the feed has changed since the sweep was planned."""
 

@@ -59,6 +59,10 @@ class Removal:
         """Whether the paths are instances themselves; else they are of another kind of location (meta, stats, tmp)."""
         return self.chunk.kind == LocationKind.DATA
 
+    def of(self, item: SweepItem) -> dict[str, Any]:
+        """Return what events say of the sweep, and of where a path is or was."""
+        return {"sweep": self.chunk.sweep_id, "path": item.path, "kind": self.chunk.kind, "store": self.store}
+
     def keys(self, items: Iterable[SweepItem]) -> list[FeedKey]:
         """Return the keys of the items' instances."""
         return [FeedKey(self.chunk.feed, self.cluster, item.nominal_time) for item in items]
@@ -127,7 +131,7 @@ def record_restored(
             manifest_digest=row.manifest_digest if row else None,
             bytes=row.bytes if row else item.bytes,
             files=row.files if row else item.files,
-            payload={"sweep": removal.chunk.sweep_id, "path": item.path, "kind": removal.chunk.kind},
+            payload=removal.of(item),
             idempotency_key=removal.chunk.event_key(FeedEventKind.RESTORED, item.path),
         )
         for item, row in rows.items()
@@ -178,14 +182,7 @@ def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
 def _evicted(
     removal: Removal, item: SweepItem, key: FeedKey, row: FeedInstance | None, as_of: datetime
 ) -> NewFeedEvent:
-    payload: dict[str, Any] = {
-        "sweep": removal.chunk.sweep_id,
-        "path": item.path,
-        "kind": removal.chunk.kind,
-        "rule": item.rule,
-        "reason": item.reason,
-        "store": removal.store,
-    }
+    payload = {**removal.of(item), "rule": item.rule, "reason": item.reason}
     to_path = (removal.archived or {}).get(item.path)
     if to_path is not None:
         payload |= {"action": "archive", "archive": {"store": removal.archive, "path": to_path}}

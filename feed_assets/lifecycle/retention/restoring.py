@@ -77,7 +77,7 @@ class Restoration:
 
     @property
     def _flag(self) -> str | None:
-        record = self.context.feed(self.chunk.feed, self.sweep.cluster)
+        record = self.context.feed_of(self.chunk, self.sweep.cluster)
         return record.flag if record else None
 
     def _refusal(
@@ -105,7 +105,7 @@ class Restoration:
             archive = events[item].payload.get("archive") if item in events else None
             if answer.outcome is Outcome.LOST and isinstance(archive, Mapping):
                 url, origin_path = str(archive["store"]), str(archive["path"])
-                origin = find_store(self.context.plan, self.context.stores, self.sweep.cluster, url)
+                origin = find_store(self.context, self.context.plan, self.sweep.cluster, url)
                 if origin is not None:  # the archive keeps its copy
                     archived, place = Place(store=origin, path=origin_path), Place(store=self.store, path=item.path)
                     back = copy_exactly(archived, place, self.context.real_clock, flag=flag)
@@ -140,7 +140,7 @@ class Restoration:
         return rows | (self._seen(unknown) if unknown else {})
 
     def _seen(self, items: Sequence[SweepItem]) -> dict[SweepItem, FeedInstance | None]:
-        record = self.context.feed(self.chunk.feed, self.sweep.cluster)
+        record = self.context.feed_of(self.chunk, self.sweep.cluster)
         if record is None:
             return dict.fromkeys(items)
         looks = self.store.look([item.path for item in items], record.flag)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -19,6 +19,7 @@ from feed_assets.lifecycle.retention.eligibility import (
     find_before,
     garbage_collection_paused,
 )
+from feed_assets.lifecycle.retention.former_places import At, find_differing
 from feed_assets.lifecycle.retention.limits import count_enough
 from feed_assets.lifecycle.retention.locations import find_location
 from feed_assets.lifecycle.retention.movers import Measurer
@@ -30,10 +31,9 @@ from feed_assets.lifecycle.retention.protections import (
     find_replica_protections,
 )
 from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
+from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.feed_places import FeedPlaces, describe_staying
 from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import SweepItem
@@ -46,6 +46,9 @@ _KINDS = tuple(LocationKind)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _NONE = Candidates([], [])
+
+Group: TypeAlias = tuple[LocationKind, int | None]
+"""Paths of one kind of location, at a former place with this number; None for the present one."""
 
 
 class ProtectedPath(NamedTuple):
@@ -61,7 +64,8 @@ class ProtectedPath(NamedTuple):
 class FeedSurvey:
     """The survey of one feed.
 
-    `taken` are the paths that may be removed, by kind and oldest first. `protected` are eligible but protected.
+    `taken` are the paths that may be removed, oldest first. `protected` are eligible but protected. `elsewhere` are all
+    data on record at former places that are swept.
     `present` counts the feed's instances, including those that may be removed: all that were found; or, if only old
     ones were searched, those plus the newer ones on record. `stay` counts those that would stay, or only those of them
     that have data if these are too few for a sweep. `unswept` has the locations that are not swept, with obstacles.
@@ -69,22 +73,28 @@ class FeedSurvey:
     """
 
     record: FeedRecord
-    taken: Mapping[LocationKind, tuple[SweepItem, ...]]
+    taken: Mapping[Group, tuple[SweepItem, ...]]
     protected: tuple[ProtectedPath, ...]
     unswept: tuple[RetainedLocation, ...]
     present: int
     stay: int
     newest: datetime | None = None
+    elsewhere: Sequence[At] = ()
+
+    @property
+    def data(self) -> list[SweepItem]:
+        """The paths of data that may be removed."""
+        return [item for (kind, _), items in self.taken.items() if kind is LocationKind.DATA for item in items]
 
     @property
     def instances(self) -> int:
         """The number of instances that may be removed: paths of data."""
-        return len(self.taken.get(LocationKind.DATA, ()))
+        return len(self.data)
 
     @property
     def filled(self) -> int:
         """The number of these instances that are not known to be empty."""
-        return sum(item.files != 0 or not item.fingerprint for item in self.taken.get(LocationKind.DATA, ()))
+        return sum(item.files != 0 or not item.fingerprint for item in self.data)
 
     @property
     def paths(self) -> int:
@@ -110,53 +120,61 @@ def survey_feed(
     record: FeedRecord,
     query: ProtectionQuery,
     measurer: Measurer,
+    former: Sequence[At] = (),
 ) -> FeedSurvey:
-    """Find the paths of a feed that may be removed as of a moment.
+    """Find the paths of a feed that may be removed as of a moment, at its place and at `former` ones.
 
-    Walks the storage, and measures what goes and, until enough is found to have data, what stays; changes nothing.
+    Walks the storage, and measures what goes and, until enough is found to have data, what stays; changes nothing. Of
+    former places it looks only at what the record has there, which counts neither as newest nor as large.
 
     Raises:
         StorageError: storage cannot be listed.
     """
     policy = record.retention
     assert policy is not None
-    unswept = tuple(location for location in policy.locations if location.obstacle is not None)
     before = find_before(policy, query.as_of)
     found = {
         location.kind: collect_candidates(stores.get(location.store), location, record.sequence, before)
         for location in policy.locations
         if location.obstacle is None
     }
-    former, elsewhere = _find_former(database, record)
     if LocationKind.DATA in found:
+        others = {path for there, each in former if there.store == record.store for path in each.paths}
         paths = found[LocationKind.DATA].paths
-        found[LocationKind.DATA] = found[LocationKind.DATA].pick(path not in elsewhere for path in paths)
-    data = found.get(LocationKind.DATA, Candidates([], []))
+        found[LocationKind.DATA] = found[LocationKind.DATA].pick(path not in others for path in paths)
+    data = found.get(LocationKind.DATA, _NONE)
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
-    present = _find_newest(measurer, record, data, count_newest(policy), policy.judged_at(query.as_of))
-    eligible = decide_eligible(policy, found, present, query.as_of, weights)
-    protected = _find_protected(database, stores, timeline, record, eligible, query)
-    stays = {(each.kind, each.path) for each in protected}
-    if stays:
-        eligible = [
-            Eligible(kind, cut, candidates.pick((kind, path) not in stays for path in candidates.paths))
-            for kind, cut, candidates in eligible
-        ]
-    taken, immovable = _sized(database, measurer, record, policy, eligible)
+    present = _find_newest(measurer, [(record, data)], count_newest(policy), policy.judged_at(query.as_of))
+    elsewhere = [(there, each) for there, each in former if find_location(there, LocationKind.DATA) is not None]
+    taken: dict[Group, tuple[SweepItem, ...]] = {}
+    protected: list[ProtectedPath] = []
+    for there, each in [*((there, {LocationKind.DATA: each}) for there, each in elsewhere), (record, found)]:
+        goes = {item.nominal_time for items in taken.values() for item in items}
+        if goes and LocationKind.DATA in each:  # what is there twice goes with two sweeps
+            left = each[LocationKind.DATA]
+            each[LocationKind.DATA] = left.pick(time not in goes for time in left.times)
+        eligible = decide_eligible(policy, each, present, query.as_of, weights)
+        place = None if there is record else there.place
+        items_of, stay = _take(database, stores, timeline, there, eligible, query, measurer, place)
+        taken |= {(kind, place): items for kind, items in items_of.items()}
+        protected += stay
     newer = 0 if before is None else _newer_on_record(database, record, before)
+    all_data = [data, *(each if before is None else each.split(before)[0] for _, each in elsewhere)]
+    places = [at.retention for at in (record, *(there for there, _ in former)) if at.retention]
     survey = FeedSurvey(
         record=record,
         taken=taken,
-        protected=(*protected, *immovable),
-        unswept=(*unswept, *former),
-        present=len(data.paths) + newer,
+        protected=tuple(protected),
+        unswept=tuple(each for at in places for each in at.locations if each.obstacle is not None),
+        present=sum(len(each.paths) for each in all_data) + newer,
         stay=0,
         newest=max([*data.times, *_newest_on_record(database, record, _FIRST, 1).times], default=None),
+        elsewhere=elsewhere,
     )
     if not survey.paths:
         return replace(survey, stay=survey.present)
     newest = _newest_on_record(database, record, before, _count_enough(measurer, survey)) if before and newer else _NONE
-    return replace(survey, stay=_count_staying(measurer, survey, data, newest, newer))
+    return replace(survey, stay=_count_staying(measurer, survey, [(record, newest), (record, data), *elsewhere]))
 
 
 def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) -> FeedSurvey:
@@ -169,38 +187,46 @@ def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) 
     if location is None:
         return survey
     data = collect_candidates(stores.get(location.store), location, record.sequence, None)
-    return replace(survey, present=len(data.paths), stay=_count_staying(measurer, survey, data))
+    everywhere = [(record, data), *survey.elsewhere]
+    survey = replace(survey, present=sum(len(each.paths) for _, each in everywhere))
+    return replace(survey, stay=_count_staying(measurer, survey, everywhere))
 
 
-def _find_former(database: Database, record: FeedRecord) -> tuple[list[RetainedLocation], frozenset[str]]:
-    """Return the former places of a feed at which instances are, as not swept, and the paths of those in its store.
+def _take(
+    database: Database,
+    stores: StorePool,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    eligible: Sequence[Eligible],
+    query: ProtectionQuery,
+    measurer: Measurer,
+    place: int | None,
+) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[ProtectedPath]]:
+    """Return what of the eligible paths at one place may be removed, and what stays."""
+    protected = _find_protected(database, stores, timeline, record, eligible, query)
+    if place is not None:
+        stay = {each.nominal_time for each in protected}
+        times = [time for each in eligible for time in each.candidates.times if time not in stay]
+        for time, reason in sorted(find_differing(database, stores, record, times).items()):
+            kept = (Protection(ProtectionKind.PLACE, reason),)
+            protected.append(ProtectedPath(LocationKind.DATA, record.path(time), time, kept))
+    out = {(each.kind, each.path) for each in protected}
+    if out:
+        eligible = [
+            Eligible(kind, cut, candidates.pick((kind, path) not in out for path in candidates.paths))
+            for kind, cut, candidates in eligible
+        ]
+    taken, immovable = _sized(database, measurer, record, eligible, is_former=place is not None)
+    return taken, [*protected, *immovable]
 
-    Such a path is of the instance that the record has there, whichever has it by the present zone of the paths. What is
-    at a former place may be anybody's by now, so nothing is removed there.
-    """
-    with database.read() as connection:
-        elsewhere = list(FeedPlaces(connection).find_elsewhere(record))
-    counts = Counter((other.store, other.template) for _, other in elsewhere)
-    former = [
-        RetainedLocation(kind=LocationKind.DATA, store=store, template=template, obstacle=describe_staying(count))
-        for (store, template), count in counts.items()
-    ]
-    return former, frozenset(other.path(time) for time, other in elsewhere if other.store == record.store)
 
-
-def _count_staying(
-    measurer: Measurer, survey: FeedSurvey, data: Candidates, newest: Candidates = _NONE, newer: int = 0
-) -> int:
-    """Count the instances that stay: all, if as many as it takes for a sweep have data, else those that have data.
-
-    Besides those found, `newer` instances on record stay, of which `newest` has some.
-    """
-    going = {item.path for item in survey.taken.get(LocationKind.DATA, ())}
-    staying = data.pick(path not in going for path in data.paths)
-    sample = Candidates([*newest.paths, *staying.paths], [*newest.times, *staying.times])
+def _count_staying(measurer: Measurer, survey: FeedSurvey, everywhere: Sequence[At]) -> int:
+    """Count the instances that stay: all, if as many as it takes for a sweep have data, else those that have data."""
+    going = {item.path for item in survey.data}
+    staying = [(there, each.pick(path not in going for path in each.paths)) for there, each in everywhere]
     enough = _count_enough(measurer, survey)
-    found = len(_find_newest(measurer, survey.record, sample, enough, _FOREVER))
-    return len(staying.paths) + newer if found >= enough else found
+    found = len(_find_newest(measurer, staying, enough, _FOREVER))
+    return survey.present - survey.instances if found >= enough else found
 
 
 def _count_enough(measurer: Measurer, survey: FeedSurvey) -> int:
@@ -217,26 +243,30 @@ def _newest_on_record(database: Database, record: FeedRecord, since: datetime, c
     return Candidates([record.path(time) for time in times], times)
 
 
-def _find_newest(
-    measurer: Measurer, record: FeedRecord, data: Candidates, count: int, moment: datetime
-) -> list[datetime]:
+def _find_newest(measurer: Measurer, everywhere: Sequence[At], count: int, moment: datetime) -> list[datetime]:
     """Return the nominal times of the newest instances with data that are not after a moment, at most `count`.
 
     A directory without files has no data. Measures no more paths than needed, newest first.
     """
-    location = find_location(record, LocationKind.DATA)
-    if location is None or not count:
-        return []
-    newest = sorted((pair for pair in zip(data.times, data.paths, strict=True) if pair[0] <= moment), reverse=True)
-    found: dict[datetime, None] = {}
+    newest = [
+        (time, path, number)
+        for number, (there, data) in enumerate(everywhere if count else ())
+        if find_location(there, LocationKind.DATA) is not None
+        for path, time in zip(*data, strict=True)
+        if time <= moment
+    ]
+    newest.sort(reverse=True)
+    found: set[datetime] = set()
     size = max(count, _AT_LEAST)
     for start in range(0, len(newest), size):
         batch = newest[start : start + size]
-        measures = measurer.measure(location.store, [path for _, path in batch])
-        found |= {time: None for (time, _), measure in zip(batch, measures, strict=True) if measure.files}
+        for number, (there, _) in enumerate(everywhere):
+            at = [(time, path) for time, path, where in batch if where == number]
+            measures = measurer.measure(there.store, [path for _, path in at])
+            found |= {time for (time, _), measure in zip(at, measures, strict=True) if measure.files}
         if len(found) >= count:
             break
-    return list(found)[:count]
+    return sorted(found, reverse=True)[:count]
 
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:
@@ -278,10 +308,12 @@ def _sized(
     database: Database,
     measurer: Measurer,
     record: FeedRecord,
-    policy: RetentionRecord,
     eligible: Sequence[Eligible],
+    *,
+    is_former: bool,
 ) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[ProtectedPath]]:
-    """Return the items that may be removed, measured if they are few enough, else with the sizes on record.
+    """Return the items that may be removed, measured if they are few enough, else with the sizes on record; those of a
+    former place are always measured.
 
     Also return the paths that storage must not move.
     """
@@ -298,9 +330,10 @@ def _sized(
         }
         location = find_location(record, kind)
         wanted = list(items)  # sizes on record come without fingerprints, which show what changes before the sweep runs
-        if len(wanted) > measurer.at_most:
+        if len(wanted) > measurer.at_most and not is_former:
             wanted = [path for path, item in items.items() if item.bytes is None]
-        is_worth = policy.sweep_limits.bytes is not None or len(wanted) <= measurer.at_most
+        assert record.retention is not None
+        is_worth = is_former or record.retention.sweep_limits.bytes is not None or len(wanted) <= measurer.at_most
         if location is not None and is_worth:
             for measure in measurer.measure(location.store, wanted):
                 item = items.pop(measure.path)

@@ -14,9 +14,11 @@ from feed_assets.lifecycle.instances.leasing import TTL, Leased
 from feed_assets.lifecycle.instances.worker_names import is_dead
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces
+from feed_assets.lifecycle.retention.locations import at_former
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.errors import StateError
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, Sweep, SweepChunk
 from feed_assets.state.sweeps import Sweeps
@@ -64,6 +66,15 @@ class SweepContext(LifecycleContext):
     def feed(self, feed: str, cluster: str) -> FeedRecord | None:
         """Return a feed on a cluster as it is declared now; None if it is not."""
         return self.plan.feeds.get((feed, cluster))
+
+    def feed_of(self, chunk: ChunkHead, cluster: str) -> FeedRecord | None:
+        """Return the feed of a chunk where the chunk's paths are; None if it is not declared now."""
+        record = self.feed(chunk.feed, cluster)
+        if record is None or chunk.place is None:
+            return record
+        with self.database.read() as connection:
+            there = FeedPlaces(connection).find(record, chunk.place)
+        return there and at_former(there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

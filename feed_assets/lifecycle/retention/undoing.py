@@ -279,7 +279,7 @@ class _Worker:
 
 def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
     """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
-    cluster, record = sweep.cluster, context.feed(chunk.feed, sweep.cluster)
+    cluster, record = sweep.cluster, context.feed_of(chunk, sweep.cluster)
     location = find_declared_location(record, chunk.kind)
     store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
     removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
@@ -288,7 +288,7 @@ def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tupl
     url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
     if url is None or url == store.root_url:
         return removal, store
-    found = find_store(context.plan, context.stores, cluster, url)
+    found = find_store(context, context.plan, cluster, url)
     if found is None:
         raise SweepRefusedError(
             sweep=chunk.sweep_id,

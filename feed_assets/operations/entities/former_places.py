@@ -36,7 +36,7 @@ def find_staying(
                 code=FORMER_PLACE,
                 entity=label_of((Kind.FEED, record.feed)),
                 message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}",
-                remedy="Runs, listings and `why` find them there. Remove them there when nobody reads them.",
+                remedy="Runs, listings, `why` and retention find them there.",
                 source=sources.locate((Kind.FEED.value, record.feed)),
             )
 

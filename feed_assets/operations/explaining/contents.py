@@ -77,7 +77,7 @@ def explain_former_place(context: OperationContext, connection: Connection, fact
     assert facts.row is not None
     there, time = FeedPlaces(connection).at_place(facts.record, facts.row), facts.row.nominal_time
     if (url := context.feed_url(there, time)) != context.feed_url(facts.record, time):
-        text = f"it is at {url}, a former place of its feed, where retention removes nothing"
+        text = f"it is at {url}, a former place of its feed"
         yield Reason(code=ReasonCode.FORMER_PLACE, text=text, facts={"url": url})
 
 

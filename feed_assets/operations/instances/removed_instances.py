@@ -1,7 +1,6 @@
 """Evictions and restorations of feed instances, as rows of instance lists."""
 
 from feed_assets.entities.common import Kind, LocationKind
-from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.instances.ranges import ClusterQuery
 from feed_assets.operations.instances.rows import InstanceRow
@@ -25,14 +24,12 @@ def find_evictions(of: ClusterQuery) -> list[InstanceRow]:
         and event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
     }
     return [
-        _row(of.context, record, event)
-        for event in newest.values()
-        if of.query.filter.is_met(event.kind.value, event.recorded_at)
+        _row(record, event) for event in newest.values() if of.query.filter.is_met(event.kind.value, event.recorded_at)
     ]
 
 
-def _row(context: OperationContext, record: FeedRecord, event: FeedEvent) -> InstanceRow:
-    reason, sweep = event.payload.get("reason"), event.payload.get("sweep")
+def _row(record: FeedRecord, event: FeedEvent) -> InstanceRow:
+    reason, sweep, store = (event.payload.get(name) for name in ("reason", "sweep", "store"))
     return InstanceRow(
         kind=Kind.FEED,
         name=record.feed,
@@ -44,5 +41,5 @@ def _row(context: OperationContext, record: FeedRecord, event: FeedEvent) -> Ins
         ended_at=event.recorded_at,
         bytes=event.bytes,
         files=event.files,
-        url=context.feed_url(record, event.nominal_time) if record.sequence.contains(event.nominal_time) else None,
+        url=f"{str(store).rstrip('/')}/{event.payload['path']}" if store else None,
     )

@@ -195,7 +195,7 @@ def show_feed(feed: PlannedFeed) -> ShownFeed:
         shown,
         instances=survey.instances,
         present=survey.present,
-        paths={kind: len(items) for kind, items in survey.taken.items()},
+        paths=Counter(kind for (kind, _), items in survey.taken.items() for _ in items),
         bytes=survey.bytes,
         oldest=min(times, default=None),
         newest=max(times, default=None),

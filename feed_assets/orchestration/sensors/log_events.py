@@ -152,8 +152,9 @@ def _arrival(
 
 
 def _place(record: FeedRecord, event: FeedEvent) -> dict[str, MetadataValue]:
-    url = mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")
-    return {"dagster/uri": MetadataValue.url(url)}
+    store, path = event.payload.get("store", record.store.url), event.payload.get("path")
+    url = f"{str(store).rstrip('/')}/{path or record.path(event.nominal_time)}"
+    return {"dagster/uri": MetadataValue.url(mask(url))}
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:

@@ -205,7 +205,7 @@ def test_what_has_stayed_in_a_former_place_is_looked_for_there(tmp_path: Path, s
     assert row.url == former.as_uri()
     (why,) = explain(context, Kind.FEED, "a", START).items
     place = next(each for each in why.reasons if each.code is ReasonCode.FORMER_PLACE)
-    assert place.text == f"it is at {former.as_uri()}, a former place of its feed, where retention removes nothing"
+    assert place.text == f"it is at {former.as_uri()}, a former place of its feed"
     assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
     rmtree(former)
     assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1

@@ -178,7 +178,7 @@ def test_empty_directories_do_not_crowd_out_instances_with_data(tmp_path: Path, 
     harness.now = at("09")
     (planned,) = harness.plan().feeds
     assert planned.survey is not None
-    taken = planned.survey.taken[LocationKind.DATA]
+    taken = planned.survey.taken[LocationKind.DATA, None]
     assert [item.path for item in taken if item.files] == ["clicks/2013-11-01/00", "clicks/2013-11-01/01"]
 
 
