@@ -12,7 +12,6 @@ from typing import NamedTuple, Self, TypeAlias
 from feed_assets.command_lines import command_line
 from feed_assets.entities.existing import Existing
 
-# "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
 
 _NOTHING: Mapping[str, object] = {}
 
