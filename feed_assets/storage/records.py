@@ -12,7 +12,6 @@ from typing import NamedTuple, Self, TypeAlias
 from feed_assets.command_lines import command_line
 from feed_assets.entities.existing import Existing
 
-
 _NOTHING: Mapping[str, object] = {}
 
 Guard: TypeAlias = Callable[[], None]
