@@ -45,6 +45,7 @@ FeedAssetsError
 ├── ProducerError             the asset that produces a feed is unknown, or has other partitions
 ├── StrayPartitionsError      that asset was materialized for partitions that are no instances
 ├── AssetClashError           two assets have one key
+├── NameClashError            two asset checks, jobs, schedules or sensors have one name
 ├── FeedOutputError           an asset returns a value that the IO manager of feeds would have to write
 ├── ArrivalsFileError         a file of arrivals for a simulation cannot be used
 ├── EventsFileError           a file of events for a simulation cannot be used

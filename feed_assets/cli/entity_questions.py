@@ -325,14 +325,14 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
 @click.command(cls=Verb)
 @name_argument("process", names_of(Kind.PROCESS))
 @click.argument("instance", type=MomentType())
-@cluster_option("The cluster of the instance; not needed if there is only one.")
+@cluster_option("The cluster of the instance; not needed if the process is on one only.")
 @output_option
 def governing(process: str, instance: datetime, cluster: str | None, output: str) -> None:
     """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
     from feed_assets.operations.entities.history import governing_version
 
     context = open_entity_context_for(dry_run=True)
-    cluster = _cluster_of(context, cluster)
+    cluster = _cluster_of(context, cluster, process)
     found = governing_version(context.database, process, cluster, instance)
     if output == "json":
         print_json(governing=found)
@@ -383,11 +383,13 @@ def _kind_of(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
     return the_kind(found, name)
 
 
-def _cluster_of(context: "EntityContext", cluster: str | None) -> str:
-    """Return the given cluster, else the only one that is declared."""
+def _cluster_of(context: "EntityContext", cluster: str | None, process: str = "") -> str:
+    """Return the given cluster, else the only one that is declared, or on which a process is."""
     if cluster is not None:
         return cluster
-    names = context.load().bundle.bundle.names(Kind.CLUSTER)
+    bundle = context.load().bundle.bundle
+    declared = bundle.find_process(process)
+    names = tuple(declared.clusters) if declared is not None else bundle.names(Kind.CLUSTER)
     if len(names) != 1:
         raise click.UsageError(f"Name one of the clusters {', '.join(names)} with --cluster.")
     return next(iter(names))

@@ -20,10 +20,15 @@ from dagster import (
     BetaWarning,
     Definitions,
     ExecutorDefinition,
+    JobDefinition,
     ResourceDefinition,
+    ScheduleDefinition,
+    SensorDefinition,
     asset_check,
     in_process_executor,
 )
+from dagster._core.definitions.partitions.partitioned_schedule import UnresolvedPartitionedAssetScheduleDefinition
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.execution.build_resources import wrap_resources_for_execution  # all assets need the same objects
 from dagster_shared.libraries import DagsterLibraryRegistry
 
@@ -33,6 +38,7 @@ from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_feed_assets
+from feed_assets.orchestration.errors import NameClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.producers import UserAsset, check_user_assets
@@ -73,6 +79,10 @@ def build_definitions(
     translator: FeedAssetsTranslator | None = None,
     executor: ExecutorDefinition | None = in_process_executor,
     assets: Sequence[UserAsset] = (),
+    asset_checks: Sequence[AssetChecksDefinition] = (),
+    jobs: Sequence[JobDefinition | UnresolvedAssetJobDefinition] = (),
+    schedules: Sequence[ScheduleDefinition | UnresolvedPartitionedAssetScheduleDefinition] = (),
+    sensors: Sequence[SensorDefinition] = (),
 ) -> Definitions:
     """Build Dagster definitions for everything that is declared.
 
@@ -83,15 +93,17 @@ def build_definitions(
             folder of the module that calls this, and then in the working directory, which is one for all code locations
             of a workspace.
         settings: None reads them (see `load_settings`).
-        resources: resources that replace those built here: `spark_<cluster>` and `feed_io_manager`, by which assets
-            read feeds (`FeedIOManager`).
+        resources: resources of your own, and those that replace what is built here: `spark_<cluster>` and
+            `feed_io_manager`, by which assets read feeds (`FeedIOManager`).
         translator: names the assets, and decides what else Dagster shows of them.
         executor: the executor of asset runs. Dagster has one for each code location: give None to merge these
             definitions with others that are not to run in one process.
         assets: assets of your own that belong to the same definitions; those that produce feeds are checked.
+        asset_checks, jobs, schedules, sensors: others of your own, as `Definitions` takes them.
 
     Raises:
         AssetClashError: one of `assets` has the key of an asset built here.
+        NameClashError: a check, job, schedule or sensor has the name of one built here.
         ProducerError: one of `assets` produces a feed and has other partitions.
         SettingsError: a setting is wrong.
         DefinitionsError: entities built in Python are wrong, or a file is wrong and the settings are strict, or the
@@ -100,7 +112,18 @@ def build_definitions(
     """
     with without_beta_warnings():
         runtime, layout = open_location(entities, folder, settings, translator)
-        return assemble_definitions(runtime, layout, resources or {}, executor, assets)
+        built = assemble_definitions(runtime, layout, resources or {}, executor, assets)
+        own = Definitions(asset_checks=asset_checks, jobs=jobs, schedules=schedules, sensors=sensors)
+        for kind in ("asset_checks", "jobs", "schedules", "sensors"):
+            for name in sorted(_names_of(built, kind) & _names_of(own, kind)):
+                raise NameClashError(kind=kind, name=name)
+        return Definitions.merge(built, own)
+
+
+def _names_of(definitions: Definitions, kind: str) -> set[str]:
+    found = getattr(definitions, kind) or ()
+    keys = (each.check_keys if kind == "asset_checks" else [each.name] for each in found)
+    return {key if isinstance(key, str) else key.to_user_string() for each in keys for key in each}
 
 
 def build_assets(

@@ -134,6 +134,14 @@ class AssetClashError(FeedAssetsError):
         super().__init__(f"two assets have the key {key}: {whose} and one of yours. Give yours another key{produces}.")
 
 
+class NameClashError(FeedAssetsError):
+    """Two asset checks, jobs, schedules or sensors have one name."""
+
+    def __init__(self, *, kind: str, name: str) -> None:
+        self.name = name
+        super().__init__(f"two {kind.replace('_', ' ')} have the name {name}: one is built here. Give yours another.")
+
+
 class FeedOutputError(FeedAssetsError):
     """An asset returns a value that the IO manager of feeds would have to write."""
 

@@ -50,3 +50,14 @@ def test_an_instance_before_the_first_release_has_nothing_that_governs_it(projec
     found = run("entity", "governing", "counting", "2023-12-31T00:00Z", "--cluster", "primary")
     assert (found.exit_code, found.stdout) == (0, "")
     assert "No release of 'counting' on 'primary' is in effect at 2023-12-31T00:00Z." in found.stderr
+
+
+def test_the_only_cluster_of_the_process_need_not_be_named(project: Path) -> None:
+    other = "---\nkind: cluster\nname: other\nstorage: file://${PROJECT_ROOT}/other\n"
+    (project / "entities/other.yaml").write_text(other)
+    _release(project, "counting")
+    found = run("entity", "governing", "counting", "2024-01-02T00:00Z")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[0] == "release 1 from 2024-01-01T00:00Z on: a test"
+    unknown = run("entity", "governing", "gone", "2024-01-02T00:00Z")
+    assert "Name one of the clusters other, primary with --cluster." in unknown.stderr

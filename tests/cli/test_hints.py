@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from feed_assets.delivery.port import Letter
 from feed_assets.entities.common import Kind
@@ -30,7 +31,14 @@ from feed_assets.state.payloads import (
     RetryPayload,
     SweepPayload,
 )
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedInstance,
+    FeedInstanceStatus,
+    FrozenInput,
+    ProcessInstance,
+    ProcessInstanceStatus,
+)
 from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
 from tests.cli.pasting import (
     AT,
@@ -53,7 +61,7 @@ from tests.cli.project import let_ticks_come, run
 from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
 from tests.databases import open_migrated
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING, NOON
+from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
 from tests.state.samples import late_check
 
 __all__ = ["counted", "expired", "paste", "replicated"]
@@ -202,6 +210,33 @@ def test_what_was_evicted_comes_back(expired: Path, paste: Pasting) -> None:
     paste(ok(run("why", "clicks", TIME)), "retention undo")
     assert (expired / "data/clicks/2013-11-03/05/part.csv").exists()
     assert not (expired / "data/clicks/2013-11-03/04").exists()
+
+
+@of("operations.instances.control._find_restores: retention undo")
+def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pasting) -> None:
+    (expired / "counting.sql").write_text("SELECT 1")
+    (expired / "entities/counting.yaml").write_text(yaml.safe_dump_all([COUNTS, COUNTING]))
+    sweep = planned("clicks")
+    ok(run("retention", "run", sweep))
+    read = FrozenInput(name="clicks", feed="clicks", nominal_times=(AT,), digests=(None,))
+    done = ProcessInstance(
+        process="counting",
+        cluster="primary",
+        nominal_time=AT,
+        status=ProcessInstanceStatus.SUCCEEDED,
+        updated_at=NOON,
+        inputs=(read,),
+    )
+    with open_migrated(f"sqlite:///{expired}/state.db").begin() as connection:
+        ProcessInstances(connection).add_waiting([done])
+    for dry_run in (["--dry-run"], []):
+        said = run("instance", "rerun", "counting", "--instance", TIME, *dry_run)
+        assert said.exit_code == 0, said.output
+    assert "; it waits for inputs that were evicted, to restore them: feed-assets retention undo" in said.stderr
+    paste(said.stderr, "retention undo")
+    assert (expired / "data/clicks/2013-11-03/05/part.csv").exists()
+    again = run("instance", "rerun", "counting", "--instance", TIME)
+    assert "evicted" not in again.stderr
 
 
 @of("operations.explaining.explanations.<module>: state rebuild", "operations.restores.<module>: state rebuild")

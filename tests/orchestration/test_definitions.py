@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -12,6 +13,7 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.orchestration.errors import NameClashError
 from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from feed_assets.testing.projects import failure_of
@@ -245,6 +247,42 @@ def test_each_cluster_has_its_sensors() -> None:
         "notify",
         *("sla_a", "sla_b_c"),
     ]
+
+
+def test_what_a_user_adds_belongs_to_the_same_definitions() -> None:
+    @dg.asset
+    def own() -> None: ...
+
+    @dg.asset_check(asset=own)
+    def is_there() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    @dg.sensor(job_name="of_own", name="watch")
+    def watch() -> None: ...
+
+    job = dg.define_asset_job("of_own", [own])
+    more: dict[str, Any] = {
+        "assets": [own],
+        "asset_checks": [is_there],
+        "jobs": [job],
+        "schedules": [dg.ScheduleDefinition(job=job, cron_schedule="@daily", name="daily")],
+        "sensors": [watch],
+        "resources": {"mine": dg.ResourceDefinition.hardcoded_resource(1)},
+    }
+    settings = load_settings(environ={})
+    made = build_definitions([cluster("a")], settings=settings, **more)
+    repository = made.get_repository_def()
+    assert {"of_own", "operate"} <= set(repository.job_names)
+    assert {"watch", "arrival_a"} <= {each.name for each in repository.sensor_defs}
+    assert {"daily", "retention_a"} <= {each.name for each in repository.schedule_defs}
+    assert "mine" in repository.get_top_level_resources()
+    assert is_there.check_key in repository.asset_checks_defs_by_key
+    for kind, theirs, name in (
+        ("sensors", dg.SensorDefinition(evaluation_fn=lambda _: None, job_name="of_own", name="notify"), "notify"),
+        ("jobs", dg.define_asset_job("operate", [own]), "operate"),
+    ):
+        with pytest.raises(NameClashError, match=f"two {kind} have the name {name}: one is built here. Give yours"):
+            build_definitions([cluster("a")], settings=settings, **{kind: [theirs]})
 
 
 def test_wrong_entities_in_python_are_refused_at_once() -> None:

@@ -4,6 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, parse_flow
 from feed_assets.json_form import Hidden, NominalTime, shown
@@ -17,8 +20,10 @@ from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.step_records import StepStatus
 from feed_assets.timing.dates import render_datetime
 
@@ -63,7 +68,8 @@ class ControlledInstance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
-    `process` is the given name: of a process, a flow, or a copied feed.
+    `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
+    inputs of instances that are to run again, which else wait for them.
     """
 
     action: InstanceAction
@@ -71,6 +77,7 @@ class Controlled:
     instances: tuple[ControlledInstance, ...]
     stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     dry_run: bool = False
+    restores: tuple[str, ...] = ()
 
     @shown
     def changed(self) -> int:
@@ -80,7 +87,10 @@ class Controlled:
     def render_summary(self) -> str:
         """Return one line about the effects."""
         would = "would change" if self.dry_run else "changed"
-        return f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
+        said = f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
+        return said + "".join(
+            f"; it waits for inputs that were evicted, to restore them: {each}" for each in self.restores
+        )
 
 
 def control_instances(
@@ -127,13 +137,15 @@ def control_instances(
     names = find_work(context, process, lifecycles).names
     _check(context, action, names, start, end, clusters, overrides or force or from_start)
     rows = _rows(context, names, start, end, clusters)
+    restores: tuple[str, ...] = ()
     if action is InstanceAction.RERUN:
         with context.read() as connection:
             require_queue(connection, rows)
+            restores = _find_restores(context, connection, rows)
     if dry_run:
         results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
         instances = tuple(map(ControlledInstance.of, results))
-        return Controlled(action=action, process=process, instances=instances, dry_run=True)
+        return Controlled(action=action, process=process, instances=instances, dry_run=True, restores=restores)
     effects = apply_action(
         context.database,
         context.timeline,
@@ -147,7 +159,7 @@ def control_instances(
     frames = StepFrames(stores=context.stores, plan=context.plan)
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
     instances = tuple(map(ControlledInstance.of, effects.results))
-    done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped)
+    done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped, restores=restores)
     _note(context, done, names, start, end, author)
     return done
 
@@ -194,6 +206,23 @@ def _rows(
             if clusters is None or cluster in clusters
             for row in instances.find_between(process, cluster, start, end - _MOMENT)
         ]
+
+
+def _find_restores(
+    context: OperationContext, connection: Connection, rows: Sequence[ProcessInstance]
+) -> tuple[str, ...]:
+    """Return a command for each sweep and feed that has evicted what instances have read."""
+    read: set[FeedKey] = set()
+    for row in rows:
+        process = context.plan.processes.get((row.process, row.cluster))
+        feeds = {edge.name: edge.feed_key for edge in process.inputs if not edge.optional} if process else {}
+        inputs = (each for each in row.inputs if each.name in feeds)
+        read |= {FeedKey(*feeds[each.name], time) for each in inputs for time in each.nominal_times}
+    found = FeedInstances(connection).get_many(read).values()
+    gone = [row.event_seq for row in found if row.status is FeedInstanceStatus.EVICTED and row.event_seq is not None]
+    events = EventLog(connection).of_numbers(gone).values() if gone else ()
+    swept = sorted({(str(event.payload["sweep"]), event.feed) for event in events if event.payload.get("sweep")})
+    return tuple(command_line("retention", "undo", sweep, feed=feed) for sweep, feed in swept)
 
 
 def _note(

@@ -9,6 +9,7 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.instances.verdicts import QUALITY, RULE
 from feed_assets.operations.context import OperationContext
@@ -113,15 +114,20 @@ def quality_history(context: OperationContext, feed: str, cluster: str | None = 
 
 def _find_edges(context: OperationContext, feed: str, cluster: str | None) -> Sequence[OutputEdge]:
     """Return the outputs that write a feed, with a quality or facts of a former one."""
-    clusters = context.clusters_of(Kind.FEED, feed) if cluster is None else (cluster,)
-    edges = [edge for each in clusters for edge in context.feed_on(feed, each).outputs_of if edge.quarantine_of is None]
-    if not edges:
+    on = context.clusters_of(Kind.FEED, feed) if cluster is None else (context.feed_on(feed, cluster).cluster,)
+    written = [edge for each in context.clusters_of(Kind.FEED, feed) for edge in context.feed_on(feed, each).outputs_of]
+    edges = [edge for edge in written if edge.quarantine_of is None and not is_flow(edge.process)]
+    wanted = [edge for edge in edges if edge.cluster in on]
+    if not wanted:
+        places = ", ".join(sorted({edge.cluster for edge in edges}))
         raise InstanceQueryError(
-            subject=f"feed {feed!r}",
+            subject=f"feed {feed!r}" + (f" on {cluster}" if edges else ""),
             reason="no process writes it, so nobody has looked at its rows",
-            next_step="Name a feed that a process writes, and that declares quality.",
+            next_step=f"One writes it on {places}: ask there."
+            if edges
+            else "Name a feed that a process writes, and that declares quality.",
         )
-    return edges
+    return wanted
 
 
 def _newest(

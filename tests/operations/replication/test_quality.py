@@ -1,0 +1,34 @@
+"""The quality of a replicated feed: its source is asked, where a process writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.quality import show_quality
+from feed_assets.state.facts import Facts
+from feed_assets.state.records import ProcessKey
+from tests.lifecycle.harness import START, process
+from tests.lifecycle.replication.test_flows import harness_of, replicated
+from tests.operations.contexts import context_of
+
+SAID = {
+    "records.count": "10",
+    "good.records.count": "9",
+    "rejected.records.count": "1",
+    "good.records.percent": "90",
+    "good.records.threshold": "80",
+    "did.dq.pass": "true",
+}
+
+
+def test_the_source_is_asked_and_a_replica_names_it(tmp_path: Path) -> None:
+    lifecycle = harness_of(tmp_path, replicated(), process("made", outputs={"clicks": "now(0,0)"}))
+    context = context_of(lifecycle, START)
+    with lifecycle.database.begin() as connection:
+        for name, cluster, output in (("made", "primary", "clicks"), ("clicks@primary", "backup", "clicks")):
+            Facts(connection).add(ProcessKey(name, cluster, START), 1, f"quality/{output}", SAID, START)
+    (found,) = show_quality(context, "clicks", START)
+    assert (found.cluster, found.process) == ("primary", "made")
+    with pytest.raises(InstanceQueryError, match=r"on backup: no process writes it.* on primary: ask there"):
+        show_quality(context, "clicks", START, "backup")
