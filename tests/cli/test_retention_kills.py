@@ -28,7 +28,7 @@ from tests.lifecycle.harness import at
 from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
 
-KILLS = sized(3, 40)
+KILLS = sized(2, 40)
 FEEDS = [f"clicks-{letter}" for letter in "abcdefghij"]
 HOURS = 30
 EXPIRED = [f"{feed}/2013-11-0{1 + hour // 24}/{hour % 24:02d}" for feed in FEEDS for hour in range(HOURS)]

@@ -29,7 +29,7 @@ from tests.transfer.sides import FLAG, PATH, Pair, Place, local_place, pattern
 from tests.transfer.watching import Watch, watched_stores
 
 pytestmark = pytest.mark.sample
-SPARSE = sized(5, 1)
+SPARSE = sized(7, 1)
 """Errors are tried at every n-th operation, single ones at more; with 1 at each."""
 EVERY = (SPARSE + 1) // 2
 SAME = {f"s/same-{number}.csv": b"same" for number in range(2)}
