@@ -18,6 +18,9 @@ TAG_RUN = PREFIX.rstrip("/")
 """The first of our tags, by which Dagster sorts them."""
 TAG_PROCESS = PREFIX + "process"
 TAG_CLUSTER = PREFIX + "cluster"
+RESUMED = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry")
+"""Tags of Dagster: the run does again what has failed in another run."""
+ROOT_RUN = "dagster/root_run_id"
 TAG_REQUEST = PREFIX + "request"
 TAG_QUEUE = PREFIX + "queue"
 TAG_BATCH = PREFIX + "batch"

@@ -37,18 +37,18 @@ from feed_assets.state.totals import Total, Totals
 from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_insert_if_absent
 
-_UNENDED = sorted(
-    [
+UNENDED = frozenset(
+    {
         ProcessInstanceStatus.WAITING,
         ProcessInstanceStatus.READY,
         ProcessInstanceStatus.RUNNING,
         ProcessInstanceStatus.SUSPENDED,
-    ]
+    }
 )
+ENDED = frozenset(ProcessInstanceStatus) - UNENDED
 _ENDED_WITHOUT_RUN = frozenset(
     {ProcessInstanceStatus.KILLED, ProcessInstanceStatus.SKIPPED, ProcessInstanceStatus.TIMEDOUT}
 )
-ENDED = frozenset(ProcessInstanceStatus) - frozenset(_UNENDED)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
 _IS_AGAIN = and_(_T.attempt > 0, func.coalesce(_T.cause, "") != Cause.RUN_LOST)
@@ -240,7 +240,7 @@ class ProcessInstances(TableStore):
 
     def unended(self, process: str, cluster: str) -> list[ProcessInstance]:
         """Return the instances of a process that were created and have not ended, oldest first."""
-        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.status.in_(_UNENDED))
+        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.status.in_(sorted(UNENDED)))
         return self._find(statement.order_by(*_OLDEST_FIRST))
 
     def undecided(self, cluster: str, limit: int) -> list[ProcessInstance]:
@@ -338,7 +338,7 @@ class ProcessInstances(TableStore):
 
     def unended_counts(self) -> dict[EntityKey, int]:
         """Return how many unended instances each process has; processes without any are left out."""
-        statement = select(_T.process, _T.cluster, func.count()).where(_T.status.in_(_UNENDED))
+        statement = select(_T.process, _T.cluster, func.count()).where(_T.status.in_(sorted(UNENDED)))
         found = self._connection.execute(statement.group_by(_T.process, _T.cluster))
         return {EntityKey(process, cluster): count for process, cluster, count in found}
 

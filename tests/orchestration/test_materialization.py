@@ -1,5 +1,6 @@
 """Runs of Dagster: each instance of a range is published, recorded and shown by itself."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -14,8 +15,9 @@ from sqlalchemy.exc import OperationalError
 from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.orchestration.runs import remaining
 from feed_assets.state.causes import Cause
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import FeedKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.in_process import Materializer, materializer
@@ -68,6 +70,46 @@ def test_one_failing_instance_of_a_range_takes_no_other_along(home: Home, made: 
     with sqlite_state(home).read() as connection:
         counts = ProcessInstances(connection).counts("summing", "here")
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 2, ProcessInstanceStatus.FAILED: 1}
+
+
+@pytest.mark.spark
+def test_a_run_that_does_again_what_has_failed_keeps_what_has_succeeded_from_the_same_inputs(
+    home: Home, made: Materializer
+) -> None:
+    for hour in range(4):
+        land(home.data, hour, hour)
+    job = (
+        "from pyspark.sql import functions as f\n"
+        "def summing(numbers, context):\n"
+        "    assert context.nominal_time.hour != BAD, 'unlucky hour'\n"
+        "    return numbers.agg(f.sum('n').alias('total'))\n"
+    )
+    (home.folder / "jobs_of_test.py").write_text(job.replace("BAD", "1"))
+    assert made.run(key(0)).success
+    first = made.run(key(0), key(3))
+    assert not first.success
+    land(home.data, 3, 30)
+    with sqlite_state(home).begin() as connection:  # as a poll does that sees it
+        instances = FeedInstances(connection)
+        (row,) = instances.get_many([FeedKey("numbers", "here", START + timedelta(hours=3))]).values()
+        instances.put([replace(row, manifest_digest="sha256:other")])
+    (home.folder / "jobs_of_test.py").write_text(job.replace("BAD", "99"))
+    sys.modules.pop("jobs_of_test", None)
+
+    again = made.run(key(0), key(3), {"dagster/is_resume_retry": "true", "dagster/root_run_id": first.run_id})
+
+    assert again.success
+    assert [event.partition for event in again.asset_materializations_for_node("here__summing")] == [key(1), key(3)]
+    assert [total(home.data, hour) for hour in range(4)] == [0, 1, 2, 30]
+    said = [entry.user_message for entry in made.instance.all_logs(again.run_id)]
+    kept = f"run {first.run_id} has made it, and its inputs and its release are the same"
+    assert [f"{key(hour)} is kept: {kept}. 'Re-execute all' makes it anew" in said for hour in (0, 1, 2)] == [
+        True,
+        False,
+        True,
+    ]
+    all_again = made.run(key(0), key(1), {"dagster/root_run_id": first.run_id})
+    assert len(all_again.asset_materializations_for_node("here__summing")) == 2
 
 
 POISONS = """

@@ -96,8 +96,8 @@ def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
                 updated_at=NOON,
             )
     (request,) = harness.tick().run_requests or ()
-    span = "summing 2026-01-01T03:00Z to 2026-01-01T05:00Z: 3 instances"
-    assert request.tags["feed_assets"] == f"{span}, 1 new, 1 rerun, 1 late"
+    span = "summing 2026-01-01T04:00Z to 2026-01-01T05:00Z: 2 instances"  # what is new comes after them
+    assert request.tags["feed_assets"] == f"{span}, 1 rerun, 1 late"
 
 
 def test_neighbours_share_a_run(harness: LocationHarness) -> None:

@@ -26,21 +26,13 @@ from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessIn
 from feed_assets.state.step_records import StepRun
 from feed_assets.state.steps import Steps
 
-WAITING, READY, RUNNING = (
-    ProcessInstanceStatus.WAITING,
-    ProcessInstanceStatus.READY,
-    ProcessInstanceStatus.RUNNING,
-)
+WAITING, READY, RUNNING = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING
 SUSPENDED, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.SUSPENDED,
     ProcessInstanceStatus.SUCCEEDED,
     ProcessInstanceStatus.FAILED,
 )
-KILLED, TIMEDOUT, SKIPPED = (
-    ProcessInstanceStatus.KILLED,
-    ProcessInstanceStatus.TIMEDOUT,
-    ProcessInstanceStatus.SKIPPED,
-)
+KILLED, TIMEDOUT, SKIPPED = ProcessInstanceStatus.KILLED, ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.SKIPPED
 
 
 class InstanceAction(StrEnum):

@@ -121,6 +121,11 @@ def _iter_frozen(
         )
 
 
+def has_same_inputs(connection: Connection, row: ProcessInstance, states: Sequence[InputState]) -> bool:
+    """Return whether an attempt now would read what the last one at an instance has read, by the record."""
+    return row.inputs == tuple(_iter_frozen(connection, states, {}))
+
+
 def find_batch_events(
     connection: Connection, process: ProcessRecord, nominal_time: datetime
 ) -> dict[str, tuple[InputEvent, ...]]:

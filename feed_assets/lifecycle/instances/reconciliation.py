@@ -94,49 +94,29 @@ def decide_reconciled(
     A dead worker is replaced, until ten in a row have died. Who cancels a run kills what it works on; for an instance
     that had not begun it is as if the run had never been.
     """
-    deaths = instance.deaths + (instance.status is ProcessInstanceStatus.RUNNING)
+    is_begun = instance.status is ProcessInstanceStatus.RUNNING
+    deaths, cause, detail = instance.deaths + is_begun, instance.cause, instance.cause_detail
     match run:
         case RunState.ALIVE:
             return None
-        case RunState.CANCELED if instance.status is ProcessInstanceStatus.READY:
-            return instance.status, {
-                "status": ProcessInstanceStatus.READY,
-                "request_key": None,
-                "requested_at": None,
-                "cause": instance.cause,
-                "cause_detail": instance.cause_detail,
-                "updated_at": as_of,
-            }
+        case RunState.CANCELED if not is_begun:
+            status = ProcessInstanceStatus.READY
         case RunState.CANCELED:
-            return instance.status, {
-                "status": ProcessInstanceStatus.KILLED,
-                "deaths": 0,
-                "ended_at": as_of,
-                "cause": Cause.RUN_CANCELLED,
-                "cause_detail": None,
-                "updated_at": as_of,
-            }
+            status, deaths, cause, detail = ProcessInstanceStatus.KILLED, 0, Cause.RUN_CANCELLED, None
         case RunState.ENDED | RunState.UNKNOWN if deaths >= MOST_DEATHS:
-            return instance.status, {
-                "status": ProcessInstanceStatus.FAILED,
-                "deaths": 0,
-                "ended_at": as_of,
-                "cause": Cause.WORKERS_LOST,
-                "cause_detail": f"its worker died {deaths} times in a row, and is not replaced any more",
-                "updated_at": as_of,
-            }
+            detail = f"its worker died {deaths} times in a row, and is not replaced any more"
+            status, deaths, cause = ProcessInstanceStatus.FAILED, 0, Cause.WORKERS_LOST
         case RunState.ENDED | RunState.UNKNOWN:
-            return instance.status, {
-                "status": ProcessInstanceStatus.READY,
-                "deaths": deaths,
-                "request_key": None,
-                "requested_at": None,
-                "cause": Cause.RUN_LOST,
-                "cause_detail": None,
-                "updated_at": as_of,
-            }
+            status, cause, detail = ProcessInstanceStatus.READY, Cause.RUN_LOST, None
         case _:
             assert_never(run)
+    changes: ProcessChanges = {"status": status, "deaths": deaths, "cause": cause, "updated_at": as_of}
+    changes["cause_detail"] = detail
+    if status is ProcessInstanceStatus.READY:
+        changes["request_key"] = changes["requested_at"] = None
+    else:
+        changes["ended_at"] = as_of
+    return instance.status, changes
 
 
 def suspend_command(process: str, cluster: str) -> str:

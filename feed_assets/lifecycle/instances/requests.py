@@ -289,36 +289,6 @@ def plan_run(connection: Connection, process: ProcessRecord, run_time: timedelta
     return max(1, min(INSTANCES_A_RUN, run_time // middle)) if middle else INSTANCES_A_RUN
 
 
-def give_way(
-    database: Database,
-    process: ProcessRecord,
-    request_key: str,
-    coming: datetime,
-    as_of: datetime,
-    without_row: ScheduleState,
-) -> tuple[ProcessInstance, Sequence[ProcessKey]] | None:
-    """Return the rest of a run to READY if an instance goes before its next one, `coming`, that became READY after the
-    run was requested, and no run is free for it. So a run gives way once to each instance at most.
-
-    Returns that instance, and what was returned to READY; None if the run goes on.
-    """
-    newest_first = process.order is not Order.FIFO
-    with database.begin() as connection:
-        instances = ProcessInstances(connection)
-        first = instances.first_unrequested(*process.key, newest_first=newest_first, without_row=without_row)
-        row = instances.get(*process.key, coming) if first is not None else None
-        if first is None or row is None or row.request_key != request_key:
-            return None
-        turns = [(newest_first or not each.is_again, each.nominal_time) for each in (first, row)]
-        goes_first = turns[0] > turns[1] if newest_first else turns[0] < turns[1]
-        is_newer = first.ready_at is not None and first.ready_at > row.updated_at
-        if not goes_first or not is_newer:
-            return None
-        if instances.in_flight([process.key]).get(EntityKey(*process.key), 0) < process.parallel:
-            return None
-        return first, instances.free(process.cluster, request_key, as_of)
-
-
 def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchRequest:
     """Add why the instances run, and the inputs whose late data the run processes."""
     rows = ProcessInstances(connection).get_many([(*request.process.key, time) for time in request.nominal_times])

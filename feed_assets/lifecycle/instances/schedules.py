@@ -16,7 +16,7 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.locks import lock_queues
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.process_instances import UNENDED, ProcessInstances
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.schedules import Schedules
@@ -26,14 +26,6 @@ from feed_assets.state.watermarks import Watermarks
 DELETED = "its process was deleted"
 TAKEN_OFF = "its process was taken off the cluster"
 
-_UNENDED = frozenset(
-    {
-        ProcessInstanceStatus.WAITING,
-        ProcessInstanceStatus.READY,
-        ProcessInstanceStatus.RUNNING,
-        ProcessInstanceStatus.SUSPENDED,
-    }
-)
 _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT})
 
 
@@ -148,7 +140,7 @@ def apply_end_of_work(
                 failed = [row for status in _FAILED for row in instances.with_status(status, each, cluster, limit=None)]
             instances.transition_many(
                 [row.key for row in (*rows, *failed)],
-                _UNENDED | _FAILED,
+                UNENDED | _FAILED,
                 status=ProcessInstanceStatus.KILLED,
                 ended_at=now,
                 updated_at=now,

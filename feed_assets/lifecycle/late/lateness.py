@@ -14,6 +14,7 @@ from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.late.checks import decide_put_off, next_check, process_cut_off
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.late_checks import LateCheck
+from feed_assets.state.process_instances import UNENDED
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
@@ -23,14 +24,6 @@ LATE_DATA = "late data: "
 UNSETTLED = "unsettled"
 """The digest of an instance that was being written when it was read; it differs from any content."""
 
-_BUSY = frozenset(
-    {
-        ProcessInstanceStatus.WAITING,
-        ProcessInstanceStatus.READY,
-        ProcessInstanceStatus.RUNNING,
-        ProcessInstanceStatus.SUSPENDED,
-    }
-)
 _NAMED = 3
 
 
@@ -169,7 +162,7 @@ def decide_before_reading(
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
     if not is_declared and as_of >= check.cut_off_at:
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if not is_declared or is_safe_mode or status in _BUSY:
+    if not is_declared or is_safe_mode or status in UNENDED:
         return decide_later(check, as_of)
     return None
 

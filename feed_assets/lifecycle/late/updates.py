@@ -24,7 +24,7 @@ from feed_assets.lifecycle.late.lateness import (
 )
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.late_checks import UPDATE, LateCheck
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.process_instances import UNENDED, ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 
 UPDATED = "updated: "
@@ -40,14 +40,6 @@ CONCERNED = _ENDED | {ProcessInstanceStatus.RUNNING}
 CONCERNED_COPIES = CONCERNED | {ProcessInstanceStatus.READY, ProcessInstanceStatus.SUSPENDED}
 """The instances of flows whose replicas are behind until they succeed: the update is kept until then."""
 
-_AT_WORK = frozenset(
-    {
-        ProcessInstanceStatus.WAITING,
-        ProcessInstanceStatus.READY,
-        ProcessInstanceStatus.RUNNING,
-        ProcessInstanceStatus.SUSPENDED,
-    }
-)
 
 _SHORTEST_PAUSE = timedelta(seconds=1)
 _LONGEST_PAUSE = timedelta(minutes=10)
@@ -82,7 +74,7 @@ def decide_update_early(
     waits for the copy.
     """
     is_copy = process is not None and process.copy is not None
-    is_open = is_copy and status in _AT_WORK
+    is_open = is_copy and status in UNENDED
     if not (is_open or status in CONCERNED) or (process is not None and not process.follows_updates):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
     if process is None and as_of >= check.cut_off_at:
@@ -106,7 +98,7 @@ def is_settled(connection: Connection, plan: Plan, states: Sequence[InputState])
         for time in plan.writer_times(edge, feed_time)
     ]
     progress = ProcessInstances(connection).get_progress(writers)
-    return all(each.status not in _AT_WORK for each in progress.values())
+    return all(each.status not in UNENDED for each in progress.values())
 
 
 def decide_wait(check: LateCheck, as_of: datetime) -> CheckDecision:

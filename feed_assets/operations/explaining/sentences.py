@@ -39,6 +39,7 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
+from feed_assets.state.process_instances import ENDED
 from feed_assets.state.records import (
     ARRIVING,
     FeedInstanceStatus,
@@ -122,14 +123,7 @@ def _progress(
         yield from _retry(row)
 
 
-_FAILURES = frozenset(
-    {
-        ProcessInstanceStatus.FAILED,
-        ProcessInstanceStatus.KILLED,
-        ProcessInstanceStatus.TIMEDOUT,
-        ProcessInstanceStatus.SKIPPED,
-    }
-)
+_FAILURES = ENDED - {ProcessInstanceStatus.SUCCEEDED}
 
 
 def _ended(context: OperationContext, row: ProcessInstance, take: str | None) -> Reason:

@@ -148,7 +148,7 @@ class InstanceRun:
             try:
                 if self.remaining.gives_way(coming[position:]):
                     return
-                if not self.remaining.is_needed(label, nominal_time):
+                if not self.remaining.is_needed(timeline, label, nominal_time):
                     continue
                 outcome = self._run_one(timeline, nominal_time)
             except Exception as exc:  # noqa: BLE001 - `end` logs it
@@ -158,7 +158,7 @@ class InstanceRun:
 
     def _run_copies(self, timeline: ReleaseTimeline, times: Mapping[str, datetime], end: OnEnded) -> None:
         """Copy many instances at once, grouped by active release."""
-        requested = {label: time for label, time in times.items() if self.remaining.is_needed(label, time)}
+        requested = {label: time for label, time in times.items() if self.remaining.is_needed(timeline, label, time)}
         labels = {nominal_time: label for label, nominal_time in requested.items()}
         groups: dict[int, tuple[ActiveRelease, list[datetime]]] = {}
         for label, nominal_time in requested.items():

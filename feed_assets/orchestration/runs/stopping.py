@@ -21,7 +21,7 @@ def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None 
     try:
         with DagsterInstance.get() if of is None else nullcontext(of) as instance:
             runs = _runs_of(instance, stopped)
-            failed = [run.run_id for run in runs.values() if not _stop(instance, run)]
+            failed = [run.run_id for run in runs.values() if not instance.run_coordinator.cancel_run(run.run_id)]
     except Exception as exc:
         found = sorted({row.run_id for row in stopped if row.run_id})
         raise RunsNotStoppedError(runs=tuple(found), reason=describe_error(exc)) from exc
@@ -37,7 +37,3 @@ def _runs_of(instance: DagsterInstance, stopped: Sequence[ProcessInstance]) -> d
     if requests:
         found += instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
     return {run.run_id: run for run in found if not run.is_finished}
-
-
-def _stop(instance: DagsterInstance, run: DagsterRun) -> bool:
-    return instance.run_coordinator.cancel_run(run.run_id)

@@ -28,7 +28,11 @@ from feed_assets.state.records import ProcessInstance, ProcessKey
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
-_OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
+_OVER = {
+    DagsterRunStatus.SUCCESS: RunState.ENDED,
+    DagsterRunStatus.FAILURE: RunState.ENDED,
+    DagsterRunStatus.CANCELED: RunState.CANCELED,
+}
 
 
 def reconcile(
@@ -99,10 +103,4 @@ def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -
 
 
 def _state(status: DagsterRunStatus | None) -> RunState:
-    match status:
-        case None:
-            return RunState.UNKNOWN
-        case DagsterRunStatus.CANCELED:
-            return RunState.CANCELED
-        case _:
-            return _OVER.get(status, RunState.ALIVE)
+    return RunState.UNKNOWN if status is None else _OVER.get(status, RunState.ALIVE)
