@@ -52,6 +52,20 @@ def test_a_failure_that_lasts_is_told_once_and_its_end_once(database: Database) 
     assert told(database) == [1, 0]
 
 
+def test_the_ticks_of_two_clusters_at_once_tell_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    ill, at = replace(WELL, failures=(AWAY,)), hour(0) + 2 * MINUTE
+    sentences = Health.sentences
+
+    def overtaken(health: Health, cluster: str | None = None) -> list[str]:
+        monkeypatch.setattr(Health, "sentences", sentences)
+        tell_health(database, ill, at, at)
+        return sentences(health, cluster)
+
+    monkeypatch.setattr(Health, "sentences", overtaken)
+    tell_health(database, ill, at + MINUTE, at + MINUTE)
+    assert told(database) == [1]
+
+
 def test_a_file_of_the_future_in_an_inbox_is_logged_and_told_once_and_its_end_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -230,8 +230,7 @@ def week(folder: Path) -> Iterator[Week]:
     """The project with all servers but the daemon."""
     spark_server = ConnectServer(log_file=folder / "connect.log", master="local[1]", root=folder)
     with home_on_postgresql(folder) as on_postgresql, s3_process(folder) as (storage, url), spark_server as spark:
-        prefix = "FEED_ASSETS_VARIABLES__"
-        values = {f"{prefix}SPARK": spark.url, f"{prefix}S3": url, "S3_SECRET": "anything"}
+        values = {"FEED_ASSETS_VARIABLES__SPARK": spark.url, "FEED_ASSETS_VARIABLES__S3": url, "S3_SECRET": "anything"}
         home = replace(on_postgresql, settings={**on_postgresql.settings, **values})
         home.prepare(entities(), JOBS)
         (home.folder / "factor").write_text("1")
@@ -249,7 +248,7 @@ def play_terminate(played: Week) -> None:
     """Part a begins: Terminate of the run of 57 at its 13th."""
     assert within(lambda: played.counts("a").get("SUCCEEDED", 0) >= 12, 300) is not None, played.home.log()[-3000:]
     (run, *_) = played.instance.get_runs(RunsFilter(tags={"feed_assets/process": "work-a"}))
-    print(f"      the first tag of a run: {min(each for each in run.tags.items() if each[0][:7] != 'dagster')}")
+    print(f"      the first tag of a run: {min(each for each in run.tags.items() if 'dagster' not in each[0])}")
     query = "mutation($id: String!) {terminateRun(runId: $id, terminatePolicy: SAFE_TERMINATE) {__typename}}"
     assert played.ask(query, id=run.run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
 
@@ -295,8 +294,8 @@ def finish_terminate(played: Week) -> None:
     """Part a ends."""
     seconds = within(lambda: played.is_settled("a"), 300)
     counts = played.counts("a")
-    is_right = counts == {"KILLED": 1, "SUCCEEDED": 56}
-    played.judge(is_right, f"(a) Terminate of 57 at the 13th: {counts}, {shown(seconds)} after part e")
+    said = f"(a) Terminate of 57 at the 13th: {counts}, {shown(seconds)} after part e"
+    played.judge(counts == {"KILLED": 1, "SUCCEEDED": 56}, said)
 
 
 def play_outage(played: Week) -> None:
@@ -327,9 +326,8 @@ def play_outage(played: Week) -> None:
     played.judge(is_quick, f"(c) S3 hung for two minutes (red: {was_red}): green {shown(green)} after its return")
     is_quick = data is not None and data <= 60
     played.judge(is_quick, f"(c) copies made and new data seen {shown(data)} after its return")
-    ((retries, attempts),) = played.rows(
-        "SELECT sum(retries), sum(attempt) FROM fa_process_instances WHERE process = 'raw-c@here'"
-    )
+    query = "SELECT sum(retries), sum(attempt) FROM fa_process_instances WHERE process = 'raw-c@here'"
+    ((retries, attempts),) = played.rows(query)
     played.judge(int(retries) == 0, f"(c) {retries} retries spent, {attempts} attempts at 3 copies")
     within(lambda: played.health_messages() - told >= 2, 60)
     time.sleep(10)
@@ -370,9 +368,9 @@ def play_loss(played: Week) -> None:
     before = played.health_messages()
     for each in played.bucket.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         played.bucket.delete_object(Bucket=BUCKET, Key=each["Key"])
-    now, prefix = SystemClock().now(), "FEED_ASSETS_DEMO__REPLAY__"
+    now = SystemClock().now()
     later = {"ORIGIN": (now + timedelta(hours=25)).isoformat(), "REAL_START": now.isoformat(), "SPEED": "1"}
-    clock = {prefix + name: value for name, value in later.items()}
+    clock = {f"FEED_ASSETS_DEMO__REPLAY__{name}": value for name, value in later.items()}
     tomorrow = replace(played.home, settings={**played.home.settings, **clock})
     query = "SELECT count(*) FROM fa_feed_events WHERE cluster = 'there' AND kind = 'VANISHED'"
     with tomorrow.daemon():

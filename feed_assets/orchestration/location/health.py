@@ -159,7 +159,8 @@ def tell_health(database: Database, health: Health, as_of: datetime, real_now: d
     lasting = [each for each in health.failures if real_now - each.since >= TOLD_AFTER and each.reason not in known]
     told = replace(health, failures=lasting)
     with database.read() as connection:
-        digest, _, before = (Cursors(connection).get(_TOLD) or "").partition(" ")
+        last = Cursors(connection).get(_TOLD)
+    digest, _, before = (last or "").partition(" ")
     if digest == told.digest:
         return
     sentences, units = told.sentences(), {name: each.since.isoformat() for name, each in told.units().items()}
@@ -174,6 +175,8 @@ def tell_health(database: Database, health: Health, as_of: datetime, real_now: d
     key = f"health/{as_of.isoformat()}/{told.digest}"
     with database.begin() as connection:
         lock_log(connection)
+        if Cursors(connection).get(_TOLD) != last:  # the tick of another cluster was faster
+            return
         Cursors(connection).put(_TOLD, f"{told.digest} {json.dumps(units)}")
         Outbox(connection).append_many([OutboxMessage(recorded_at=as_of, payload=payload, idempotency_key=key)])
 
