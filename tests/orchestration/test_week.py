@@ -352,13 +352,12 @@ def finish_today(played: Week) -> None:
     between = sum(due < each < (again[0] if again else time.time()) for each in begun)
     said = f"(g) a failed instance of today behind 50 old ones of {WORK_OF_G:g} s: began {shown(lag)} after its retry "
     played.judge(lag is not None and between <= 2, f"{said}was due; {between} old ones began between")
-    played.say("entity", "suspend", "process", "work-g")
 
 
 def play_silence(played: Week) -> None:
-    """Part d: the daemon is down; who asks why hears it first."""
+    """Part d: the daemon is down; who asks why one of the old instances is not done hears it first."""
     time.sleep(SILENCE_SECONDS)
-    said, seconds = played.say("why", "work-a", render_datetime(START))
+    said, seconds = played.say("why", "work-g", render_datetime(START + (TODAY - 1) * MINUTE))
     first = next(iter(said.splitlines()), "")
     played.judge(first.startswith("no tick"), f"(d) daemon down: why took {seconds:.1f} s and begins {first!r}")
 
