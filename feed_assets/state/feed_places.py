@@ -1,7 +1,7 @@
 """Store where feeds have, or had, their instances: each recorded instance has the number of its place."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,14 +11,15 @@ from feed_assets.entities.maps import EMPTY
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, TableRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.state.feed_instances import SETTLED
+from feed_assets.state.feed_instances import SETTLED, FeedInstances
 from feed_assets.state.place_schema import feed_places
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
 from feed_assets.state.retention_schema import sweep_chunks
+from feed_assets.state.rows import select_keys
 from feed_assets.state.schema import feed_instances
 from feed_assets.state.upserts import build_insert_if_absent
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.templates import parse_path_template
+from feed_assets.timing.templates import LONGEST, parse_path_template
 
 _T = feed_places.c
 _I = feed_instances.c
@@ -29,6 +30,10 @@ _BATCH = 5_000
 def describe_staying(count: int) -> str:
     """Return how many instances are at a former place of their feed."""
     return f"{counted(count, 'instance')} at a former place of the feed, where they stay until they expire"
+
+
+OWN_PATHS = "Give the feed another location, too, so that no instance to come has the path of one that is there."
+"""What prevents that two instances have one path when the place of a feed changes."""
 
 
 class FeedPlaces:
@@ -60,7 +65,7 @@ class FeedPlaces:
 
     def find(self, record: FeedRecord, place: int) -> FeedRecord | None:
         """Return a feed at one of its places; None if it never had that."""
-        return self._former(record).get(place)
+        return record if place == record.place else self._former(record).get(place)
 
     def find_swept(self, records: Iterable[FeedRecord]) -> list[StoreAddress]:
         """Return the stores of the former places of feeds at which sweeps have, or may have, removed something."""
@@ -79,7 +84,7 @@ class FeedPlaces:
         """Yield the AVAILABLE instances of a feed that are at another place than it has now, with the feed there. For
         reports and plans, not for ticks. Reads no instances of a feed that has never had another place.
         """
-        former = {place: other for place, other in self._former(record).items() if place != record.place}
+        former = self._former(record)
         if not former:
             return
         statement = (
@@ -92,12 +97,42 @@ class FeedPlaces:
             if (other.store.url, other.path(time)) != (record.store.url, record.path(time)):
                 yield time, other
 
+    def find_owners(self, wanted: Collection[tuple[FeedRecord, datetime]]) -> dict[FeedKey, datetime]:
+        """Return which instances have, where their feed has its data now, the path of another AVAILABLE one that came
+        before the place changed; each with that. Costs one statement if none of the feeds has ever moved.
+        """
+        self._read([record for record, _ in wanted])
+        found: list[tuple[FeedSpan, int, FeedRecord, FeedKey, str]] = []
+        for record, time in wanted:
+            for place, there in self._known[record.key].items():
+                path, template = record.path(time), there.template
+                named = template.parse(f"/{path}" if template.text.startswith("/") else path)
+                if named is not None and template.granularity and there.store.url == record.store.url:
+                    longest = LONGEST[template.granularity]
+                    span = FeedSpan(*record.key, named - longest, named + longest)
+                    found.append((span, place, there, FeedKey(*record.key, time), path))
+        instances = FeedInstances(self._connection)
+        times = instances.available_times_many([span for span, *_ in found])
+        rows = instances.get_many([FeedKey(*span[:2], time) for span, among in times.items() for time in among])
+        return {
+            key: other
+            for span, place, there, key, path in found
+            for other in times[span]
+            if other != key.nominal_time and there.path(other) == path
+            if rows[key._replace(nominal_time=other)].place == place
+        }
+
     def _former(self, record: FeedRecord) -> dict[int, FeedRecord]:
-        if record.key not in self._known:
-            is_its = (_T.feed == record.feed, _T.cluster == record.cluster)
-            rows = self._connection.execute(select(_T.place, _T.url, _T.template, _T.zone, _T.flag).where(*is_its))
-            self._known[record.key] = {place: _placed(record, *where) for place, *where in rows}
+        self._read([record])
         return self._known[record.key]
+
+    def _read(self, records: Iterable[FeedRecord]) -> None:
+        new = {record.key: record for record in records if record.key not in self._known}
+        self._known |= {key: {} for key in new}
+        columns = (_T.feed, _T.cluster, _T.place, _T.url, _T.template, _T.zone, _T.flag)
+        for feed, cluster, place, *at in select_keys(self._connection, feed_places, ("feed", "cluster"), columns, new):
+            if place != new[feed, cluster].place:
+                self._known[feed, cluster][place] = _placed(new[feed, cluster], *at)
 
 
 def _placed(record: FeedRecord, url: str, template: str, zone: str, flag: str | None) -> FeedRecord:

@@ -28,6 +28,7 @@ from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.records import (
     ArrivalPoll,
@@ -42,7 +43,8 @@ from feed_assets.state.records import (
 from feed_assets.state.tick_records import TickStep
 from feed_assets.state.watermarks import Watermarks
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Availability, Look
+from feed_assets.storage.records import Availability, Look, obstructed
+from feed_assets.timing.dates import render_datetime
 
 ORIGIN = "arrival"
 BATCH = 2_000
@@ -63,8 +65,8 @@ class PollResult:
     """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
 
     `row` is None if the store could not look into the instance, or if it `is_gone`: nobody expects it any more.
-    `late_check` plans a check for late data if no process does. `is_news` says that the result differs from the last
-    poll, or that no earlier result is known.
+    `late_check` plans a check for late data if no process does; `record` is the feed of one that arrived. `is_news`
+    says that the result differs from the last poll, or that no earlier result is known.
     """
 
     key: FeedKey
@@ -74,6 +76,7 @@ class PollResult:
     is_news: bool
     late_check: LateCheck | None = None
     is_gone: bool = False
+    record: FeedRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin
         recorded_at=as_of,
     )
     late_check = decide_feed_check(record, candidate.nominal_time, as_of)
-    return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check)
+    return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check, record=record)
 
 
 def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
@@ -347,11 +350,15 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     """Record the results of polls; return the number of instances that arrived.
 
     An instance that became AVAILABLE or EVICTED meanwhile keeps its status and gets no second event. An unchanged
-    result only updates the planned poll.
+    result only updates the planned poll. One whose path is another's, since the place of the feed has changed, has not
+    arrived.
     """
     instances, planned = FeedInstances(connection), ArrivalPolls(connection)
     settled = instances.find_settled([each.key for each in seen if each.is_news])
     news = [each for each in seen if each.is_news and each.key not in settled]
+    came = [(each.record, each.key.nominal_time) for each in news if each.record is not None]
+    owners = FeedPlaces(connection).find_owners(came)
+    news = [_without_path(each, owners[each.key]) if each.key in owners else each for each in news]
     arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
     rows = [each.row for each in news if each.event is None and each.row is not None]
@@ -363,3 +370,15 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     planned.put([each.next_poll for each in news if each.next_poll is not None])
     planned.move([each.next_poll for each in seen if each.next_poll is not None and not each.is_news])
     return len(arrived)
+
+
+def describe_owner(owner: datetime) -> str:
+    """Return why an instance has not arrived that has the path of another one."""
+    return f"its path is that of instance {render_datetime(owner)}, which came before the place of the feed changed"
+
+
+def _without_path(seen: PollResult, owner: datetime) -> PollResult:
+    assert seen.record is not None
+    assert seen.row is not None
+    candidate = Candidate(record=seen.record, nominal_time=seen.key.nominal_time)
+    return decide_poll_result(candidate, obstructed("", describe_owner(owner)), seen.row.updated_at)

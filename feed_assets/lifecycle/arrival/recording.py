@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, NewFeedEvent
 
 SEARCHED_AT_ONCE = 64
@@ -42,7 +43,9 @@ def find_free_time(connection: Connection, record: FeedRecord, at: datetime) -> 
         taken = {
             row.nominal_time for row in instances.find_between(*record.key, sequence.at(first), sequence.at(span[-1]))
         }
-        for index in span:
-            if sequence.at(index) not in taken:
-                return sequence.at(index)
+        times = [sequence.at(index) for index in span if sequence.at(index) not in taken]
+        owners = FeedPlaces(connection).find_owners([(record, time) for time in times])
+        for time in times:
+            if (*record.key, time) not in owners:
+                return time
         first = span.stop

@@ -12,7 +12,8 @@ from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.feed_places import FeedPlaces, describe_staying
+from feed_assets.state.feed_places import OWN_PATHS, FeedPlaces, describe_staying
+from feed_assets.timing.overlaps import find_nesting
 
 FORMER_PLACE = "former-place"
 
@@ -31,12 +32,14 @@ def find_staying(
             continue
         staying = Counter((there.store, there.template) for _, there in places.find_elsewhere(record))
         for (store, template), count in staying.items():
+            is_shared = find_nesting(f"{store.url}/{template}", f"{record.store.url}/{record.template}") is not None
+            shared = "; instances to come can have their paths, and do not arrive then" if is_shared else ""
             yield Issue(
                 severity=Severity.WARNING,
                 code=FORMER_PLACE,
                 entity=label_of((Kind.FEED, record.feed)),
-                message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}",
-                remedy="Runs, listings, `why` and retention find them there.",
+                message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}{shared}",
+                remedy=OWN_PATHS if is_shared else "Runs, listings, `why` and retention find them there.",
                 source=sources.locate((Kind.FEED.value, record.feed)),
             )
 

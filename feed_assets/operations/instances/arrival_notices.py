@@ -19,7 +19,7 @@ from feed_assets.entities.event_messages import (
 )
 from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
 from feed_assets.lifecycle.arrival.signals import Signal, content_digest, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.instance_paths import plain_template
@@ -30,6 +30,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import OWN_PATHS, FeedPlaces
 from feed_assets.state.records import MESSAGE, FeedEventKind, FeedInstanceStatus
 from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
@@ -115,6 +116,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
     if known is not None and not (notice.is_again and known.is_row):
         _require_size(record, notice, time, known)
         return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
+    _require_own_path(context, record, notice, time)
     look = _look(context, record, notice, time)
     seen = _seen(record, notice, time, look, context.as_of)
     outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
@@ -235,6 +237,12 @@ def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice,
     if named is not None and named.lstrip("/") != path and not _is_same_place(named, f"{record.store.url}/{path}"):
         reason = f"its data belong to {path}, not to {notice.path}"
         _refuse(notice, record, time, reason, "Correct the path or the instance.")
+
+
+def _require_own_path(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+    with context.database.read() as connection:
+        for owner in FeedPlaces(connection).find_owners([(record, time)]).values():
+            _refuse(notice, record, time, describe_owner(owner), OWN_PATHS)
 
 
 def _is_same_place(one: str, other: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from shutil import rmtree
@@ -9,6 +10,7 @@ from shutil import rmtree
 import pytest
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.arrival.recording import find_free_time
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.context import OperationContext
@@ -21,10 +23,11 @@ from feed_assets.operations.instances.polled_ranges import record_vanished_now
 from feed_assets.operations.instances.queries import list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.storage.errors import StorageAwayError
-from tests.lifecycle.harness import START, LifecycleHarness, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, hours, process
 from tests.operations.contexts import context_of
 
 MISSING, AVAILABLE = FeedInstanceStatus.MISSING, FeedInstanceStatus.AVAILABLE
@@ -240,6 +243,29 @@ def test_a_path_that_the_new_zone_gives_to_another_instance_is_none_of_this_one(
     assert lifecycle.folder("a", START).is_dir()
     assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
     assert record_vanished_now(context, Kind.FEED, "a", other, ["primary"], "ann") == 0
+
+
+def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path) -> None:
+    """Five hours west, instances to come have the paths of those that came five hours before."""
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"))
+    lifecycle.land("a", *hours(2))
+    lifecycle.tick(START + timedelta(hours=1))
+    lifecycle.declare(feed("a").model_copy(update={"path_timezone": "Etc/GMT+5"}))
+    time = START + timedelta(hours=5)
+    lifecycle.tick(time)
+    assert lifecycle.feed_instances("a").get(time) is None
+    why = "its path is that of instance 2013-11-01T00:00Z, which came before the place of the feed changed"
+    (told,) = explain(context_of(lifecycle, time), Kind.FEED, "a", time).items
+    assert told.reasons[0].text == f"{lifecycle.folder('a', time).as_uri()} cannot be polled: {why}"
+    with pytest.raises(ArrivalRefusedError, match=why):
+        record_notice(context_of(lifecycle, time), Notice(feed="a", nominal_time=time, author="ann"))
+    with lifecycle.database.begin() as connection:
+        assert find_free_time(connection, lifecycle.feed("a"), time) == time + timedelta(hours=2)
+        (row,) = [row for each, row in lifecycle.feed_instances("a").items() if each == START]
+        FeedInstances(connection).put([replace(row, status=FeedInstanceStatus.EVICTED)])
+    lifecycle.tick(time + timedelta(minutes=20))
+    assert lifecycle.feed_instances("a")[time].status is AVAILABLE
+    assert len(lifecycle.events()) == 3
 
 
 def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
