@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import (
-    instance_of,
-    lifecycle_option,
-    lifecycles_of,
-    open_context_for,
-    say_silence,
-)
+from feed_assets.cli.instance_options import instance_of, lifecycle_option, lifecycles_of, open_context_for
 from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
@@ -123,6 +117,7 @@ def _control(
     force: bool = False,
     from_start: bool = False,
 ) -> None:
+    from feed_assets.cli.instance_options import say_silence
     from feed_assets.cli.state import stop_runs
     from feed_assets.lifecycle.instances.actions import InstanceAction
     from feed_assets.operations.instances.control import control_instances

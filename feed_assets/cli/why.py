@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
 
-_DONE = ("AVAILABLE", "SUCCEEDED")
-"""States for which no tick has anything to do."""
-
-
 @click.command(cls=Verb, epilog="Example: feed-assets why daily-delays 2013-11-03")
 @name_argument("name", names_of(*SCHEDULABLE))
 @name_argument("instance", find_times, required=False)
@@ -81,7 +77,7 @@ def why(
         if arrived := poll_instances_now(context, missing, author_of(None)):
             say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
             found = explain(context, of_kind, name, nominal_time, clusters)
-    undone = {each.cluster for each in found.items if each.status not in _DONE}
+    undone = {each.cluster for each in found.items if each.status not in ("AVAILABLE", "SUCCEEDED")}
     silence = find_silence(context, undone)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]

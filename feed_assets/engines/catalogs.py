@@ -4,7 +4,7 @@ import threading
 
 from py4j.protocol import Py4JError
 
-from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.java import JavaMachine, explain_java
 
 _SETTINGS = {
@@ -56,8 +56,8 @@ class Catalog:
         except Py4JError as exc:
             raise self._refused(exc) from exc
 
-    def _refused(self, exc: Py4JError) -> ServiceError:
-        return ServiceError(
+    def _refused(self, exc: Py4JError) -> ServiceAwayError:
+        return ServiceAwayError(
             service=f"the catalog {self._address}",
             reason=f"it does not answer: {explain_java(exc)}",
             next_step="Check host and port, and that a Hive metastore runs there.",

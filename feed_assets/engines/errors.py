@@ -108,3 +108,7 @@ class ServiceError(EngineError):
         self.reason = reason
         self.next_step = next_step
         super().__init__(f"{service}: {reason}. {next_step}")
+
+
+class ServiceAwayError(ServiceError):
+    """It cannot be reached."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.errors import ServiceAwayError, ServiceError
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import SparkConnectClient
@@ -50,7 +50,7 @@ def check_spark_remote(url: str) -> None:
     address = urlsplit(url)
     _reach_one(f"Spark Connect at {bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
     if not probe(url):
-        raise ServiceError(
+        raise ServiceAwayError(
             service=f"Spark Connect at {bare_url(url)}",
             reason="it does not answer as a Spark Connect server does",
             next_step="Check the address, and the server's log.",
@@ -121,7 +121,7 @@ def _reach_one(service: str, hosts: list[tuple[str, int]]) -> None:
             return
         except OSError as exc:
             reasons.append(f"{host}:{port}: {exc.strerror or exc}")
-    raise ServiceError(
+    raise ServiceAwayError(
         service=service,
         reason=f"no answer at {', '.join(reasons)}",
         next_step="Check host and port, and that it runs.",

@@ -5,7 +5,7 @@ fails is recorded with its reason and put off; all others run. The first success
 an address, all else that has failed on the cluster is due at once: much of it has waited for that address.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
@@ -20,6 +20,7 @@ from feed_assets.patience import Answer, Patience
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.tick_records import TickFailure, TickStep
 from feed_assets.storage.errors import StorageAwayError
@@ -247,13 +248,9 @@ class Bulkheads:
         could not be polled, is due.
         """
         now = self._clock.now()
-        tried = {key: each for key, each in self._now.items() if each.next_try_at > now - FORGOTTEN_AFTER}
-        back = [subject for step, subject in self._stored.keys() - tried.keys() if step in ADDRESSES]
-        self._now = {
-            key: each
-            for key, each in tried.items()
-            if each.step in ADDRESSES or not any(address in each.reason for address in back)
-        }
+        back = [subject for step, subject in self._stored.keys() - self._now.keys() if step in ADDRESSES]
+        tried = (each for each in self._now.values() if each.next_try_at > now - FORGOTTEN_AFTER)
+        self._now = {(each.step, each.subject): each for each in without_outages(tried, back)}
         new = [each for key, each in self._now.items() if self._stored.get(key) != each]
         gone = [(self._cluster, *key) for key in self._stored.keys() - self._now.keys()]
         if new or gone:
@@ -263,20 +260,14 @@ class Bulkheads:
                 if back:
                     TickFailures(connection).try_again(self._cluster, now, but=ADDRESSES)
                     ArrivalPolls(connection).try_obstructed(self._cluster)
+                    ProcessInstances(connection).retry_outages(self._cluster)
         self._stored = dict(self._now)
 
 
 class Unconfined(Bulkheads):
     """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks."""
 
-    def fail(
-        self,
-        step: TickStep,  # noqa: ARG002
-        subject: str,  # noqa: ARG002
-        error: Exception,
-        seconds: float = 0.0,  # noqa: ARG002
-        next_try_at: datetime | None = None,  # noqa: ARG002
-    ) -> None:
+    def fail(self, step: TickStep, subject: str, error: Exception, *_: object, **__: object) -> None:  # noqa: ARG002
         """Raise the error."""
         raise error
 
@@ -290,12 +281,6 @@ def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
     return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), longest)
 
 
-def causes_of(failures: Sequence[TickFailure]) -> list[TickFailure]:
-    """Return failures without those that name an address which has failed itself on their cluster."""
-    away = [(each.cluster, each.subject) for each in failures if each.step in ADDRESSES]
-    return [
-        each
-        for each in failures
-        if each.step in ADDRESSES
-        or not any(cluster == each.cluster and address in each.reason for cluster, address in away)
-    ]
+def without_outages(failures: Iterable[TickFailure], away: Collection[str]) -> list[TickFailure]:
+    """Return failures without those that name one of the addresses that are `away`, except for these themselves."""
+    return [each for each in failures if each.step in ADDRESSES or not any(name in each.reason for name in away)]

@@ -36,6 +36,7 @@ from feed_assets.state.schema import (
 from feed_assets.state.totals import Total, Totals
 from feed_assets.state.totals_schema import TotalKind
 from feed_assets.state.upserts import build_insert_if_absent
+from feed_assets.timing.dates import NEVER
 
 UNENDED = frozenset(
     {
@@ -252,6 +253,11 @@ class ProcessInstances(TableStore):
         """Return FAILED and TIMEDOUT instances whose retry is due at `as_of`, the longest overdue first."""
         is_due = (_T.cluster == cluster, HAS_FAILED, _T.retry_at <= as_of)
         return self._find(ROWS.select.where(*is_due).order_by(_T.retry_at, *_OLDEST_FIRST).limit(limit))
+
+    def retry_outages(self, cluster: str) -> None:
+        """Let the instances that wait for an address be due for their retry."""
+        waits = (_T.cluster == cluster, HAS_FAILED, _T.cause == Cause.OUTAGE, _T.retry_at < NEVER)
+        self._connection.execute(update(process_instances).where(*waits).values(retry_at=_T.ended_at))
 
     def has_unrequested(
         self, cluster: str | None = None, *, without_row: ScheduleState = ScheduleState.SCHEDULED

@@ -189,9 +189,7 @@ def apply_arrivals(
     one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
     """
     polled = arrived = 0
-    for candidates, watermarks in chain(
-        _due_at_addresses(database, plan, cluster, bulkheads), _due(database, plan, cluster, as_of)
-    ):
+    for candidates, watermarks in _due(database, plan, cluster, as_of, bulkheads):
         arrived += _apply_polls(database, stores, candidates, as_of, watermarks, bulkheads)
         polled += len(candidates)
         if budget.is_spent:
@@ -229,38 +227,32 @@ def poll_missing_inputs(
 
 
 def _due(
-    database: Database, plan: Plan, cluster: str, as_of: datetime
+    database: Database, plan: Plan, cluster: str, as_of: datetime, bulkheads: Bulkheads
 ) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
     """Yield batches of new instances and of instances that an earlier poll missed, alternately.
 
     Neither kind delays the other if there is more work than a tick can do.
     """
     new = _newly_due(database, plan, cluster, as_of)
-    again: Iterator[tuple[list[Candidate], list[Watermark]]] = (
-        (batch, []) for batch in _due_again(database, plan, cluster, as_of)
-    )
+    missed = chain(_due_at_addresses(database, plan, cluster, bulkheads), _due_again(database, plan, cluster, as_of))
+    again: Iterator[tuple[list[Candidate], list[Watermark]]] = ((batch, []) for batch in missed)
     return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
 
 
-def _due_at_addresses(
-    database: Database, plan: Plan, cluster: str, bulkheads: Bulkheads
-) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
-    """Yield an instance of each store that could not be polled, if the next try of its address is due: what can be
-    polled there waits for no poll of its own.
-    """
+def _due_at_addresses(database: Database, plan: Plan, cluster: str, bulkheads: Bulkheads) -> Iterator[list[Candidate]]:
+    """Yield an instance of each store that could not be polled, if the next try of its address is due."""
     again = bulkheads.to_try_again(TickStep.STORAGE)
     if not again:
         return
     with database.read() as connection:
-        found = ArrivalPolls(connection).obstructed()
-    known = [(plan.feeds.get((each.feed, each.cluster)), each.oldest) for each in found if each.cluster == cluster]
+        found = [each for each in ArrivalPolls(connection).obstructed() if each.cluster == cluster]
     by_store = {
-        record.store: Candidate(record=record, nominal_time=oldest)
-        for record, oldest in known
-        if record is not None and again & {endpoint_of(record.store), record.store.url}
+        record.store: Candidate(record=record, nominal_time=each.oldest)
+        for each in found
+        if (record := plan.feeds.get((each.feed, cluster))) and again & {endpoint_of(record.store), record.store.url}
     }
     if by_store:
-        yield list(by_store.values()), []
+        yield list(by_store.values())
 
 
 def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
+from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.said import FactValue, Said
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
+from feed_assets.lifecycle.bulkheads import AWAY
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import plan_late_check
@@ -130,9 +132,10 @@ def finish_attempt(
     reason: str | None,
     said: Said | None = None,
     published: Mapping[str, str] | None = None,
+    cause: Cause | None = None,
 ) -> None:
-    """Record how an attempt ended, and tell it. After a success, also write what it has `said`, and plan the first late
-    check; `published` are the URLs of its outputs.
+    """Record how an attempt ended, and tell it, unless an outage ended it. After a success, also write what it has
+    `said`, and plan the first late check; `published` are the URLs of its outputs.
     """
     now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.begin() as connection:
@@ -141,8 +144,8 @@ def finish_attempt(
             apply_said(connection, context.declared, key, said, now)
         leased.check_in(connection)
         row = ProcessInstances(connection).get(*key)
-        end_attempt(connection, key, status, reason, now)
-        if row is not None and row.status is ProcessInstanceStatus.RUNNING:
+        end_attempt(connection, key, status, reason, now, cause)
+        if row is not None and row.status is ProcessInstanceStatus.RUNNING and cause is not Cause.OUTAGE:
             ended = Ended(row=row, status=status, error=reason, published=published)
             tell_ends(connection, context.plan, process, [ended], now, context.declared)
         if status is ProcessInstanceStatus.SUCCEEDED:
@@ -170,10 +173,20 @@ def leaves_running(error: Exception) -> bool:
     return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))
 
 
-def describe_failure(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
-    """Return why an attempt failed in one line, with the command that allows what was refused, if there is one."""
+def fail_attempt(
+    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime, error: Exception
+) -> None:
+    """Record that an attempt failed and why in one line, with the command that allows what was refused, if there is
+    one; nothing if its instance stays RUNNING. An address that is away is the cause by itself.
+    """
+    if leaves_running(error):
+        return
+    is_outage = any(isinstance(each, (*AWAY, ServiceAwayError)) for each in (error, error.__cause__))
     offer = offer_approval(process, nominal_time, error)
-    return describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
+    reason = describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
+    failed, cause = ProcessInstanceStatus.FAILED, Cause.OUTAGE if is_outage else None
+    with suppress(FencedOutError):
+        finish_attempt(context, leased, process, nominal_time, failed, reason, cause=cause)
 
 
 def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:

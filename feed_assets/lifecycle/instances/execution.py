@@ -5,7 +5,7 @@ publishes nothing. An attempt that was interrupted at any point is repeated and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -33,10 +33,9 @@ from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
     claim_outputs,
-    describe_failure,
     end_interrupted,
+    fail_attempt,
     finish_attempt,
-    leaves_running,
     record_published,
     start_attempt,
 )
@@ -60,7 +59,6 @@ from feed_assets.lifecycle.late.lateness import choose_workflow
 from feed_assets.lifecycle.metadata.run_words import check_saying
 from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import (
     FeedEventKind,
     FeedInstanceStatus,
@@ -144,12 +142,7 @@ class InstanceRunner:
             try:
                 published, said = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
             except Exception as exc:
-                if leaves_running(exc):
-                    raise
-                reason = describe_failure(process, nominal_time, exc)
-                with suppress(FencedOutError):
-                    failed = ProcessInstanceStatus.FAILED
-                    finish_attempt(self.context, leased, process, nominal_time, failed, reason=reason)
+                fail_attempt(self.context, leased, process, nominal_time, exc)
                 raise
             except BaseException:
                 end_interrupted(self.context, leased, process, nominal_time)

@@ -1,18 +1,20 @@
 """Record when failed instances are retried, and start due retries with the tick. No worker waits."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.end_messages import tell_exhausted
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
-from feed_assets.lifecycle.instances.retry_decisions import RetryDecision, decide_retry
+from feed_assets.lifecycle.instances.retry_decisions import LONGEST_OUTAGE, RetryDecision, decide_retry
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.time_outs import runs_incomplete
 from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.plan.rendering import render_length
+from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.locks import lock_log
@@ -57,7 +59,10 @@ def apply_retries(
             if decision.is_exhausted:
                 exhausted.append(row)
                 changes["cause"] = Cause.RETRIES_EXHAUSTED
-                changes["cause_detail"] = f"{row.reason or row.status.value}; all {row.retries} retries have been made"
+                why = f"all {row.retries} retries have been made"
+                if row.cause is Cause.OUTAGE:
+                    why = f"it has been away for {render_length(LONGEST_OUTAGE)}"
+                changes["cause_detail"] = f"{row.reason or row.status.value}; {why}"
             if decision.retry_at is None or row.run_id is None or is_command(row.run_id):  # no run shows it as failed
                 changes["notice_at"] = as_of
             instances.transition(row.key, {row.status}, **changes)
@@ -77,7 +82,17 @@ def _decide_for(
 ) -> RetryDecision:
     active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
     retry = active.record.retry if active else None
-    return decide_retry(retry, row.status, row.retries, min(row.ended_at or as_of, as_of))
+    ended_at = min(row.ended_at or as_of, as_of)
+    return decide_retry(retry, row.status, row.retries, ended_at, _find_outage(connection, row, ended_at))
+
+
+def _find_outage(connection: Connection, row: ProcessInstance, ended_at: datetime) -> timedelta | None:
+    """Return for how long an instance has failed by an outage: since the end of the attempt that was no repetition."""
+    if row.cause is not Cause.OUTAGE:
+        return None
+    attempts = Attempts(connection).of(row.key)
+    first = next((each for each in reversed(attempts) if each.cause is not Cause.OUTAGE), None)
+    return ended_at - ((first and first.ended_at) or ended_at)
 
 
 def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime) -> bool:
@@ -86,7 +101,7 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
     One that ran with what is there does not wait again. An instance of a process that is no longer declared is not
     retried.
     """
-    instances = ProcessInstances(connection)
+    instances, is_outage = ProcessInstances(connection), row.cause is Cause.OUTAGE
     active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
     if active is None:
         instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=as_of)
@@ -95,7 +110,7 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
         row.key,
         {row.status},
         status=ProcessInstanceStatus.WAITING,
-        retries=row.retries + 1,
+        retries=row.retries + (not is_outage),
         retry_at=None,
         request_key=None,
         requested_at=None,
@@ -104,7 +119,7 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
         else as_of + active.record.timeout.as_duration(),
         notice_at=first_notice_at(active.record, row.nominal_time, as_of),
         ended_at=None,
-        cause=Cause.RETRY,
-        cause_detail=f"retry {row.retries + 1} after: {row.reason or row.status.value}",
+        cause=Cause.OUTAGE if is_outage else Cause.RETRY,
+        cause_detail=f"{'again' if is_outage else f'retry {row.retries + 1}'} after: {row.reason or row.status.value}",
         updated_at=as_of,
     )

@@ -8,11 +8,17 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, pause_by_age
 from feed_assets.plan.records import RetryRecord
 from feed_assets.state.records import ProcessInstanceStatus
 
 LONGEST_DELAY = timedelta(days=366)
 """The upper limit of exponential delays."""
+
+
+LONGEST_OUTAGE = timedelta(hours=24)
+"""How long an instance waits for an address that is away."""
+SHORTEST_WAIT = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,11 @@ def retry_delay(policy: RetryPolicy, delay: timedelta, retries: int) -> timedelt
 
 
 def decide_retry(
-    retry: RetryRecord | None, status: ProcessInstanceStatus, retries: int, ended_at: datetime
+    retry: RetryRecord | None,
+    status: ProcessInstanceStatus,
+    retries: int,
+    ended_at: datetime,
+    outage: timedelta | None = None,
 ) -> RetryDecision:
     """Decide whether and when an ended instance is retried.
 
@@ -54,7 +64,12 @@ def decide_retry(
         status: how the attempt ended.
         retries: automatic attempts since the first run, or since the last one that a person started.
         ended_at: when it ended.
+        outage: for how long an address that is needed has been away, if that has ended it; then the policy does not
+            matter.
     """
+    if outage is not None:
+        pause = max(pause_by_age(outage, LONGEST_PAUSE), SHORTEST_WAIT)
+        return RetryDecision(retry_at=ended_at + pause) if outage < LONGEST_OUTAGE else RetryDecision(is_exhausted=True)
     if retry is None or status not in (ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT):
         return RetryDecision()
     if status is ProcessInstanceStatus.TIMEDOUT and not retry.on_timeout:

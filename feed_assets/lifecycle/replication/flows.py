@@ -5,7 +5,6 @@ the same result, and copies only what is still missing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from time import sleep
@@ -23,8 +22,8 @@ from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
     claim_outputs,
-    describe_failure,
     end_interrupted,
+    fail_attempt,
     finish_attempt,
     leaves_running,
     record_published,
@@ -38,7 +37,7 @@ from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.database import Database
-from feed_assets.state.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.errors import LeaseHeldError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
@@ -131,7 +130,7 @@ class FlowRunner:
                             on_ended(nominal_time, exc)
                     except Exception as exc:
                         _logger.debug("%s at %s", flow.process, nominal_time, exc_info=True)
-                        self._fail(leased.of(nominal_time), flow, nominal_time, exc)
+                        fail_attempt(self.context, leased.of(nominal_time), flow, nominal_time, exc)
                         on_ended(nominal_time, exc)
                 for is_last in (False, True):
                     self._copy(flow, [each for each in claimed if each.is_last is is_last], on_published, on_ended)
@@ -218,7 +217,7 @@ class FlowRunner:
         except Exception as exc:  # the whole copy failed, for example because Spark has stopped
             _logger.debug("%s", flow.process, exc_info=True)
             for each in claimed:
-                self._fail(each.held, flow, each.nominal_time, exc)
+                fail_attempt(self.context, each.held, flow, each.nominal_time, exc)
                 on_ended(each.nominal_time, exc)
             return
         except BaseException:
@@ -232,18 +231,10 @@ class FlowRunner:
                 done = self._finish(flow, each, outcome, on_published)
             except Exception as exc:
                 _logger.debug("%s at %s", flow.process, each.nominal_time, exc_info=True)
-                self._fail(each.held, flow, each.nominal_time, exc)
+                fail_attempt(self.context, each.held, flow, each.nominal_time, exc)
                 on_ended(each.nominal_time, exc)
             else:
                 on_ended(each.nominal_time, done)
-
-    def _fail(self, held: LeasedTime, flow: ProcessRecord, nominal_time: datetime, error: Exception) -> None:
-        if leaves_running(error):
-            return
-        reason = describe_failure(flow, nominal_time, error)
-        with suppress(FencedOutError):
-            failed = ProcessInstanceStatus.FAILED
-            finish_attempt(self.context, held, flow, nominal_time, failed, reason=reason)
 
     def _finish(self, flow: ProcessRecord, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
         """Record the content of the target, and the end of the attempt."""

@@ -17,7 +17,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrival.inbox_files import find_ahead
-from feed_assets.lifecycle.bulkheads import ADDRESSES, causes_of
+from feed_assets.lifecycle.bulkheads import ADDRESSES, without_outages
 from feed_assets.masking import mask
 from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
@@ -96,13 +96,8 @@ class Health:
         return _phrase(self.sentences(cluster))
 
     def units(self, cluster: str | None = None) -> dict[str, TickFailure]:
-        """Return what fails in the ticks by its name; an address is one for all clusters, since it first failed."""
-        found: dict[str, TickFailure] = {}
-        for each in self.failures:
-            name = _name(each)
-            if cluster in (None, each.cluster) and (name not in found or each.since < found[name].since):
-                found[name] = each
-        return found
+        """Return what fails in the ticks by its name; an address is one for all clusters."""
+        return {_name(each): each for each in self.failures if cluster in (None, each.cluster)}
 
     def sentences(self, cluster: str | None = None) -> list[str]:
         """Return what fails, a sentence each; on one cluster if given."""
@@ -129,23 +124,21 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue], as_of: 
         behind = LateChecks(connection).behind(as_of)
         ahead = find_ahead(connection, (record for name in plan.clusters for record in plan.with_inbox_on(name)))
         is_held = is_restored(connection)
+    away = {each.subject for each in failures if each.step in ADDRESSES}
     return Health(
         issues=issues,
-        failures=[each for each in causes_of(failures) if each.cluster in plan.clusters],
-        obstructed=[each for each in obstructed if _is_own(plan.feeds.get((each.feed, each.cluster)), failures)],
+        failures=[each for each in without_outages(failures, away) if each.cluster in plan.clusters],
+        obstructed=[
+            each
+            for each in obstructed
+            if (feed := plan.feeds.get((each.feed, each.cluster)))
+            and not away & {endpoint_of(feed.store), feed.store.url}
+        ],
         lacking=lacking,
         behind=[each for each in behind if (each.flow, each.cluster) in plan.processes],
         ahead=ahead,
         is_restored=is_held,
     )
-
-
-def _is_own(record: FeedRecord | None, failures: Sequence[TickFailure]) -> bool:
-    """Return whether what obstructs the polls of a feed is no failure of an address."""
-    if record is None:
-        return False
-    addresses = {endpoint_of(record.store), record.store.url}
-    return not any(each.step in ADDRESSES and each.subject in addresses for each in failures)
 
 
 def tell_health(database: Database, health: Health, as_of: datetime, real_now: datetime) -> None:

@@ -6,15 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.clock import FrozenClock
+from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import Work
 from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.retries import apply_retries
 from feed_assets.lifecycle.instances.retry_decisions import LONGEST_DELAY, RetryDecision, decide_retry, retry_delay
 from feed_assets.plan.records import RetryRecord
+from feed_assets.state.causes import Cause
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.tick_records import TickStep
+from feed_assets.storage.errors import StorageAwayError
 from feed_assets.timing.dates import NEVER
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 
 ENDED = datetime(2024, 1, 1, tzinfo=UTC)
@@ -70,7 +78,7 @@ def run_due(lifecycle: LifecycleHarness, as_of: datetime) -> int:
     for request in lifecycle.tick(as_of):
         for time in request.nominal_times:
             ran += 1
-            with suppress(RuntimeError):
+            with suppress(RuntimeError, StorageAwayError, ServiceAwayError):
                 lifecycle.run("count", time, as_of, lifecycle.run_id())
     return ran
 
@@ -144,3 +152,69 @@ def test_an_instance_that_timed_out_waits_again_for_its_data(tmp_path: Path) -> 
     assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.WAITING
     lifecycle.land("clicks", START)
     assert run_due(lifecycle, START + timedelta(minutes=50)) == 1
+
+
+AWAY = StorageAwayError(store="s3://bucket", path="", reason="connection refused", next_step="Start it.")
+REACHED = ServiceAwayError(service="the catalog thrift://m:9083", reason="it does not answer", next_step="Start it.")
+
+
+@pytest.mark.parametrize("error", [AWAY, REACHED])
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_an_outage_uses_up_no_attempt_and_is_waited_for(tmp_path: Path, error: Exception, attempts: int) -> None:
+    lifecycle = counting(tmp_path, attempts=attempts) if attempts else without_retry(tmp_path)
+    outage(lifecycle, error)
+    ran = [minute for minute in range(0, 31, 2) if run_due(lifecycle, START + timedelta(minutes=minute))]
+    assert (ran[:3], len(ran) > 10) == ([0, 2, 4], True)
+    row = lifecycle.instances("count")[START]
+    assert (row.status, row.retries, row.cause) == (FAILED, 0, Cause.OUTAGE)
+    assert "connection refused" in str(row.reason) or "does not answer" in str(row.reason)
+    with lifecycle.database.read() as connection:
+        assert not Outbox(connection).read(0, 9, Topic.RETRY)
+        assert not Outbox(connection).read(0, 9, Topic.INSTANCE)
+    failing(lifecycle, attempts)  # its own failures count as ever
+    assert sum(run_due(lifecycle, START + timedelta(minutes=minute)) for minute in range(31, 47, 3)) == 1 + attempts
+    row = lifecycle.instances("count")[START]
+    assert (row.status, row.retries) == (ProcessInstanceStatus.SUCCEEDED, attempts)
+
+
+def test_an_outage_is_waited_for_a_day(tmp_path: Path) -> None:
+    lifecycle = counting(tmp_path)
+    outage(lifecycle, AWAY)
+    ran = [minute for minute in range(0, 27 * 60, 15) if run_due(lifecycle, START + timedelta(minutes=minute))]
+    assert timedelta(hours=24) <= timedelta(minutes=ran[-1]) < timedelta(hours=24, minutes=31)
+    row = lifecycle.instances("count")[START]
+    assert (row.status, row.retry_at, row.cause) == (FAILED, NEVER, Cause.RETRIES_EXHAUSTED)
+    assert row.reason == "s3://bucket: connection refused. Start it.; it has been away for 24 hours"
+    with lifecycle.database.read() as connection:
+        assert len(Outbox(connection).read(0, 9, Topic.RETRY)) == 1
+
+
+def test_what_waits_for_an_address_is_due_when_it_answers(tmp_path: Path) -> None:
+    lifecycle = counting(tmp_path)
+    outage(lifecycle, AWAY)
+    noon = START + timedelta(hours=12)
+    for minute in range(0, 12 * 60, 15):
+        run_due(lifecycle, START + timedelta(minutes=minute))
+    failing(lifecycle, 0)
+    bulkheads = Bulkheads("primary", FrozenClock(noon))
+    bulkheads.fail(TickStep.STORAGE, "s3://bucket", AWAY)
+    bulkheads.save(lifecycle.database)
+    assert run_due(lifecycle, noon - timedelta(minutes=14)) == 0
+    bulkheads.succeed(TickStep.STORAGE, "s3://bucket")
+    bulkheads.save(lifecycle.database)
+    assert run_due(lifecycle, noon - timedelta(minutes=13)) == 1
+    assert lifecycle.statuses("count") == {START: ProcessInstanceStatus.SUCCEEDED}
+
+
+def outage(lifecycle: LifecycleHarness, error: Exception) -> None:
+    """Let all runs fail because an address is away."""
+
+    def job(_: Work) -> dict[str, str]:
+        raise error
+
+    lifecycle.job = job
+
+
+def without_retry(tmp_path: Path) -> LifecycleHarness:
+    work = process("count", outputs={"counts": "now(0,0)"}, end=START + timedelta(hours=1))
+    return LifecycleHarness.of(tmp_path, feed("counts"), work)
