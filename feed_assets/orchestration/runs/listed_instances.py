@@ -1,6 +1,7 @@
 """Jobs for listed instances: the config of their op names a process or flow, and nominal times."""
 
 from datetime import datetime
+from functools import partial
 
 from dagster import OpExecutionContext, RunRequest
 
@@ -48,22 +49,11 @@ def request_runs(
     if active.is_restored:
         return []
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    nothing: list[LaunchRequest] = []
-    requests = bulkheads.run(
-        TickStep.REQUESTS,
-        nothing,
-        apply_requests,
-        database,
-        follow_plan(runtime, active.location, database, as_of),
-        cluster,
-        as_of,
-        runtime.real_clock.now(),
-        at_most,
-        bulkheads,
-        mode=mode,
-        without_row=state_without_row(runtime.settings.schedule),
-        run_time=runtime.clock.span(RUN_TIME),
-    )
+    nothing, timeline = list[LaunchRequest](), follow_plan(runtime, active.location, database, as_of)
+    without_row, run_time = state_without_row(runtime.settings.schedule), runtime.clock.span(RUN_TIME)
+    request = partial(apply_requests, mode=mode, without_row=without_row, run_time=run_time)
+    work = (database, timeline, cluster, as_of, runtime.real_clock.now(), at_most, bulkheads)
+    requests = bulkheads.run(TickStep.REQUESTS, nothing, request, *work)
     bulkheads.save(database)
     return [_build_request(request, op_name) for request in requests]
 

@@ -72,38 +72,21 @@ def _work(
         return "arrivals have not been looked for yet, so that nobody knows what is late"
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     context = build_context(runtime, runtime.timeline(active.location), database, as_of)
-    found = bulkheads.run(
-        TickStep.DEADLINES,
-        LookResult(is_complete=False),
-        apply_deadlines,
-        database,
-        context.timeline,
-        cluster,
-        present,
-        TimeBudget(SECONDS_A_TICK),
-        bulkheads,
-        partial(find_causes, context),
-        without_row=context.without_row,
-    )
+    look, nothing = partial(apply_deadlines, without_row=context.without_row), LookResult(is_complete=False)
+    work, budget = (database, context.timeline, cluster, present), TimeBudget(SECONDS_A_TICK)
+    causes = partial(find_causes, context)
+    found = bulkheads.run(TickStep.DEADLINES, nothing, look, *work, budget, bulkheads, causes)
     watched = WatchResult()
     if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
-        watched = bulkheads.run(
-            TickStep.FORECASTS,
-            watched,
-            apply_forecasts,
-            database,
-            context.timeline,
-            cluster,
-            present,
+        forecast, budget = (
+            partial(apply_forecasts, without_row=context.without_row),
             TimeBudget(FORECAST_SECONDS_A_TICK),
-            bulkheads,
-            without_row=context.without_row,
         )
+        watched = bulkheads.run(TickStep.FORECASTS, watched, forecast, *work, budget, bulkheads)
     step, what, layout = TickStep.REPORTS, "late instances", active.layout
     observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
-    shown = bulkheads.run_unit(
-        step, names.ON_TIME_CHECK, 0, report_changed, database, layout, cluster, instance, loaded
-    )
+    what = names.ON_TIME_CHECK
+    shown = bulkheads.run_unit(step, what, 0, report_changed, database, layout, cluster, instance, loaded)
     bulkheads.save(database)
     behind = f"; arrivals have been looked for up to {render_datetime(present)}"
     return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")

@@ -1,6 +1,7 @@
 """Run one tick of the sensor that checks for late data. The arrival sensor requests the resulting repetitions."""
 
 from datetime import datetime
+from functools import partial
 
 from dagster import DagsterInstance, SkipReason
 
@@ -42,20 +43,10 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
             return "no check for late data is due"
     active = follow_definitions(runtime, layout, database, as_of)
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
-    checked = bulkheads.run(
-        TickStep.LATE_DATA,
-        NOTHING_CHECKED,
-        apply_late_checks,
-        database,
-        runtime.stores,
-        runtime.timeline(active.location),
-        cluster,
-        as_of,
-        runtime.real_clock.now(),
-        TimeBudget(SECONDS_A_TICK),
-        bulkheads,
-        is_safe_mode=active.is_safe_mode or active.is_restored,
-    )
+    check = partial(apply_late_checks, is_safe_mode=active.is_safe_mode or active.is_restored)
+    timeline, real_now, budget = runtime.timeline(active.location), runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
+    work = (database, runtime.stores, timeline, cluster, as_of, real_now, budget, bulkheads)
+    checked = bulkheads.run(TickStep.LATE_DATA, NOTHING_CHECKED, check, *work)
     bulkheads.save(database)
     for feed, _, nominal_time in sorted(checked.changed):
         _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)

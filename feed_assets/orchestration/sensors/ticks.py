@@ -7,6 +7,7 @@ compare-and-set make a repeated tick harmless: it requests nothing twice.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from dagster import (
     AssetCheckEvaluation,
@@ -106,7 +107,7 @@ def run_tick(
     return tick.report(done, cursor, rebuilds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Done:
     """What a tick has done."""
 
@@ -144,8 +145,20 @@ class _Tick:
         step = TickStep.RECONCILIATION
         run(step, None, reconcile, database, plan, record, use, instance, heartbeats, as_of, real_now, bulkheads)
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
-        announced = self._follow_materializations(real_now)
-        layout, reports = self.active.layout, TickStep.REPORTS
+        layout, reports, without_row = self.active.layout, TickStep.REPORTS, context.without_row
+        followed = (
+            database,
+            stores,
+            plan,
+            layout.find_asset,
+            cluster,
+            instance,
+            self.graph,
+            as_of,
+            real_now,
+            bulkheads,
+        )
+        announced = run(TickStep.MATERIALIZATIONS, AnnouncedResult(), follow_materializations, *followed)
         bulkheads.run_unit(reports, "by hand", None, follow_hands, context, layout, cluster, instance, bulkheads)
         is_held = self.active.is_restored or self.active.is_safe_mode
         arrivals = look_for_arrivals(
@@ -154,80 +167,23 @@ class _Tick:
         run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
         retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
         log_exhausted(plan, retried)
-        triggered = run(
-            TickStep.EVENTS,
-            TriggerResult(),
-            apply_triggers,
-            database,
-            plan,
-            cluster,
-            as_of,
-            budget,
-            bulkheads,
-            without_row=context.without_row,
-            may_cut=not is_held,
-        )
-        readiness = run(
-            TickStep.GATES,
-            NOTHING_READY,
-            apply_readiness,
-            database,
-            timeline,
-            cluster,
-            as_of,
-            budget,
-            bulkheads,
-            without_row=context.without_row,
-        )
-        updated = run(
-            TickStep.UPDATES, 0, apply_updates, database, timeline, cluster, as_of, budget, bulkheads, is_held=is_held
-        )
+        work, events = (cluster, as_of, budget, bulkheads), partial(apply_triggers, may_cut=not is_held)
+        triggered = run(TickStep.EVENTS, TriggerResult(), events, database, plan, *work, without_row=without_row)
+        gates = partial(apply_readiness, without_row=without_row)
+        readiness = run(TickStep.GATES, NOTHING_READY, gates, database, timeline, *work)
+        updated = run(TickStep.UPDATES, 0, apply_updates, database, timeline, *work, is_held=is_held)
         readiness = replace(readiness, ready=readiness.ready + updated)
         if arrivals.is_complete and readiness.is_complete:
             note_looked(database, cluster, as_of)
-        explained = report_overdue(context, self.active.layout, cluster, instance)
-        requests = [] if self.active.is_restored else self._request(real_now)
+        explained = report_overdue(context, layout, cluster, instance)
+        nothing, run_time = list[LaunchRequest](), self.runtime.clock.span(RUN_TIME)
+        request = partial(apply_requests, mode=LaunchMode.PARTITIONS, not_yet=self.active.not_yet, run_time=run_time)
+        asked = (database, timeline, cluster, as_of, real_now, REQUESTS_A_TICK, bulkheads)
+        requests = nothing
+        if not self.active.is_restored:
+            requests = run(TickStep.REQUESTS, nothing, request, *asked, without_row=without_row)
         arrivals = ArrivalResult.sum_of(arrivals, ArrivalResult(arrived=announced.arrived))
-        return _Done(
-            arrivals=arrivals, readiness=readiness, requests=requests, explained=explained, triggered=triggered
-        )
-
-    def _follow_materializations(self, real_now: datetime) -> AnnouncedResult:
-        return self.bulkheads.run(
-            TickStep.MATERIALIZATIONS,
-            AnnouncedResult(),
-            follow_materializations,
-            self.database,
-            self.context.stores,
-            self.active.plan,
-            self.active.layout.find_asset,
-            self.cluster,
-            self.instance,
-            self.graph,
-            self.context.as_of,
-            real_now,
-            self.bulkheads,
-        )
-
-    def _request(self, real_now: datetime) -> Sequence[LaunchRequest]:
-        """Request runs for what is ready."""
-        nothing: Sequence[LaunchRequest] = []
-        return self.bulkheads.run(
-            TickStep.REQUESTS,
-            nothing,
-            apply_requests,
-            self.database,
-            self.context.timeline,
-            self.cluster,
-            self.context.as_of,
-            real_now,
-            REQUESTS_A_TICK,
-            self.bulkheads,
-            mode=LaunchMode.PARTITIONS,
-            without_row=self.context.without_row,
-            not_yet=self.active.not_yet,
-            run_time=self.runtime.clock.span(RUN_TIME),
-        )
+        return _Done(arrivals, readiness, requests, explained, triggered)
 
     def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> SensorResult:
         """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
