@@ -79,7 +79,8 @@ def test_a_reported_materialization_of_what_is_not_there_is_contradicted_once(ha
     assert list(told) == [(NUMBERS, key(1)), (NUMBERS, key(13)), (SUMS, key(1))]
     assert told[NUMBERS, key(1)] == (
         "it was reported as materialized, but feed numbers on here at 2026-01-01T01:00Z is MISSING: "
-        f"file://{harness.home.data}/numbers/2026-01-01/01 did not exist at 2026-01-01T12:05:00Z, and neither did its flag _SUCCESS"
+        f"file://{harness.home.data}/numbers/2026-01-01/01 did not exist at 2026-01-01T12:05:00Z, "
+        "and neither did its flag _SUCCESS"
     )
     assert told[NUMBERS, key(13)].endswith("its nominal time is in the future")
     assert told[SUMS, key(1)].endswith("is MISSING: it has not been produced")
