@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, or_, select
 
 from feed_assets.entities.maps import EMPTY
 from feed_assets.plan.addresses import StoreAddress
@@ -14,9 +14,10 @@ from feed_assets.plan.rendering import counted
 from feed_assets.state.feed_instances import SETTLED, FeedInstances
 from feed_assets.state.place_schema import feed_places
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
-from feed_assets.state.retention_schema import sweep_chunks
+from feed_assets.state.retention_schema import sweep_chunks, sweeps
 from feed_assets.state.rows import select_keys
 from feed_assets.state.schema import feed_instances
+from feed_assets.state.sweep_records import AT_WORK
 from feed_assets.state.upserts import build_insert_if_absent
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.templates import LONGEST, parse_path_template
@@ -24,6 +25,7 @@ from feed_assets.timing.templates import LONGEST, parse_path_template
 _T = feed_places.c
 _I = feed_instances.c
 _C = sweep_chunks.c
+_S = sweeps.c
 _BATCH = 5_000
 
 
@@ -67,10 +69,13 @@ class FeedPlaces:
         """Return a feed at one of its places; None if it never had that."""
         return record if place == record.place else self._former(record).get(place)
 
-    def find_swept(self, records: Iterable[FeedRecord]) -> list[StoreAddress]:
-        """Return the stores of the former places of feeds at which sweeps have, or may have, removed something."""
+    def find_swept(self, records: Iterable[FeedRecord], since: datetime) -> list[StoreAddress]:
+        """Return the stores of the former places of feeds in which sweeps may have a trash, or had one since a time."""
+        is_left = and_(_S.purge_at.is_not(None), or_(_S.purged_at.is_(None), _S.purged_at > since))
+        statement = select(_C.feed, _C.place).join_from(sweep_chunks, sweeps, _C.sweep_id == _S.sweep_id)
+        statement = statement.where(_C.place.is_not(None), or_(_S.state.in_(sorted(AT_WORK)), is_left)).distinct()
         swept = defaultdict[str, list[int]](list)
-        for feed, place in self._connection.execute(select(_C.feed, _C.place).where(_C.place.is_not(None)).distinct()):
+        for feed, place in self._connection.execute(statement):
             swept[feed].append(place)
         found = [self.find(record, place) for record in records for place in swept.get(record.feed, ())]
         return [there.store for there in found if there is not None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.places import Places
@@ -12,6 +12,9 @@ from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.storage.port import InstanceStore
+
+_REMAINS = timedelta(days=7)
+"""How long what is left of an interrupted purge is looked for in the store of a former place."""
 
 
 def find_location(record: FeedRecord | None, kind: str) -> RetainedLocation | None:
@@ -34,11 +37,15 @@ def at_former(there: FeedRecord, obstacle: str | None = None) -> FeedRecord:
 
 
 def store_addresses(context: LifecycleContext, plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
-    """Return every store that may hold a trash of a cluster's sweeps, the cluster's own first."""
+    """Return every store that may hold a trash of a cluster's sweeps, the cluster's own first.
+
+    Those of former places count until a while after the purge, which may have been interrupted.
+    """
     found = dict.fromkeys(_iter_addresses(plan, cluster))
     urls = {address.url for address in found}
+    records = [record for record in plan.feeds.values() if record.cluster == cluster]
     with context.database.read() as connection:
-        former = FeedPlaces(connection).find_swept([each for each in plan.feeds.values() if each.cluster == cluster])
+        former = FeedPlaces(connection).find_swept(records, context.clock.now() - _REMAINS)
     return (*found, *(address for address in dict.fromkeys(former) if address.url not in urls))
 
 

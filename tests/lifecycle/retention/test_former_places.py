@@ -14,6 +14,7 @@ from obstore.store import MemoryStore
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.retention import chunk_removal
+from feed_assets.lifecycle.retention.locations import store_addresses
 from feed_assets.lifecycle.retention.protections import ProtectionKind
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.state import sweep_drafts
@@ -259,6 +260,12 @@ def test_the_trash_of_a_store_that_no_feed_has_any_more_is_purged(tmp_path: Path
     )
     assert (purged.obstacle, purged.files) == (None, 48 + 1), "with its description"
     assert not (storage.root / ".feed-assets/trash" / done.sweep_id).exists()
+    assert there.store in store_addresses(context, context.plan, "primary")
+    context = harness.context(at("15"))
+    assert there.store in store_addresses(context, context.plan, "primary"), "the first sweep has a trash"
+    purge_sweeps(context, "primary", find_purgeable(context, "primary", at("15"), at_once=True))
+    context = harness.context(at("23"))
+    assert there.store not in store_addresses(context, context.plan, "primary")
 
 
 @ON_FILES
