@@ -279,11 +279,11 @@ class ProcessInstances(TableStore):
         statement = statement.order_by(_T.nominal_time).limit(limit).with_for_update()
         return [ProcessKey(*row) for row in self._connection.execute(statement)]
 
-    def again(self, cluster: str, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> set[ProcessKey]:
-        """Return the keys of those unrequested instances that have run before."""
-        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _IS_AGAIN, _is_active(without_row))
-        statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_it)
-        return {ProcessKey(*row) for row in self._connection.execute(statement)}
+    def ran_before(self, cluster: str, without_row: ScheduleState) -> dict[ProcessKey, Cause | None]:
+        """Return those unrequested instances that have run before, with their causes."""
+        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _T.attempt > 0, _is_active(without_row))
+        statement = select(_T.process, _T.cluster, _T.nominal_time, _T.cause).where(*is_it)
+        return {ProcessKey(*key): cause for *key, cause in self._connection.execute(statement)}
 
     def first_unrequested(
         self, process: str, cluster: str, *, newest_first: bool, without_row: ScheduleState = ScheduleState.SCHEDULED

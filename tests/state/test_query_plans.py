@@ -125,7 +125,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "newest": lambda c: ProcessInstances(c).newest("daily", "primary", hour(0), hour(1), 9),
     "has_unrequested": lambda c: ProcessInstances(c).has_unrequested("primary"),
     "unrequested": lambda c: ProcessInstances(c).unrequested("primary", 9),
-    "again": lambda c: ProcessInstances(c).again("primary"),
+    "ran_before": lambda c: ProcessInstances(c).ran_before("primary", ScheduleState.SCHEDULED),
     "first_unrequested": lambda c: ProcessInstances(c).first_unrequested("daily", "primary", newest_first=False),
     "newest spans": lambda c: Attempts(c).newest_spans("daily", "primary", 9),
     "requested_before": lambda c: ProcessInstances(c).requested_before("primary", hour(0)),

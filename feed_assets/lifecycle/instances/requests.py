@@ -194,14 +194,16 @@ def apply_requests(
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         ready = _ready(connection, timeline, cluster, as_of, without_row)
-        in_flight, again = instances.in_flight(list(ready)), instances.again(cluster, without_row=without_row)
+        in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(cluster, without_row)
 
         def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
             process = timeline.plan.processes[key]
             groups = group_ready(connection, timeline, key, times)
-            repeated = frozenset(time for time in times if ProcessKey(*key, time) in again)
+            last = {Cause.RUN_LOST} if process.order is Order.FIFO else set()  # another worker may die of them
+            keys = (ProcessKey(*key, time) for time in times)
+            again = frozenset(each.nominal_time for each in keys if each in ran and ran[each] not in last)
             most, busy = plan_run(connection, process, run_time), in_flight.get(EntityKey(*key), 0)
-            return decide_requests(process, groups, busy, mode, real_now, repeated, most)
+            return decide_requests(process, groups, busy, mode, real_now, again, most)
 
         for key, times in ready.items():
             process = timeline.plan.processes[key]

@@ -99,9 +99,7 @@ class Remaining:
         READY again then.
         """
         ended, request = len(self.ended), self.request
-        if request is None or not ended or not coming:
-            return False
-        if self.watch.seconds / ended * len(coming) < SHORTEST_REST:
+        if request is None or not ended or self.watch.seconds / ended * len(coming) < SHORTEST_REST:
             return False
         database, as_of = self.runtime.database(self.context.instance), self.runtime.clock.now()
         without_row = state_without_row(self.runtime.settings.schedule)

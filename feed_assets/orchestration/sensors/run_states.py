@@ -77,8 +77,7 @@ def _tell_not_begun(
     """Say in the log of a cancelled run what becomes of the instances that it had not begun."""
     rows = [row for row in rows if row.key in changed]
     if rows:
-        first, last = (render_datetime(row.nominal_time) for row in (rows[0], rows[-1]))
-        which = first if len(rows) == 1 else f"{first} to {last}"
+        which = " to ".join(sorted({render_datetime(row.nominal_time) for row in (rows[0], rows[-1])}))
         message = (
             f"{counted(len(rows), 'instance')} had not begun ({which}): READY again, and the next tick requests a run. "
             f"To stop {describe_process(rows[0].process)}: {suspend_command(rows[0].process, rows[0].cluster)}"

@@ -193,6 +193,15 @@ def run_again(lifecycle: LifecycleHarness, time: datetime, cause: Cause = Cause.
         )
 
 
+@pytest.mark.parametrize("cause", [Cause.RETRY, Cause.RUN_LOST])
+def test_what_ran_before_is_not_skipped_for_a_newer_one(tmp_path: Path, cause: Cause) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", order="LAST_ONLY"))
+    lifecycle.put_instances("ping", hours(3), READY)
+    run_again(lifecycle, START, cause)
+    lifecycle.request(at("02"))
+    assert list(lifecycle.statuses("ping").values()) == [READY, SKIPPED, READY]
+
+
 def test_a_run_takes_ten_minutes_by_the_median_of_earlier_instances(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
     lifecycle.put_instances("ping", hours(20), READY)
