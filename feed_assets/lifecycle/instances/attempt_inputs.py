@@ -27,6 +27,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.manifests import Manifests
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import (
@@ -54,17 +55,19 @@ def scan_late_inputs(
 
     Returns the digests of the instances of external feeds. The record has those of instances produced here.
     """
-    wanted: dict[FeedKey, FeedRecord] = {}
-    for state in states:
-        record = plan.feeds[state.edge.feed_key]
-        if state.edge.is_late and record.is_external:
-            wanted.update({FeedKey(*record.key, time): record for time in state.present})
+    wanted = _scanned_feeds(plan, states)
     if not wanted:
         return {}
     contents = scan_contents(database, stores, wanted, real_now)
     with database.begin() as connection:
         recorded = record_contents(connection, contents.values(), as_of)
     return {key: recorded.digests.get(key, UNSETTLED) for key in wanted}
+
+
+def _scanned_feeds(plan: Plan, states: Sequence[InputState]) -> dict[FeedKey, FeedRecord]:
+    """Return the instances of external feeds whose content counts for late data: what a poll has seen does not."""
+    late = [(plan.feeds[state.edge.feed_key], state.present) for state in states if state.edge.is_late]
+    return {FeedKey(*feed.key, time): feed for feed, times in late if feed.is_external for time in times}
 
 
 def plan_late_check(
@@ -121,9 +124,10 @@ def _iter_frozen(
         )
 
 
-def has_same_inputs(connection: Connection, row: ProcessInstance, states: Sequence[InputState]) -> bool:
+def has_same_inputs(connection: Connection, plan: Plan, row: ProcessInstance, states: Sequence[InputState]) -> bool:
     """Return whether an attempt now would read what the last one at an instance has read, by the record."""
-    return row.inputs == tuple(_iter_frozen(connection, states, {}))
+    scanned = Manifests(connection).get_many(list(_scanned_feeds(plan, states)))
+    return row.inputs == tuple(_iter_frozen(connection, states, {key: each.digest for key, each in scanned.items()}))
 
 
 def find_batch_events(

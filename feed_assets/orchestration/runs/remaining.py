@@ -78,7 +78,7 @@ class Remaining:
             if row is None or active is None or row.definition_digest != active.record.digest:
                 return False
             states, _ = check_gate(connection, active.plan, active.record, row, now)
-            is_same = row.release == active.release and has_same_inputs(connection, row, states)
+            is_same = row.release == active.release and has_same_inputs(connection, active.plan, row, states)
         root = run.root_run_id or run.tags.get(names.ROOT_RUN) or run.run_id
         is_kept = is_same and self._has_succeeded_since(row, root)
         if is_kept:

@@ -13,6 +13,8 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Retention
+from feed_assets.lifecycle.instances.attempt_inputs import has_same_inputs
+from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.late.contents import scan_contents
 from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
 from feed_assets.state.event_log import EventLog
@@ -126,6 +128,24 @@ def test_rows_69_70_71_checks_come_by_policy_from_the_nominal_time_to_the_cut_of
         made.append(f"{planned.due_at:%H}")
         lifecycle.look_for_late(planned.due_at)
     assert made == due
+
+
+def test_what_was_scanned_before_it_was_read_is_the_same_input_until_a_check_finds_other_content(
+    tmp_path: Path, state_url: str
+) -> None:
+    lifecycle = processed(tmp_path, state=state_url)
+
+    def is_same() -> bool:
+        daily = lifecycle.process("daily")
+        with lifecycle.database.read() as connection:
+            (row,) = ProcessInstances(connection).get_many([ProcessKey(*daily.key, DAY)]).values()
+            states, _ = check_gate(connection, lifecycle.plan, daily, row, at("03T06"))
+            return has_same_inputs(connection, lifecycle.plan, row, states)
+
+    assert is_same()
+    rewrite(lifecycle, "weather", DAY, "x")
+    lifecycle.look_for_late(at("03T06"))
+    assert not is_same()
 
 
 def test_row_70_exponential_checks_find_what_came_between_two_of_them(tmp_path: Path, state_url: str) -> None:
