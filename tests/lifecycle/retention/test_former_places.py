@@ -28,7 +28,7 @@ from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
-from tests.lifecycle.harness import START, at
+from tests.lifecycle.harness import START, at, validity
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 
 EXPIRED = hourly(START, 24)
@@ -36,6 +36,15 @@ YOUNG = hourly(at("02"), 48)
 MOVED = kept_feed(locations={"data": "/new/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
 
 
+TAKEN = Feed(
+    name="taken",
+    instances="as-they-come",
+    frequency="seconds(1)",
+    inbox={"directory": "/clicks", "pattern": "*.json"},
+    format="json",
+    locations={"data": "/taken/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"},
+    clusters={"primary": validity(START, None)},
+)
 NOT_REMOTE = pytest.mark.parametrize("storage", ["file", "memory"], indirect=True)
 ON_FILES = pytest.mark.parametrize("storage", ["file"], indirect=True)
 
@@ -171,11 +180,12 @@ def test_a_sweep_of_a_former_place_goes_on_after_a_death(
         (kept_feed("other", "days(1)", locations={"data": "/clicks/${YEAR}-${MONTH}-${DAY}"}), "data of feed 'other'"),
         (kept_feed("other", "months(1)", locations={"data": "/clicks/2013-11-02/03/${YEAR}${MONTH}"}), "data"),
         (kept_feed("other", locations={"data": "/o/${YEAR}${MONTH}${DAY}${HOUR}", "stats": "/clicks"}), "stats"),
+        (TAKEN, "inbox of feed 'taken'"),
         (kept_feed().model_copy(update={"path_timezone": "Asia/Tokyo"}), "data of feed 'clicks'"),
     ],
 )
 def test_where_something_else_can_be_by_now_all_stays(tmp_path: Path, state_url: str, other: Feed, told: str) -> None:
-    """Also what was planned before: a feed around or inside, stats above, the paths of another zone."""
+    """Also what was planned before: a feed around or inside, stats or an inbox above, the paths of another zone."""
     harness, storage = RetentionHarness.of(tmp_path, state=state_url), Storage(tmp_path / "primary", None)
     for path in paths_of([*EXPIRED, *YOUNG]):
         storage.land(path)
