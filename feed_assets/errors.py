@@ -78,6 +78,7 @@ FeedAssetsError
 │   ├── OutputOutsideValidityError
 │   ├── StepRefusedError      a step would run outside of its attempt, or twice in it
 │   ├── NotAskedError         a service was not called, because its next try is not due
+│   ├── DataRemovedError      an instance is less than what was read of it
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed

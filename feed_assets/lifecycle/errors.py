@@ -87,6 +87,16 @@ class NotAskedError(LifecycleError):
         super().__init__(f"{endpoint} does not answer: {reason}")
 
 
+class DataRemovedError(LifecycleError):
+    """An instance is less than what was read of it: files have gone, and none has come."""
+
+    def __init__(self, *, url: str, files: int) -> None:
+        super().__init__(
+            f"{url}: late data are less than what was read: files have gone, none has come, and {files} are left. "
+            "Nothing is run again by itself. Bring them back, or run again what reads it, to take what is left."
+        )
+
+
 class ReleaseError(LifecycleError):
     """No new release of a process can be made as asked."""
 

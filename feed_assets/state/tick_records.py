@@ -21,6 +21,7 @@ class TickStep(StrEnum):
     STORAGE = "storage"  # the endpoint of stores
     MATERIALIZATIONS = "materializations"  # a feed that an asset of another Dagster code produces
     WATCHES = "watches"  # a feed whose instances come as they come
+    STORED_DATA = "stored data"  # a store
     INBOXES = "inboxes"  # a feed with an inbox
     ARRIVALS = "arrivals"  # the polls of the cluster
     PAST_ARRIVALS = "past arrivals"  # a process with older releases

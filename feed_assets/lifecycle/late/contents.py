@@ -1,5 +1,6 @@
 """Scan the contents of external feed instances that are checked for late data, and record them."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +10,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import TIME_OUT_SECONDS, Bulkheads
-from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.lifecycle.errors import DataRemovedError, NotAskedError
 from feed_assets.lifecycle.store_answers import find_silent
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import endpoint_of
@@ -61,7 +62,8 @@ def scan_contents(
 ) -> dict[FeedKey, Content]:
     """Scan instances, several at a time; read only files that the record does not cover.
 
-    `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone.
+    `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
+    and what is less than before is held: only a run, which a person asks for, takes it.
     """
     if not candidates:
         return {}
@@ -83,8 +85,12 @@ def scan_contents(
             if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
                 raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
+            if bulkheads is not None and _is_less(earlier, found):
+                raise DataRemovedError(url=stores.url(record.store, path), files=len(found.files))
         except InstanceChangingError:
             pass
+        except DataRemovedError as exc:
+            found, error = None, exc
         except Exception as exc:
             _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
             error = exc
@@ -93,6 +99,17 @@ def scan_contents(
         return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
 
     return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))
+
+
+def _is_less(earlier: RecordedManifest | None, found: Scan) -> bool:
+    """Return whether files have gone, and nothing has come."""
+    if earlier is None or found.availability is not Availability.AVAILABLE:
+        return False
+    before, now = (
+        Counter((each.path.rpartition("/")[0], each.size, each.checksum) for each in files)
+        for files in (earlier.files, found.files)
+    )
+    return now < before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,8 @@ def decide_check(
     changes, unreadable = find_changes(contents), find_unreadable(contents)
     if not changes and (due_at is not None or not any(each.is_late and each.gone for each in contents)):
         return CheckDecision(verdict=LateVerdict.UNCHANGED, check=_if_pending(following))
+    if changes and all(change.kind is ChangeKind.VANISHED for change in changes):
+        unreadable = (*unreadable, "that is less than what it has read")
     found = LATE_DATA + (describe([change.render() for change in changes]) or "inputs are incomplete")
     if unreadable:
         reason = f"{found}; not run again: {describe(unreadable)}"

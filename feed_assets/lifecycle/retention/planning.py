@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
 from feed_assets.json_form import Hidden
+from feed_assets.lifecycle.arrival.stored_data import require_stored
 from feed_assets.lifecycle.bulkheads import NOT_CONFINED, TIME_OUT_SECONDS
 from feed_assets.lifecycle.errors import NotAskedError, SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -230,6 +231,7 @@ def _plan_feed(
         return PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}")
     query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
+        require_stored(database, stores, record, request.now, request.real_now, dry_run=traces.dry_run)
         traces.settle([record])
         former = find_former(database, record, neighbours, traces)
         survey = survey_feed(database, stores, timeline, record, query, measurer, former)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.command_lines import command_line
+from feed_assets.lifecycle.arrival.stored_data import require_unswept
 from feed_assets.lifecycle.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker
@@ -131,11 +132,14 @@ def sweep_chunks(
 
 
 def _find_unsettled(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
-    """Return the feeds of a sweep whose traces of holds cannot be read, so that it is unknown what these protect."""
+    """Return the feeds of a sweep whose traces of holds cannot be read, so that it is unknown what these protect, and
+    those whose newest instance is gone.
+    """
     traces, failures = context.hold_traces(), dict[str, Exception]()
     for record in context.feeds_of(sweep):
         try:
             traces.settle([record])
+            require_unswept(context.database, context.stores, record, context.clock.now())
         except StorageError as exc:
             failures[record.feed] = exc
     return failures

@@ -15,6 +15,7 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
 from feed_assets.json_form import Hidden, shown
+from feed_assets.lifecycle.arrival.stored_data import require_stored
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.reconciliation import release_dead
@@ -139,9 +140,14 @@ def repair(
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: the feed has no such copies or is suspended, or the range is invalid.
         SafeModeError: safe mode is on.
+        StorageError: the newest instance of a source is gone: its storage has lost what it had, or is another one.
     """
     require_mode(context.database, Operation.REPLICATION_REPAIR)
-    _require_unsuspended(context, find_scope(context, query))
+    scope = find_scope(context, query)
+    _require_unsuspended(context, scope)
+    for source in sorted({flow.inputs[0].feed_key for flow in scope.flows}):
+        record = context.plan.feeds[source]
+        require_stored(context.database, context.stores, record, context.as_of, context.real_now, dry_run=dry_run)
     verified = verify(context, query, deep=deep, progress=progress)
     planned = [_plan(copy) for copy in verified.findings]
     if not dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):

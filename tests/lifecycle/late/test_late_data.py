@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
+from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Retention
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.attempt_inputs import has_same_inputs
 from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.late.contents import scan_contents
+from feed_assets.lifecycle.late.detection import apply_late_checks
 from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.harness import LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
+from tests.lifecycle.harness import PLENTY, LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
 
 READY, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.READY,
@@ -189,14 +192,23 @@ def test_row_72_a_run_that_ends_after_the_cut_off_is_never_checked(tmp_path: Pat
     assert check(lifecycle, at("04")) == []
 
 
-def test_row_73_an_input_that_shrinks_is_another_one_too(tmp_path: Path, state_url: str) -> None:
+def test_row_73_an_input_that_shrinks_is_another_one_too_and_waits_for_a_person(tmp_path: Path, state_url: str) -> None:
     lifecycle = processed(tmp_path, state=state_url)
     lifecycle.land("weather", DAY, text="more")
     assert check(lifecycle, at("03T06")) == [DAY]
     assert "more" in (lifecycle.content("delays", DAY) or "")
     max(lifecycle.folder("weather", DAY).glob("*.csv"), key=lambda file: file.stat().st_size).unlink()
-    assert check(lifecycle, at("03T08")) == [DAY]
+    bulkheads = Bulkheads("primary", FrozenClock(at("03T08")))
+    known = (lifecycle.database, lifecycle.stores, lifecycle.timeline, "primary", at("03T08"), at("03T08"))
+    held = apply_late_checks(*known, TimeBudget(PLENTY), bulkheads)
+    assert (held.verdicts, held.changed) == ((LateVerdict.PUT_OFF,), frozenset())
+    assert [each.subject for each in bulkheads.failures] == ["weather"]
+    assert "late data are less than what was read: files have gone, none has come" in bulkheads.failures[0].reason
+    assert check(lifecycle, at("03T10")) == []
+    lifecycle.run("daily", DAY, at("03T11"), lifecycle.run_id())
     assert "more" not in (lifecycle.content("delays", DAY) or "")
+    assert check(lifecycle, at("03T12")) == []
+    assert lifecycle.look_for_late(at("03T20")).verdicts in ((), (LateVerdict.UNCHANGED,))
 
 
 def test_row_74_an_input_that_is_not_listed_does_not_count(tmp_path: Path, state_url: str) -> None:
@@ -414,7 +426,11 @@ def test_what_has_expired_and_is_gone_is_no_late_data_whatever_the_record_says(t
     for hour in hours(4, DAY):
         shutil.rmtree(lifecycle.folder("weather", hour))
     done = lifecycle.look_for_late(at("04T12"))
-    assert done.verdicts == ((LateVerdict.RERUN,) if limit == "days(9)" else (LateVerdict.UNCHANGED,))
+    assert done.verdicts == ((LateVerdict.REFUSED,) if limit == "days(9)" else (LateVerdict.UNCHANGED,))
+    if limit == "days(9)":
+        assert str(lifecycle.instances("daily")[DAY].reason).endswith(
+            "not run again: that is less than what it has read"
+        )
 
 
 def test_an_instance_that_is_being_rewritten_is_waited_for(tmp_path: Path) -> None:

@@ -203,15 +203,19 @@ def test_a_lost_instance_of_slices_is_whole_again_with_its_last_slice_only(tmp_p
 def test_a_lost_instance_of_which_one_slice_is_gone_for_good_is_not_whole(tmp_path: Path) -> None:
     lifecycle = harness_of(tmp_path, slices())
     for cluster in ("east", "west"):
-        land_slice(lifecycle, cluster, START)
-    pass_time(lifecycle, at("01T00:05"))
+        for time in (START, START + HOUR):
+            land_slice(lifecycle, cluster, time)
+    pass_time(lifecycle, at("01T01:05"))
     rmtree(replica(lifecycle, START))
     rmtree(lifecycle.folder("clicks", START, "west"))
-    done = repaired(lifecycle, at("01T00:10"))
+    done = repaired(lifecycle, at("01T01:10"))
     assert [each.outcome for each in done.copies] == [RepairOutcome.REPAIRED, RepairOutcome.LEFT]
     assert not (replica(lifecycle, START) / "_DONE").exists()
     assert (replica(lifecycle, START) / "east" / "_DONE").exists()
-    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
+    assert lifecycle.feed_statuses("clicks", "backup") == {
+        START: FeedInstanceStatus.PARTIAL,
+        START + HOUR: FeedInstanceStatus.AVAILABLE,
+    }
 
 
 def test_what_cannot_be_looked_at_is_told_and_takes_no_other_along(lifecycle: LifecycleHarness) -> None:

@@ -160,6 +160,7 @@ def test_a_killed_copy_counts_as_failed(tmp_path: Path) -> None:
             status=ProcessInstanceStatus.KILLED,
             cause=Cause.COMMAND,
             cause_detail="x",
+            updated_at=START,
         )
     (row,) = status(lifecycle, at("01T00:10")).instances
     assert (row.sync, row.reason) == (Sync.FAILED, "x")
