@@ -107,6 +107,7 @@ def test_neighbours_share_a_run(harness: LocationHarness) -> None:
     assert request.partition_key is None
     assert request.tags["dagster/asset_partition_range_start"] == key(3)
     assert request.tags["dagster/asset_partition_range_end"] == key(5)
+    assert request.tags["feed_assets"] == "summing 2026-01-01T03:00Z to 2026-01-01T05:00Z: 3 instances, new"
 
 
 def test_never_more_runs_than_parallel_are_asked_for(harness: LocationHarness) -> None:

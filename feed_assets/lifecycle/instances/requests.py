@@ -71,7 +71,7 @@ class LaunchRequest:
         """Return what the run has: the process, its first and last instance, how many, and why they run."""
         first, last, count = render_datetime(self.first), render_datetime(self.last), len(self.indices)
         span = first if count == 1 else f"{first} to {last}: {count} instances"
-        why = ", ".join(reason if count == 1 else f"{number} {reason}" for reason, number in self.reasons.items())
+        why = ", ".join(reason if number == count else f"{number} {reason}" for reason, number in self.reasons.items())
         return ", ".join(filter(None, (f"{self.process.process} {span}", why)))
 
     @property
