@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 from dagster import DagsterInstance, RunsFilter
 from sqlalchemy import text
 
@@ -199,7 +199,7 @@ def within(condition: Callable[[], bool], seconds: float) -> float | None:
     """The seconds until a condition holds; None if it does not in time."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        with suppress(OSError, BotoCoreError):
+        with suppress(OSError, BotoCoreError, ClientError):
             if condition():
                 return time.monotonic() - began
         time.sleep(0.3)
