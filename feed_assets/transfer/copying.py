@@ -72,7 +72,7 @@ def copy_many(
             many=many,
             small=many if _are_remote(stores, sides) else one,
             run_tasks=run_tasks,
-            throttle=Throttle(options.bandwidth) if options.bandwidth and run_tasks is None else None,
+            throttle=Throttle(options.bandwidth) if options.bandwidth else None,
             meter=Meter(on_progress),
         )
         batches = [requests[start : start + BATCH] for start in range(0, len(requests), BATCH)]
@@ -223,6 +223,7 @@ class _Work:
     def _run_tasks(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
         if self.run_tasks is not None and (results := self.run_tasks(tasks)) is not None:
             return list(results)
+        tasks = [replace(task, rate=self.options.task_bandwidth) for task in tasks]  # one throttle limits them together
         ended: set[int] = set()
 
         def run(task: CopyTask) -> TaskResult:

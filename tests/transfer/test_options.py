@@ -17,7 +17,7 @@ from feed_assets.transfer.running import run_task
 from feed_assets.transfer.tasks import open_copy, part_tasks
 from feed_assets.transfer.throttle import Throttle
 from tests.storage.trees import read_tree
-from tests.transfer.sides import FLAG, LATER, PATH, SMALL, Pair, pattern
+from tests.transfer.sides import FLAG, LATER, PATH, SMALL, Pair, copy_instance, pattern
 from tests.transfer.watching import Watch, watched_stores
 
 MiB = 1 << 20
@@ -108,6 +108,17 @@ def test_a_limit_for_all_tasks_holds_for_all_together(pair: Pair, monkeypatch: p
     copied = pair.copy(bandwidth=4 * MiB, max_tasks=1)
     assert copied.bytes == 20 * MiB
     assert time.at == pytest.approx((20 - 1) / 4, abs=0.3)
+
+
+def test_tasks_that_are_not_worth_executors_have_the_whole_limit(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = FakeTime()
+    monkeypatch.setattr(throttle, "time", time)
+    monkeypatch.setattr(Throttle.__init__, "__kwdefaults__", {"monotonic": time.monotonic, "sleep": time.sleep})
+    pair.source.land({f"{number}.bin": pattern(MiB, number) for number in range(10)})
+    sides, options = (pair.source.side(), pair.target.side()), CopyOptions(bandwidth=4 * MiB, max_tasks=5)
+    copied = copy_instance(pair.stores, *sides, options, run_tasks=lambda _: None)
+    assert copied.bytes == 10 * MiB
+    assert time.at == pytest.approx((10 - 1) / 4, abs=0.3)
 
 
 @pytest.mark.parametrize("is_published", [True, False])
