@@ -7,6 +7,7 @@ instances that read a feed instance are computed without a search.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TypeVar
 from zlib import crc32
 
@@ -152,6 +153,11 @@ class FeedRecord:
         where = (self.store.url, self.template.text, self.template.zone.key, self.flag)
         return crc32(repr(where).encode())
 
+    @property
+    def second_of_day(self) -> int:
+        """When its data are looked at each day: feeds are spread over the day."""
+        return crc32("/".join(self.key).encode()) % 86_400
+
     def path(self, nominal_time: datetime) -> str:
         """Return the path of an instance below the root of its store."""
         return self.template.render(nominal_time).lstrip("/")
@@ -291,6 +297,7 @@ class Plan:
     _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _watched: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _with_inbox: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
+    _stored: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggered: Mapping[str, tuple[ProcessRecord, ...]] = field(init=False, repr=False, compare=False)
     _triggers: Mapping[Key, tuple[tuple[ProcessRecord, TriggerInput], ...]] = field(
         init=False, repr=False, compare=False
@@ -306,6 +313,8 @@ class Plan:
         object.__setattr__(self, "_announced", announced)
         object.__setattr__(self, "_watched", _by_cluster(feed for feed in outside if feed.watch is not None))
         object.__setattr__(self, "_with_inbox", _by_cluster(feed for feed in outside if feed.inbox is not None))
+        stored = sorted((feed for feed in self.feeds.values() if feed.has_data), key=attrgetter("second_of_day"))
+        object.__setattr__(self, "_stored", _by_cluster(stored))
         triggered = _by_cluster(record for record in self.processes.values() if record.trigger is not None)
         object.__setattr__(self, "_triggered", triggered)
         triggers: dict[Key, list[tuple[ProcessRecord, TriggerInput]]] = {}
@@ -338,6 +347,10 @@ class Plan:
     def with_inbox_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose instances are made of files in an inbox."""
         return self._with_inbox.get(cluster, ())
+
+    def stored_on(self, cluster: str) -> tuple[FeedRecord, ...]:
+        """Return the feeds of a cluster with data, in the order of their seconds of the day."""
+        return self._stored.get(cluster, ())
 
     def read_by(self, cluster: str) -> frozenset[str]:
         """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""

@@ -4,8 +4,10 @@ Each feed has its time of the day. A storage that has lost something, or is away
 feeds are looked at then.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter, itemgetter
 from zlib import crc32
 
 from sqlalchemy import Connection
@@ -45,9 +47,10 @@ def apply_stored_looks(
     with database.read() as connection:
         kept = Cursors(connection).get(cursor)
         since = max(min(datetime.fromisoformat(kept), as_of), as_of - DAY) if kept else as_of
-        feeds = [each for each in plan.feeds.values() if each.cluster == cluster and each.has_data]
-        times = {each.feed: as_of if each.store.url in again else _next_look(each, since) for each in feeds}
-        due = sorted((each for each in feeds if times[each.feed] <= as_of), key=lambda each: times[each.feed])
+        feeds = plan.stored_on(cluster)
+        times = {each.feed: (at, each) for at, each in _find_due(feeds, since, as_of)}
+        times |= {each.feed: (as_of, each) for each in (feeds if again else ()) if each.store.url in again}
+        due = [each for _, each in sorted(times.values(), key=itemgetter(0))]
         due, is_more = due[:LOOKS_A_TICK], len(due) > LOOKS_A_TICK
         candidates = [each for record in due for each in _choose(connection, record, as_of)]
     absent: dict[str, list[Candidate]] = {candidate.record.store.url: [] for candidate in candidates}
@@ -73,7 +76,7 @@ def apply_stored_looks(
             bulkheads.succeed(TickStep.STORED_DATA, url)
     if due or not kept:
         with database.begin() as connection:
-            Cursors(connection).put(cursor, (times[due[-1].feed] if is_more else as_of).isoformat())
+            Cursors(connection).put(cursor, (times[due[-1].feed][0] if is_more else as_of).isoformat())
 
 
 def require_stored(
@@ -115,11 +118,13 @@ def _find_newest(database: Database, record: FeedRecord, as_of: datetime) -> lis
     return [Candidate(record=record, nominal_time=row.nominal_time) for row in here]
 
 
-def _next_look(record: FeedRecord, since: datetime) -> datetime:
-    """Return when a feed is looked at after a time: once a day, each at its own second."""
-    at = since.replace(hour=0, minute=0, second=0, microsecond=0)
-    at += timedelta(seconds=crc32("/".join(record.key).encode()) % DAY.total_seconds())
-    return at if at > since else at + DAY
+def _find_due(feeds: Sequence[FeedRecord], since: datetime, as_of: datetime) -> Iterator[tuple[datetime, FeedRecord]]:
+    """Yield the feeds whose time of the day lies in `since < time <= as_of`, with it; `feeds` are in its order."""
+    midnight, second = since.replace(hour=0, minute=0, second=0, microsecond=0), attrgetter("second_of_day")
+    while midnight <= as_of:
+        ends = [bisect_right(feeds, (each - midnight).total_seconds(), key=second) for each in (since, as_of)]
+        yield from ((midnight + timedelta(seconds=each.second_of_day), each) for each in feeds[slice(*ends)])
+        midnight += DAY
 
 
 def _choose(connection: Connection, record: FeedRecord, as_of: datetime) -> list[Candidate]:
