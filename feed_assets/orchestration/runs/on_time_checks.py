@@ -18,7 +18,6 @@ from dagster import (
     MetadataValue,
     multi_asset_check,
 )
-from sqlalchemy import Connection
 
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
@@ -27,6 +26,8 @@ from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime
 
 if TYPE_CHECKING:  # a location is loaded without the life cycle
+    from sqlalchemy import Connection
+
     from feed_assets.operations.deadlines.states import FeedLateness
 
 
@@ -44,7 +45,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         for key in feeds
     ]
 
-    def evaluate(connection: Connection, wanted: Sequence[AssetKey]) -> Iterator[AssetCheckEvaluation]:
+    def evaluate(connection: "Connection", wanted: Sequence[AssetKey]) -> Iterator[AssetCheckEvaluation]:
         from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
 
         found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
@@ -59,7 +60,7 @@ def build_feed_checks(
     runtime: Runtime,
     op_name: str,
     specs: Sequence[AssetCheckSpec],
-    evaluate: Callable[[Connection, Sequence[AssetKey]], Iterable[AssetCheckEvaluation]],
+    evaluate: "Callable[[Connection, Sequence[AssetKey]], Iterable[AssetCheckEvaluation]]",
 ) -> AssetChecksDefinition:
     """Return the op that makes checks of feeds from the record."""
 

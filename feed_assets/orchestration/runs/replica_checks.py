@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dagster import AssetCheckEvaluation, AssetChecksDefinition, AssetCheckSpec, AssetKey
-from sqlalchemy import Connection
 
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
@@ -15,6 +14,8 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.on_time_checks import build_feed_checks
 
 if TYPE_CHECKING:  # a location is loaded without the life cycle
+    from sqlalchemy import Connection
+
     from feed_assets.state.late_checks import BehindCopies
 
 
@@ -24,7 +25,7 @@ def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
     assets = _find_flows(layout, cluster)
     specs = [AssetCheckSpec(names.IN_SYNC_CHECK, asset=asset, description=description) for asset in assets]
 
-    def evaluate(connection: Connection, wanted: Collection[AssetKey]) -> list[AssetCheckEvaluation]:
+    def evaluate(connection: "Connection", wanted: Collection[AssetKey]) -> list[AssetCheckEvaluation]:
         from feed_assets.state.late_checks import LateChecks
 
         behind = LateChecks(connection).behind(runtime.clock.now())
