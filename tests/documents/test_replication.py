@@ -19,7 +19,7 @@ from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.replication import flows
 from feed_assets.lifecycle.replication.flows import describe_copy
 from feed_assets.orchestration import names
-from feed_assets.orchestration.runs import replication
+from feed_assets.orchestration.runs import listed_instances
 from feed_assets.orchestration.sensors import schedules
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
@@ -117,7 +117,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "instances that are copied together": str(copying.BATCH),
         "MiB that are copied before what was copied is written down": str(flows.BYTES_AT_ONCE >> 20),
         "minutes of waiting for an instance that another source is writing": str(flows.LEASE_PATIENCE // MINUTE),
-        "run requests per minute and cluster": str(replication.REQUESTS_A_TICK),
+        "run requests per minute and cluster": str(listed_instances.COPIES_A_TICK),
     }
     assert f"swept after {ABANDONED_AFTER.days} days" in PAGE
     assert "repeated, three times at most" in PAGE

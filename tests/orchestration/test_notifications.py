@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dagster import DagsterInstance
 
-from feed_assets.orchestration.sensors.notifications import run_notify_tick
+from feed_assets.orchestration.sensors.building import run_notify_tick
 from feed_assets.receivers import ReceiverSettings
 from feed_assets.topics import Topic
 from tests.lifecycle.harness import FileEngine, no_session

@@ -11,7 +11,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
-from feed_assets.orchestration.sensors.past_instances import run_instances_tick
+from feed_assets.orchestration.runs.listed_instances import run_instances_tick
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
 from feed_assets.settings import Settings, load_settings

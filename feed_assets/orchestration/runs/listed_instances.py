@@ -1,23 +1,34 @@
-"""Jobs for listed instances: the config of their op names a process or flow, and nominal times."""
+"""Jobs for listed instances: the config of their op names a process or flow, and nominal times.
+
+Each cluster has two. That for replication, of all feeds that are copied to it, has a schedule that requests the runs of
+ready copies every minute, and thereby catches up on missed ones; the arrival sensors create the copies and open their
+gates. That for instances that are not partitions of the current definitions, for example since their release had
+another frequency, has a sensor.
+"""
 
 from datetime import datetime
 from functools import partial
 
-from dagster import OpExecutionContext, RunRequest
+from dagster import DagsterInstance, OpExecutionContext, RunRequest, SensorResult, SkipReason
 
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.schedules import state_without_row
+from feed_assets.operations.restores import HELD
 from feed_assets.orchestration import names
-from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
-from feed_assets.orchestration.location.releases import follow_plan
+from feed_assets.orchestration.location.health import describe_failing
+from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
 from feed_assets.state.database import Database
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import parse_datetime, render_datetime
+
+COPIES_A_TICK = 50
+INSTANCES_A_TICK = 20
 
 
 def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: OpExecutionContext) -> None:
@@ -34,15 +45,44 @@ def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: O
     run.run({text: parse_datetime(text, seconds=True) for text in sorted(times)})
 
 
-def request_runs(
+def run_replication_tick(
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance
+) -> list[RunRequest] | SkipReason:
+    """Request runs of ready copies; one query if there are none."""
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    active = follow_definitions(runtime, layout, database, as_of)
+    if active.is_safe_mode:
+        return SkipReason("safe mode is on")
+    if active.is_restored:
+        return SkipReason(HELD)
+    op_name, mode = names.replication_op(cluster), LaunchMode.COPIES
+    requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=COPIES_A_TICK)
+    if not requests:
+        failing = describe_failing(database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
+        return SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
+    return requests
+
+
+def run_instances_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SensorResult:
+    """Request runs of ready instances that are not partitions of the current definitions."""
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    active = follow_definitions(runtime, layout, database, as_of)
+    op_name, mode = names.instances_op(cluster), LaunchMode.INSTANCES
+    requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=INSTANCES_A_TICK)
+    if not requests:
+        return SensorResult(skip_reason=SkipReason("every ready instance is a partition of the current definitions"))
+    return SensorResult(run_requests=requests)
+
+
+def _request_runs(
     runtime: Runtime,
     cluster: str,
     database: Database,
     active: ActiveDefinitions,
     as_of: datetime,
+    op_name: str,
     *,
     mode: LaunchMode,
-    op_name: str,
     at_most: int,
 ) -> list[RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""

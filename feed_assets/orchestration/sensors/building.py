@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dagster import (
     AssetSelection,
+    DagsterInstance,
     DefaultSensorStatus,
     RepositoryDefinition,
     SensorDefinition,
@@ -65,7 +66,7 @@ def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) 
     """Build the sensor that requests runs of instances that are not partitions of the current definitions."""
 
     def tick(context: SensorEvaluationContext) -> SensorResult:
-        from feed_assets.orchestration.sensors.past_instances import run_instances_tick
+        from feed_assets.orchestration.runs.listed_instances import run_instances_tick
 
         return run_instances_tick(runtime, layout, cluster, context.instance)
 
@@ -116,8 +117,6 @@ def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefiniti
     """Build the sensor that delivers messages on all ways out."""
 
     def tick(context: SensorEvaluationContext) -> SkipReason:
-        from feed_assets.orchestration.sensors.notifications import run_notify_tick
-
         return run_notify_tick(runtime, layout, context.instance)
 
     return _build_sensor(
@@ -126,6 +125,18 @@ def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefiniti
         description="Delivers messages to the receivers of the settings and of entities.",
         minimum_seconds=OTHER_SECONDS,
     )
+
+
+def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: DagsterInstance) -> SkipReason:
+    """Deliver what is due, and say what was done. It waits a second for receivers, however many there are."""
+    from feed_assets.orchestration.location.reloading import follow_definitions
+
+    database = runtime.database(instance)
+    with runtime.alone(names.NOTIFY_SENSOR) as is_alone:
+        if not is_alone:
+            return SkipReason("an earlier tick is still at work")
+        active = follow_definitions(runtime, layout, database, runtime.clock.now())
+        return SkipReason(runtime.notifier.run(database, active.plan, runtime.real_clock).render())
 
 
 def _assets(

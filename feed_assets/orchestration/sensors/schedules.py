@@ -42,7 +42,7 @@ def build_replication_schedule(
     """Build the schedule that requests ready copies to a cluster."""
 
     def tick(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
-        from feed_assets.orchestration.runs.replication import run_replication_tick
+        from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 
         return run_replication_tick(runtime, layout, cluster, context.instance)
 
