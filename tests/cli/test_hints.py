@@ -134,7 +134,7 @@ def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, past
 
 
 @of(
-    "operations.explaining.replicas.explain_behind: instance rerun",
+    "operations.explaining.explanations.explain_behind: instance rerun",
     "orchestration.location.health.describe_behind: why",
 )
 def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(replicated: Path, paste: Pasting) -> None:

@@ -11,7 +11,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
 from feed_assets.operations.replication.scope import CopyQuery
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.location.releases import follow_plan
+from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey

@@ -23,7 +23,7 @@ from sqlalchemy import text
 from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.operations.rebuilding.rebuilding import rebuild_state
 from feed_assets.orchestration import names
-from feed_assets.orchestration.runs.replication import run_replication_tick
+from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 from feed_assets.orchestration.sensors import log_events
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.orchestration.sensors.ticks import log_exhausted

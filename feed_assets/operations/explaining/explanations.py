@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
-from feed_assets.entities.flow_names import is_flow
+from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.lifecycle.instances.blockers import (
     Blocker,
     InputMissing,
@@ -40,7 +40,6 @@ from feed_assets.operations.explaining.facts import (
     load_instance_facts,
 )
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
-from feed_assets.operations.explaining.replicas import explain_behind
 from feed_assets.operations.explaining.sentences import (
     describe_missing,
     explain_feed_state,
@@ -52,8 +51,10 @@ from feed_assets.operations.explaining.tick_failures import explain_feed_failure
 from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.restores import HELD
+from feed_assets.plan.records import FeedRecord
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.late_checks import LateKey
+from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
@@ -66,6 +67,7 @@ _SAFE_MODE = Reason(
     command=command_line("admin", "safemode", "off"),
 )
 _RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD, command=command_line("state", "rebuild"))
+_ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 
 
 def explain(
@@ -334,3 +336,28 @@ def _plain(
 
 def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object], command: str | None = None) -> Reason:
     return Reason(code=code, text=text, blocks=True, facts=facts, command=command)
+
+
+def explain_behind(
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+) -> Iterator[Reason]:
+    """Yield which replicas of an instance are behind, or that it is one; each with the state of the copy."""
+    plan = context.plan
+    related = [edge.process_key for edge in record.outputs_of] + [edge.process_key for edge in record.inputs_of]
+    flows = [flow for each in related if (flow := plan.processes.get(each)) is not None and flow.copy is not None]
+    keys = {ProcessKey(*flow.key, key.nominal_time): flow for flow in flows}
+    rows, checks = ProcessInstances(connection).get_many(keys), LateChecks(connection)
+    for copy, flow in keys.items():
+        check, row = checks.get(UPDATE, *copy), rows.get(copy)
+        if check is None or row is None:
+            continue
+        source, since = flow.inputs[0].feed_cluster, rendered(check.planned_at)
+        is_target = key.cluster == flow.cluster
+        text = f"it is behind its source on {source}" if is_target else f"its copy on {flow.cluster} is behind"
+        text += f", which has other content since {since}: " if is_target else f" since it changed at {since}: "
+        text += f"{describe_process(flow.process)} is {row.status.value}"
+        text += f" ({row.reason})" if row.reason else ""
+        again = instance_command("rerun", copy.process, copy.nominal_time, copy.cluster)
+        command = again if row.status in _ENDED else None
+        facts = {"source": source, "target": flow.cluster, "since": since, "status": row.status.value}
+        yield Reason(code=ReasonCode.BEHIND, text=text, facts=facts, command=command)

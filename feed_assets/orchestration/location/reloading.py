@@ -14,7 +14,12 @@ from dagster import SensorEvaluationContext
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.instances.schedules import state_without_row
+from feed_assets.lifecycle.releases.plan_changes import apply_plan
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.masking import get_logger
+from feed_assets.operations.recording import record_location
 from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
@@ -27,6 +32,7 @@ from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definitions import REVISION_CURSOR
 from feed_assets.state.metadata_store import REVISION as METADATA_REVISION
+from feed_assets.state.tick_records import TickStep
 
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0
@@ -117,3 +123,31 @@ def _request_reload(origin: GrpcServerCodeLocationOrigin) -> None:
         origin.create_client().reload_code(timeout=RELOAD_SECONDS)
     except Exception:
         _logger.warning("the code server %s could not be asked to reload", origin.location_name, exc_info=True)
+
+
+def follow_plan(
+    runtime: Runtime, location: Location, database: Database, as_of: datetime, bulkheads: Bulkheads | None = None
+) -> ReleaseTimeline:
+    """Record what a location declares, start releases, and return the release timeline; one read if nothing is new.
+
+    Definitions that cannot be recorded have no effect yet; `bulkheads` tell it.
+    """
+    timeline = runtime.timeline(location)
+    refused: list[DefinitionsError] = []
+
+    def record() -> bool:
+        try:
+            return record_location(database, runtime.settings, location, as_of)
+        except DefinitionsError as exc:
+            refused.append(exc)
+            return False
+
+    settings = runtime.settings
+    without_row = state_without_row(settings.schedule)
+    apply_plan(database, timeline, as_of, settings.definition_changes, record, settings.metadata.system, without_row)
+    if bulkheads is not None:
+        if refused:
+            bulkheads.fail(TickStep.DEFINITIONS, "", refused[0])
+        else:
+            bulkheads.succeed(TickStep.DEFINITIONS)
+    return timeline

@@ -4,21 +4,26 @@ the assets.
 Dagster is told before that is recorded, so a crash may show a partition twice. Messages are written once in any case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
 from dagster import AssetKey, AssetObservation, DagsterInstance, SkipReason
+from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
 from feed_assets.lifecycle.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.releases.timeline import BEGINNING
-from feed_assets.masking import get_logger
-from feed_assets.operations.deadlines.causes import find_causes
+from feed_assets.masking import get_logger, mask
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.explaining.explanations import explain_feed_instance, explain_process_instance
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
@@ -30,9 +35,10 @@ from feed_assets.orchestration.sensors.on_time import report_changed
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import Recovery, SlaMiss
+from feed_assets.state.sla_records import LateInstance, Recovery, SlaMiss
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
 
 SECONDS_A_TICK = 20.0
 FORECAST_SECONDS_A_TICK = 10.0
@@ -40,6 +46,7 @@ OBSERVED_A_TICK = 100
 TOLD_BEHIND = timedelta(minutes=2)
 
 _logger = get_logger(__name__)
+_NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
 
 
 def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
@@ -130,6 +137,28 @@ def _assets(layout: AssetLayout, miss: SlaMiss) -> Sequence[tuple[AssetKey, Grid
         return [] if found is None else [found]
     process = layout.plan.processes.get(key)
     return [] if process is None else layout.run_assets(process)
+
+
+def find_causes(context: OperationContext, instances: Sequence[LateInstance]) -> Mapping[LateInstance, str]:
+    """Return the root cause of each late instance, without secrets; left out if there is none by the current
+    definitions. An error here is logged: an alert without its cause is better than none.
+    """
+    found: dict[LateInstance, str] = {}
+    if not instances:
+        return found
+    try:
+        with context.read() as connection:
+            for each in instances:
+                with suppress(*_NO_INSTANCE):
+                    found[each] = mask(_explain(context, connection, each))
+    except Exception:
+        _logger.warning("the root cause of a late instance could not be found", exc_info=True)
+    return found
+
+
+def _explain(context: OperationContext, connection: Connection, late: LateInstance) -> str:
+    how = explain_process_instance if late.kind == Kind.PROCESS else explain_feed_instance
+    return how(context, connection, late.name, late.cluster, late.nominal_time).root_sentence
 
 
 def describe(found: LookResult, watched: WatchResult, observed: int, shown: int) -> str:

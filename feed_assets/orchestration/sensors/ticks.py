@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from dagster import (
+    AddDynamicPartitionsRequest,
     AssetCheckEvaluation,
     AssetMaterialization,
     AssetObservation,
@@ -41,18 +42,17 @@ from feed_assets.operations.explaining.tick_times import note_tick
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import find_health, tell_health
-from feed_assets.orchestration.location.releases import follow_plan
-from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.listed_instances import build_tags
 from feed_assets.orchestration.runs.replica_checks import evaluate_changed
 from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
-from feed_assets.orchestration.sensors.partition_keys import coming_keys, due_keys
 from feed_assets.orchestration.sensors.run_states import reconcile
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations
@@ -60,6 +60,7 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
+from feed_assets.state.records import FeedEvent
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
 
@@ -68,6 +69,7 @@ NO_RETRIES = RetryResult(again=(), exhausted=())
 NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
+KEYS_A_TICK = 2_000
 
 _logger = get_logger(__name__)
 
@@ -301,3 +303,44 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance
             continue
         if process.cluster == cluster and known.get(pool, default) != process.parallel:
             storage.set_concurrency_slots(pool, process.parallel)
+
+
+def due_keys(
+    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime, bulkheads: Bulkheads
+) -> list[AddDynamicPartitionsRequest]:
+    """Return requests for the keys that dynamic grids lack, oldest first."""
+    requests: dict[str, AddDynamicPartitionsRequest] = {}
+    for grid in layout.dynamic[cluster]:
+        keys: Sequence[str] = bulkheads.run_unit(
+            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
+        )
+        if keys:
+            requests[grid.dynamic_name] = grid.add_request(keys)
+    return list(requests.values())
+
+
+def coming_keys(
+    layout: AssetLayout, events: Sequence[FeedEvent], requests: Sequence[LaunchRequest]
+) -> list[AddDynamicPartitionsRequest]:
+    """Return requests for the keys of instances that came as they come: of feeds, and of what is to run now."""
+    keys: dict[Grid, dict[str, None]] = {}
+    for event in events:
+        found = layout.find_asset((event.feed, event.cluster))
+        if found is not None and found[1].owner:
+            keys.setdefault(found[1], {})[found[1].key(event.nominal_time)] = None
+    for request in requests:
+        if (grid := layout.process_grid(request.process)).owner:
+            keys.setdefault(grid, {}).update(dict.fromkeys(map(grid.key, request.nominal_times)))
+    return [grid.add_request(list(found)) for grid, found in keys.items()]
+
+
+def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Sequence[str]:
+    sequence = grid.sequence
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    if stop <= 0 or instance.has_dynamic_partition(grid.dynamic_name, grid.key(sequence.at(stop - 1))):
+        return ()
+    known = instance.get_dynamic_partitions(grid.dynamic_name)
+    start = sequence.index(grid.nominal_time(known[-1])) + 1 if known else 0
+    return [grid.key(sequence.at(index)) for index in range(start, min(stop, start + KEYS_A_TICK))]

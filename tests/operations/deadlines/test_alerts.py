@@ -17,10 +17,10 @@ from feed_assets.operations.deadlines.alerts import (
     find_backlog,
     find_history,
 )
-from feed_assets.operations.deadlines.causes import find_causes
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.orchestration.sensors.deadlines import find_causes
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import ScheduleState
