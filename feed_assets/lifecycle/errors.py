@@ -49,6 +49,7 @@ _NEXT = {
     None: "Deliver the data (with the availability flag, if the feed has one) and run the instance again.",
     "NEW": "Nothing was begun: the instance is created at its time, and runs when they are there.",
     "WAITING": "Nothing was begun: the instance stays WAITING with its own time-out, and runs when they are there.",
+    "SUSPENDED": "Nothing was begun: the instance stays SUSPENDED. Resume it, and it runs when they are there.",
 }
 _AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
 

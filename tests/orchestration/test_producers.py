@@ -96,6 +96,17 @@ def test_what_was_materialized_before_the_feed_was_declared_has_arrived_too(
     assert len(events(harness)) == 5
 
 
+def test_a_report_of_the_feed_by_hand_is_contradicted_and_no_news_of_its_asset(
+    harness: LocationHarness, instance: DagsterInstance
+) -> None:
+    harness.tick()
+    materialize(instance, 1, asset=AssetKey(["here", "numbers"]))
+    assert "without data" not in said(harness.tick())
+    (told,) = instance.fetch_observations(AssetKey(["here", "numbers"]), limit=5).records
+    assert told.asset_observation is not None
+    assert "asset team/orders has not been materialized for it" in str(told.asset_observation.description)
+
+
 def test_a_tick_reads_nothing_again_and_no_storage(harness: LocationHarness, instance: DagsterInstance) -> None:
     land(harness.home.data, 1, 5)
     materialize(instance, 1)

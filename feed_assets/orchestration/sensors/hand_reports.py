@@ -49,7 +49,7 @@ def follow_hands(
     if following == before:
         return
     found = {each.key: each for report in reports for each in _find_notices(layout, feeds, report)}
-    looked = [each for each in found.values() if each.record.is_external]
+    looked = [each for each in found.values() if each.record.is_external and each.record.produced_by is None]
     cursor = (f"reported/{cluster}", following.render())
     apply_announcements(context.database, context.stores, context.plan, looked, context.as_of, bulkheads, cursor)
     for feed, _, time in found:

@@ -14,6 +14,7 @@ from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.state.causes import Cause
 from feed_assets.state.errors import FencedOutError, LeaseHeldError, StateUnreachableError
 from feed_assets.state.leases import Leases
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process, validity
 
@@ -212,6 +213,11 @@ def test_a_run_by_hand_before_its_inputs_leaves_the_instance_as_it_is(tmp_path: 
     lifecycle.tick(at("01T02:00"))
     assert lifecycle.statuses("count") == {START: ProcessInstanceStatus.TIMEDOUT}
     with pytest.raises(InputsMissingError, match=r"stays TIMEDOUT\. When they are there, run it again"):
+        lifecycle.run("count", START, at("01T02:00"))
+    with lifecycle.database.begin() as connection:
+        changed = {"status": ProcessInstanceStatus.SUSPENDED}
+        ProcessInstances(connection).transition(before[START].key, {ProcessInstanceStatus.TIMEDOUT}, **changed)
+    with pytest.raises(InputsMissingError, match=r"stays SUSPENDED\. Resume it, and it runs when they are there"):
         lifecycle.run("count", START, at("01T02:00"))
 
 
