@@ -166,7 +166,8 @@ def test_the_first_commands_of_a_newcomer_do_what_their_page_says(shell: Shell) 
     shell.run_page("docs/first-project.md")
     assert "usable: 1 cluster, 2 feeds, 1 process" in shell.answers["feed-assets validate"]
     asked = shell.answers["feed-assets why daily-revenue TODAY"].splitlines()
-    assert asked[1] == f"  because feed orders on primary at {today}T00:00Z is MISSING"
+    assert asked[0].startswith("no tick of cluster primary has ever come")
+    assert asked[2] == f"  because feed orders on primary at {today}T00:00Z is MISSING"
     assert "1 instance found in storage and recorded" in shell.answers["feed-assets why daily-revenue TODAY --look"]
 
 
