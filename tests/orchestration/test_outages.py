@@ -1,13 +1,15 @@
 """An outage of two minutes is one failure, two messages, and over within a minute of its end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
+from sqlalchemy import Connection
 
 from feed_assets.errors import NoAnswerError
+from feed_assets.lifecycle.arrival import polling
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import HealthPayload
 from feed_assets.state.tick_failures import TickFailures
@@ -129,3 +131,19 @@ def test_after_a_long_outage_an_address_is_asked_each_minute(
     harness.tick()
     harness.at(EVENING + timedelta(hours=9, minutes=1, seconds=5))
     assert ("numbers", key(3)) in arrived(harness.tick())
+
+
+def test_an_address_that_fails_is_on_record_before_what_it_obstructs(
+    tmp_path: Path, instance: DagsterInstance, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, known = LocationHarness(Home(folder=tmp_path), instance), list[list[tuple[TickStep, str]]]()
+    record = polling.record_poll_results
+
+    def record_results(connection: Connection, seen: Sequence[polling.PollResult]) -> int:
+        known.append(failing(harness))
+        return record(connection, seen)
+
+    monkeypatch.setattr(polling, "record_poll_results", record_results)
+    storage.error = NoAnswerError(endpoint=f"file://{harness.home.data}", seconds=20)
+    harness.tick()
+    assert known[0] == [(TickStep.STORAGE, f"file://{harness.home.data}")]

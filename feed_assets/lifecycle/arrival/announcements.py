@@ -69,7 +69,7 @@ def apply_announcements(
     new = [each for key, each in latest.items() if not _is_settled(known.get(key))]
     due = [each for each in new if each.nominal_time <= as_of]
     candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
-    looks = poll_confined(stores, candidates, bulkheads)
+    looks = poll_confined(database, stores, candidates, bulkheads)
     seen = [
         _told(decide_poll_result(candidate, look, as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)

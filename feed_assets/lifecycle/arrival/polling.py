@@ -217,7 +217,11 @@ def poll_missing_inputs(
         for time in state.missing
         if time <= as_of
     ]
-    looks = poll_instances(stores, candidates) if bulkheads is None else poll_confined(stores, candidates, bulkheads)
+    looks = (
+        poll_instances(stores, candidates)
+        if bulkheads is None
+        else poll_confined(database, stores, candidates, bulkheads)
+    )
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     arrived = [each for each in seen if each.event is not None]
     if arrived:
@@ -330,7 +334,7 @@ def _apply_polls(
     watermarks: Sequence[Watermark],
     bulkheads: Bulkheads,
 ) -> int:
-    looks = poll_confined(stores, candidates, bulkheads)
+    looks = poll_confined(database, stores, candidates, bulkheads)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     with database.begin() as connection:
         arrived = record_poll_results(connection, seen)

@@ -17,6 +17,7 @@ from feed_assets.lifecycle.store_answers import ask_by_store
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.state.database import Database
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed
@@ -43,11 +44,14 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
     return [looks[position] for position in range(len(candidates))]
 
 
-def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
+def poll_confined(
+    database: Database, stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads
+) -> list[Look]:
     """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
 
     All endpoints are asked at once. If a store fails, its feeds are polled one by one. What fails slowly, such as by a
-    time-out, is left alone for the rest of the tick and for four times as long as it took: see `ask_by_store`.
+    time-out, is left alone for the rest of the tick and for twice as long as it took: see `ask_by_store`. An address
+    that fails is on record before what it obstructs, so that nobody tells that as another failure.
     """
     groups: dict[StoreAddress, dict[str | None, list[int]]] = defaultdict(dict)
     for (address, flag), positions in _by_store(candidates).items():
@@ -65,6 +69,8 @@ def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads:
             looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
         else:
             looks.update(answer)
+    if any(look.obstacle is not None for look in looks.values()):
+        bulkheads.save(database)
     return [looks[position] for position in range(len(candidates))]
 
 

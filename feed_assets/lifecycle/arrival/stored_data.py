@@ -55,7 +55,7 @@ def apply_stored_looks(
         candidates = [each for record in due for each in _choose(connection, record, as_of)]
     absent: dict[str, list[Candidate]] = {candidate.record.store.url: [] for candidate in candidates}
     obstacles: dict[str, str] = {}
-    for candidate, look in zip(candidates, poll_confined(stores, candidates, bulkheads), strict=True):
+    for candidate, look in zip(candidates, poll_confined(database, stores, candidates, bulkheads), strict=True):
         store = candidate.record.store
         if look.obstacle is None and look.availability is not Availability.AVAILABLE:
             absent[store.url].append(candidate)

@@ -161,7 +161,7 @@ def _record(
             rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times]).values()
         known = {row.nominal_time for row in rows if row.status is not FeedInstanceStatus.MISSING}
         new = [Candidate(record=record, nominal_time=time) for time in times if time not in known]
-        looks = poll_confined(stores, new, bulkheads)
+        looks = poll_confined(database, stores, new, bulkheads)
         seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(new, looks, strict=True)]
         polled += len(new)
         is_complete = start + BATCH >= len(standing)
