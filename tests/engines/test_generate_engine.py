@@ -32,7 +32,7 @@ COLUMNS = {
     "is_new": {"choice": [True, False]},
 }
 # Recorded with Spark 4.3.0; every machine must make the same Parquet files.
-DIGEST = "sha256:fefa4e9c984b92cbe43e4a13826e9f09430604d9673a29004c245908f25d390e"
+DIGEST = "sha256:5685b31c3a634b8cb4820584eb83437d6123550e6894a70bc9a9789db24f7eb1"
 NEW_YORK = ZoneInfo("America/New_York")
 
 
