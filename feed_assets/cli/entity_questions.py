@@ -191,7 +191,7 @@ def _cell(value: object) -> str:
 def dependency(kind: Kind | None, name: str, output: str) -> None:
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
     from feed_assets.operations.entities.context import get_declared
-    from feed_assets.operations.entities.neighbours import find_neighbours
+    from feed_assets.operations.entities.reading import find_neighbours
 
     context = open_entity_context_for(dry_run=True)
     loaded, kind = context.load(), _kind_of(context, kind, name)

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,7 @@ from dagster import (
     asset_check,
     in_process_executor,
 )
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.partitions.partitioned_schedule import UnresolvedPartitionedAssetScheduleDefinition
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.execution.build_resources import wrap_resources_for_execution  # all assets need the same objects
@@ -34,6 +36,8 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
 from feed_assets.engines.code_positions import CodeFinder
+from feed_assets.entities.maps import EMPTY
+from feed_assets.entities.metadata import MetadataKey
 from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
@@ -45,7 +49,6 @@ from feed_assets.orchestration.graph.producers import UserAsset, check_user_asse
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
-from feed_assets.orchestration.location.user_metadata import load_user_metadata
 from feed_assets.orchestration.runs.jobs import (
     build_instances_job,
     build_operate_job,
@@ -279,3 +282,47 @@ def _location_check(runtime: Runtime) -> AssetChecksDefinition:
         return to_result(health.check(runtime.location_key))
 
     return entities_are_valid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMetadata:
+    """What people and programs say of feeds, processes and columns, by the path of the entity; the `revision` of the
+    state, None if it was not asked.
+    """
+
+    said: Mapping[str, Mapping[MetadataKey, str]] = field(default_factory=lambda: EMPTY)
+    revision: str | None = None
+
+
+def load_user_metadata(settings: Settings) -> UserMetadata:
+    """Read what people and programs say, in one query. A state that is not there yet, or cannot be asked, says nothing.
+
+    The state is that of the settings, or beside the Dagster instance of DAGSTER_HOME. A run loads the location again,
+    and shows nothing: it does not read. In Dagster, the context that tells the two apart is not public;
+    `tests/orchestration/test_user_metadata.py` checks it.
+    """
+    if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
+        return UserMetadata()
+    # Measured: these import SQLAlchemy, which a run does not need to load its location.
+    from feed_assets.state.cursors import Cursors
+    from feed_assets.state.dagster_home import find_state_url
+    from feed_assets.state.database import open_database
+    from feed_assets.state.errors import StateError
+    from feed_assets.state.metadata_store import REVISION, MetadataStore
+
+    home = os.environ.get("DAGSTER_HOME")
+    url = settings.state or (find_state_url(Path(home), os.environ) if home else None)
+    if url is None:
+        return UserMetadata()
+    database = open_database(url, settings.namespace)
+    try:
+        if not database.exists():
+            return UserMetadata(revision="")
+        with database.read() as connection:
+            said = MetadataStore(connection).said_beside_files()
+            return UserMetadata(said=said, revision=Cursors(connection).get(REVISION) or "")
+    except StateError as exc:
+        _logger.info("Dagster shows no metadata of people and programs: %s", exc)
+        return UserMetadata()
+    finally:
+        database.close()

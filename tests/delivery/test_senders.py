@@ -21,10 +21,10 @@ import pytest
 
 from feed_assets.delivery import chat, exchange
 from feed_assets.delivery.chat import ChatSender
-from feed_assets.delivery.commands import CommandSender
 from feed_assets.delivery.errors import WayError
 from feed_assets.delivery.mail import MailSender
 from feed_assets.delivery.port import Letter, Outcome, Sender, Verdict
+from feed_assets.delivery.senders import CommandSender
 from feed_assets.delivery.ways import read_ways
 from feed_assets.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind

@@ -10,9 +10,8 @@ from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.context import get_declared
 from feed_assets.operations.entities.listing import ListQuery
 from feed_assets.operations.entities.lookup import FeedLookup, LocationType
-from feed_assets.operations.entities.neighbours import Neighbour, find_neighbours
 from feed_assets.operations.entities.query_fields import FilterField, Form, ListField
-from feed_assets.operations.entities.reading import find_page, show_definition, summarize
+from feed_assets.operations.entities.reading import Neighbour, find_neighbours, find_page, show_definition, summarize
 from feed_assets.operations.entities.schedules import schedule
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.feed_instances import FeedInstances

@@ -7,9 +7,8 @@ from feed_assets.definitions.edits import Put, Remove
 from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
-from feed_assets.operations.entities.plan_warnings import FORMER_PLACE
+from feed_assets.operations.entities.plan_effects import FORMER_PLACE, NEVER_CAME
 from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
-from feed_assets.operations.entities.unseen_feeds import NEVER_CAME
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.difference_records import Effect, EntityChange

@@ -21,7 +21,7 @@ from dagster import (
 )
 
 from feed_assets.clock import FrozenClock
-from feed_assets.orchestration.runs.captured_logs import DagsterLogs
+from feed_assets.orchestration.runs.cleanup import DagsterLogs
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import Attempt, ProcessInstanceStatus
 from feed_assets.state.tick_failures import TickFailures

@@ -16,8 +16,7 @@ from feed_assets.lifecycle.arrival.recording import record_arrival
 from feed_assets.operations.deadlines.alerts import SlaQuery, acknowledge, find_alerts
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.sensors.deadlines import run_sla_tick
-from feed_assets.orchestration.sensors.on_time import report_changed
+from feed_assets.orchestration.sensors.deadlines import report_changed, run_sla_tick
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from feed_assets.topics import Topic

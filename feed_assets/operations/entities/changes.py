@@ -18,7 +18,7 @@ from feed_assets.loading.bundles import LoadedBundle, parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import AppliedChange, EntityContext, make_change
-from feed_assets.operations.entities.left_events import describe_left
+from feed_assets.operations.entities.plan_effects import describe_left
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
     end_work,

@@ -32,10 +32,13 @@ from feed_assets.operations.entities.changed_files import find_changed_files, wi
 from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
-from feed_assets.operations.entities.first_batches import find_first_batches
-from feed_assets.operations.entities.left_events import find_left_events
-from feed_assets.operations.entities.plan_warnings import find_claimed_metadata, find_staying
-from feed_assets.operations.entities.unseen_feeds import find_unseen_feeds
+from feed_assets.operations.entities.plan_effects import (
+    find_claimed_metadata,
+    find_first_batches,
+    find_left_events,
+    find_staying,
+    find_unseen_feeds,
+)
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.change_impact import decide_impact

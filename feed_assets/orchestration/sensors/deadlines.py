@@ -4,6 +4,8 @@ the assets.
 Dagster is told before that is recorded, so a crash may show a partition twice. Messages are written once in any case.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -17,11 +19,12 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
-from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all
+from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all, revision_of
 from feed_assets.lifecycle.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.masking import get_logger, mask
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_feed_instance, explain_process_instance
 from feed_assets.orchestration import names
@@ -31,8 +34,9 @@ from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.sensors.on_time import report_changed
+from feed_assets.orchestration.runs.on_time_checks import build_evaluation, feeds_on_time
 from feed_assets.plan.rendering import counted
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, Recovery, SlaMiss
@@ -47,6 +51,8 @@ TOLD_BEHIND = timedelta(minutes=2)
 
 _logger = get_logger(__name__)
 _NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
+CHECKS_A_TICK = 200
+_TOLD_VERSION = 1
 
 
 def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
@@ -174,3 +180,55 @@ def describe(found: LookResult, watched: WatchResult, observed: int, shown: int)
     parts += [f"{counted(shown, 'check')} reported"] if shown else []
     more = "" if found.is_complete and watched.is_complete else "; the next tick continues"
     return (", ".join(parts) or "no deadline has passed") + more
+
+
+def report_changed(
+    database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, loaded: AssetLayout
+) -> int:
+    """Report the checks `on_time` whose result is not what was told last, without a run, at most `CHECKS_A_TICK`;
+    return how many. One read if none has changed.
+
+    A feed that is deleted, or has lost its SLA, is reported a last time, at the asset that Dagster has `loaded`.
+    """
+    with database.read() as connection:
+        found = Cursors(connection).get_many((revision_of(cluster), _revision_told(cluster)))
+        now = f"{found.get(revision_of(cluster), '')} {layout.plan.digest}"
+        if found.get(_revision_told(cluster)) == now:
+            return 0
+        told = _read_told(connection, cluster)
+        lateness = find_lateness(connection, cluster)
+    none = FeedLateness()
+    states = {feed: lateness.get(feed, none) for feed, _ in feeds_on_time(layout, cluster)}
+    gone = {feed: none for feed, digest in told.items() if feed not in states and digest}
+    changed = [feed for feed, state in (states | gone).items() if told.get(feed) != _digest(state)]
+    for feed in changed[:CHECKS_A_TICK]:
+        place = layout.find_asset((feed, cluster)) or loaded.find_asset((feed, cluster))
+        if place is not None:
+            asset, grid = place
+            instance.report_runless_asset_event(build_evaluation(asset, grid, (states | gone)[feed]))
+    after = {feed: digest for feed, digest in told.items() if feed in states or digest}
+    after |= {feed: _digest((states | gone)[feed]) for feed in changed[:CHECKS_A_TICK]}
+    with database.begin() as connection:
+        Cursors(connection).put(_told(cluster), json.dumps({"version": _TOLD_VERSION, "feeds": after}))
+        if len(changed) <= CHECKS_A_TICK:
+            Cursors(connection).put(_revision_told(cluster), now)
+    return min(len(changed), CHECKS_A_TICK)
+
+
+def _read_told(connection: Connection, cluster: str) -> dict[str, str]:
+    text = Cursors(connection).get(_told(cluster))
+    if text is None or (document := json.loads(text))["version"] != _TOLD_VERSION:
+        return {}
+    return dict(document["feeds"])
+
+
+def _digest(state: FeedLateness) -> str:
+    return hashlib.sha256(state.token.encode()).hexdigest()[:12] if state.token else ""
+
+
+def _told(cluster: str) -> str:
+    return f"sla/told/{cluster}"
+
+
+def _revision_told(cluster: str) -> str:
+    return f"sla/told-revision/{cluster}"

@@ -10,14 +10,14 @@ from pathlib import Path
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
-from feed_assets.storage.deliveries import Deliveries
+from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     PathRefusedError,
     StorageAwayError,
     StorageError,
 )
-from feed_assets.storage.listing import scan_listing
+from feed_assets.storage.listing import Entry, scan_listing
 from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
 from feed_assets.storage.object.client import (
     ObjectClient,
@@ -28,11 +28,9 @@ from feed_assets.storage.object.client import (
     each,
 )
 from feed_assets.storage.object.copying import ObjectCopying
-from feed_assets.storage.object.deliveries import ObjectDeliveries
-from feed_assets.storage.object.listings import content_of, look_into, measure_listing
+from feed_assets.storage.object.listings import content_of, entry_of, look_into, measure_listing
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
 from feed_assets.storage.object.staging import ObjectStaging
-from feed_assets.storage.object.traces import ObjectTraces
 from feed_assets.storage.object.trash import ObjectTrash
 from feed_assets.storage.object.tree import find_present, list_objects, read_object, walk_keys
 from feed_assets.storage.paths import (
@@ -57,12 +55,13 @@ from feed_assets.storage.records import (
     missing,
     obstructed,
 )
-from feed_assets.storage.refusals import Translated
+from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.scratch import Scratch, keep_files
-from feed_assets.storage.traces import Traces
+from feed_assets.storage.traces import FOLDER, SUFFIX, Traces
 
 _TRIES = 10
 _SCANS = 3
+_TRACES = f"{CONTROL_FOLDER}/{FOLDER}"
 
 
 class ObjectStore(InstanceStore):
@@ -314,3 +313,65 @@ class ObjectStore(InstanceStore):
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)
+
+
+class ObjectTraces(Traces):
+    """The traces of an object store, one object each."""
+
+    def __init__(self, client: ObjectClient, root_url: str, refuse: Refuse) -> None:
+        self._client = client
+        self._root_url = root_url
+        self._refuse = refuse
+
+    def names(self) -> frozenset[str]:
+        with self._translated():
+            found = self._client.children(_TRACES).files
+        return frozenset(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+    def find(self, name: str) -> bytes | None:
+        with self._translated():
+            return read_object(self._client, self._key(name))
+
+    def keep(self, name: str, content: bytes) -> None:
+        with self._translated():
+            self._client.check()
+            self._client.put(self._key(name), content)
+
+    def drop(self, name: str) -> None:
+        with self._translated():
+            self._client.remove([self._key(name)])
+
+    def _key(self, name: str) -> str:
+        return f"{_TRACES}/{parse_token(self._root_url, name)}{SUFFIX}"
+
+    def _translated(self) -> Translated:
+        return Translated(self._refuse, _TRACES)
+
+
+class ObjectDeliveries(Deliveries):
+    """The objects of a store directly below a key. Each is removed by the tag that it had when it was read."""
+
+    def __init__(self, store: InstanceStore, client: ObjectClient, key: str) -> None:
+        self._store = store
+        self._client = client
+        self._key = key
+
+    def find(self) -> list[Entry]:
+        self._store.check_root()
+        with Translated(self._store._refused, self._key):
+            found = self._client.children(self._key)
+        folders = frozenset(found.folders)
+        return [entry_of(file) for name, file in sorted(found.files.items()) if name not in folders]
+
+    def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
+        with Translated(self._store._refused, self._key):
+            reasons = each(self._remove, files)
+        return {file.name: reason for file, reason in zip(files, reasons, strict=True) if reason is not None}
+
+    def _remove(self, file: DeliveredFile) -> str | None:
+        key = f"{self._key}/{file.name}"
+        try:
+            self._client.remove_unchanged(key, file.size, file.version)
+        except PermissionError as exc:
+            return self._store._refused(key, exc).reason
+        return None
