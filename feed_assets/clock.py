@@ -4,7 +4,10 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from feed_assets.setting_sections import ReplaySettings
 
 
 class Clock(ABC):
@@ -66,24 +69,11 @@ class ReplayClock(Clock):
         return real * self.speed
 
 
-class Replay(Protocol):
-    """A demo's replay: data time `origin` at real time `real_start`, then `speed` times as fast, until `until`."""
-
-    @property
-    def origin(self) -> datetime: ...
-    @property
-    def real_start(self) -> datetime: ...
-    @property
-    def speed(self) -> float: ...
-    @property
-    def until(self) -> datetime | None: ...
-
-
 class ClockSettings(Protocol):
     """The part of the settings that chooses the clock."""
 
     @property
-    def replay(self) -> Replay | None: ...
+    def replay(self) -> "ReplaySettings | None": ...
 
 
 def open_clock(settings: ClockSettings) -> Clock:

@@ -162,7 +162,7 @@ class Output(EntityModel):
 
 
 class Retry(EntityModel):
-    """The retry policy of failed instances."""
+    """The retry policy of failed instances: at most `attempts` retries after the first attempt."""
 
     policy: RetryPolicy
     delay: FrequencyField

@@ -12,7 +12,7 @@ from feed_assets.entities.feed import ClusterRole, Duplicates, Feed
 from feed_assets.entities.metadata import find_fault
 from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
-from feed_assets.entities.process import LateProcess, Process, Retry
+from feed_assets.entities.process import LateProcess, Process
 from feed_assets.entities.sayings import iter_sayings
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
@@ -29,7 +29,6 @@ from feed_assets.plan.records import (
     LateRecord,
     Plan,
     ProcessRecord,
-    RetryRecord,
     TableRecord,
 )
 from feed_assets.plan.release_fingerprint import release_fingerprint
@@ -150,7 +149,7 @@ class _Compiler:
             timeout=process.effective_timeout(),
             on_timeout=process.on_timeout,
             on_update=process.trigger.on_update if process.trigger is not None else OnUpdate.IGNORE,
-            retry=_retry(process.retry),
+            retry=process.retry,
             late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),
             fingerprint=release_fingerprint(self._bundle, process, cluster),
@@ -299,12 +298,6 @@ def _members(bundle: Bundle, process: Process, cluster: str) -> tuple[EntityKey,
     used = tuple((Kind.FEED.value, name) for name in sorted(feeds))
     clusters = {cluster} | (set(process.workflow.mirror.clusters(cluster)) if process.workflow.mirror else set())
     return (process.key, *used, *((Kind.CLUSTER.value, name) for name in sorted(clusters)))
-
-
-def _retry(retry: Retry | None) -> RetryRecord | None:
-    if retry is None:
-        return None
-    return RetryRecord(policy=retry.policy, delay=retry.delay, attempts=retry.attempts, on_timeout=retry.on_timeout)
 
 
 def _late(late: LateProcess | None) -> LateRecord | None:

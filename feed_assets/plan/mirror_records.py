@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from feed_assets.entities.mirror import MirrorSnapshots
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.timing.frequency import Frequency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,16 +20,6 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRules:
-    """The numbers of snapshots of each side that are always kept, and the age that removes others."""
-
-    source_keep: int
-    source_age: Frequency
-    target_keep: int
-    target_age: Frequency
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRecord:
     """The directories of a mirror, each (source, target) separately. `share` and `files` limit what one run removes."""
 
@@ -38,7 +28,7 @@ class MirrorRecord:
     share: float
     files: int
     allow_emptying: bool
-    snapshots: SnapshotRules | None
+    snapshots: MirrorSnapshots | None
 
     @property
     def work(self) -> str:

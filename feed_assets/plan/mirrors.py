@@ -3,9 +3,9 @@
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.copying import RemovedFiles
-from feed_assets.entities.mirror import Mirror, MirrorSnapshots
+from feed_assets.entities.mirror import Mirror
 from feed_assets.plan.copy_options import CopyOptions, OnError
-from feed_assets.plan.mirror_records import Directory, MirrorRecord, SnapshotRules
+from feed_assets.plan.mirror_records import Directory, MirrorRecord
 from feed_assets.plan.places import locate
 
 _HIDDEN = ".*"
@@ -25,7 +25,7 @@ def compile_mirror(bundle: Bundle, mirror: Mirror, own: str) -> MirrorRecord:
         share=mirror.limits.share,
         files=mirror.limits.files,
         allow_emptying=mirror.allow_emptying,
-        snapshots=_snapshots(mirror.snapshots),
+        snapshots=mirror.snapshots,
     )
 
 
@@ -51,15 +51,4 @@ def _options(mirror: Mirror) -> CopyOptions:
         task_bandwidth=mirror.task_bandwidth.bytes if mirror.task_bandwidth else None,
         max_tasks=mirror.max_tasks,
         by_name=True,
-    )
-
-
-def _snapshots(written: MirrorSnapshots | None) -> SnapshotRules | None:
-    if written is None:
-        return None
-    return SnapshotRules(
-        source_keep=written.source_keep,
-        source_age=written.source_age,
-        target_keep=written.target_keep,
-        target_age=written.target_age,
     )

@@ -14,7 +14,7 @@ from zlib import crc32
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY
-from feed_assets.entities.process import CatchUp, OnTimeout, Order, RetryPolicy
+from feed_assets.entities.process import CatchUp, OnTimeout, Order, Retry, RetryPolicy
 from feed_assets.entities.quality import Quality
 from feed_assets.entities.steps import order_steps
 from feed_assets.entities.triggers import OnUpdate
@@ -164,16 +164,6 @@ class FeedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRecord:
-    """The retry policy of failed instances: at most `attempts` retries after the first attempt."""
-
-    policy: RetryPolicy
-    delay: Frequency
-    attempts: int
-    on_timeout: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LateRecord:
     """The times of late-data checks of an instance; `workflows` are those of single inputs."""
 
@@ -210,7 +200,7 @@ class ProcessRecord:
     priority: int
     queue: str | None
     timeout: Frequency
-    retry: RetryRecord | None
+    retry: Retry | None
     late: LateRecord | None
     digest: str
     fingerprint: str

@@ -16,7 +16,7 @@ from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.flows import find_sources, flow_delay, flow_sequence
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
-from feed_assets.entities.process import Order, Retry, effective_timeout
+from feed_assets.entities.process import Order, effective_timeout
 from feed_assets.entities.replication import (
     LATE_DELAY,
     LATE_POLICY,
@@ -29,7 +29,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.edges import InputEdge, OutputEdge
 from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import CopyRecord, LateRecord, ProcessRecord, RetryRecord
+from feed_assets.plan.records import CopyRecord, LateRecord, ProcessRecord
 from feed_assets.plan.release_fingerprint import flow_fingerprint
 from feed_assets.timing.windows import parse_window
 
@@ -113,7 +113,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
         queue=find_queue(feed.properties),
         timeout=effective_timeout(policy.timeout, feed.frequency),
-        retry=_retry(policy.retry or RETRY),
+        retry=policy.retry or RETRY,
         late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
         digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),
         fingerprint=flow_fingerprint(bundle, feed, source, target, part, sequence.start),
@@ -145,7 +145,3 @@ def copy_options(policy: Replication, part: str) -> CopyOptions:
 
 def _members(feed: Feed, source: str, target: str) -> tuple[EntityKey, ...]:
     return (feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target})))
-
-
-def _retry(retry: Retry) -> RetryRecord:
-    return RetryRecord(policy=retry.policy, delay=retry.delay, attempts=retry.attempts, on_timeout=retry.on_timeout)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from feed_assets.plan.mirror_records import SnapshotRules
+from feed_assets.entities.mirror import MirrorSnapshots
 from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Guard, Manifest, content_digest
@@ -97,7 +97,7 @@ class SnapshotKeeper:
     target: Side
     guard: Guard = lambda: None
 
-    def update(self, rules: SnapshotRules, name: str, now: datetime) -> SnapshotResult:
+    def update(self, rules: MirrorSnapshots, name: str, now: datetime) -> SnapshotResult:
         """Snapshot the current state of the target on both sides, unless the newest snapshot has this state; prune.
 
         An incomplete state gets no snapshot. `name` is used if the manifest does not name its snapshot.
@@ -159,7 +159,7 @@ def _state_of(snapshots: Snapshots, name: str) -> str | None:
     return None if manifest is None else state_digest(manifest)
 
 
-def _rule(rules: SnapshotRules, shelf: Shelf) -> tuple[int, timedelta]:
+def _rule(rules: MirrorSnapshots, shelf: Shelf) -> tuple[int, timedelta]:
     if shelf is Shelf.SOURCE:
         return rules.source_keep, rules.source_age.as_duration()
     return rules.target_keep, rules.target_age.as_duration()

@@ -28,7 +28,7 @@ from feed_assets.lifecycle.late.lateness import (
     find_changes,
 )
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import Plan, RetryRecord
+from feed_assets.plan.records import Plan
 from feed_assets.state.database import open_database
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.process_instances import ProcessInstances
@@ -48,11 +48,11 @@ def milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
-def retry_of(case: Case) -> RetryRecord | None:
+def retry_of(case: Case) -> Retry | None:
     fields = case.get("retry")
     if fields is None:
         return None
-    return RetryRecord(
+    return Retry(
         policy=RetryPolicy(fields["policy"]),
         delay=parse_frequency(fields["delay"]),
         attempts=fields["attempts"],
@@ -99,7 +99,7 @@ def check_retry_validation(case: Case) -> None:
 
 def delays_of(case: Case) -> list[timedelta]:
     """The delays after each failure of an instance that always fails."""
-    retry = RetryRecord(
+    retry = Retry(
         policy=RetryPolicy(case["policy"]),
         delay=parse_frequency(case["delay"]),
         attempts=case["attempts"],

@@ -11,8 +11,9 @@ from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
 from feed_assets.entities.copying import RemovedFiles
 from feed_assets.entities.existing import Existing
+from feed_assets.entities.mirror import MirrorSnapshots
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.mirror_records import Directory, MirrorRecord, SnapshotRules
+from feed_assets.plan.mirror_records import Directory, MirrorRecord
 from feed_assets.storage.records import Clearing
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.errors import APPROVAL
@@ -34,9 +35,9 @@ def no_session() -> "SparkSession":
     raise AssertionError("so little is copied without Spark")
 
 
-def rules(source_keep: int, target_keep: int, age: str = "days(7)") -> SnapshotRules:
+def rules(source_keep: int, target_keep: int, age: str = "days(7)") -> MirrorSnapshots:
     lasting = parse_frequency(age)
-    return SnapshotRules(source_keep=source_keep, source_age=lasting, target_keep=target_keep, target_age=lasting)
+    return MirrorSnapshots(source_keep=source_keep, source_age=lasting, target_keep=target_keep, target_age=lasting)
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Mirrored:
 
     pair: Pair
     removes: bool = False
-    snapshots: SnapshotRules | None = None
+    snapshots: MirrorSnapshots | None = None
     limits: tuple[float, int] = (0.5, 10_000)
     allow_emptying: bool = False
     options: dict[str, Any] = field(default_factory=dict)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from feed_assets.entities.process import RetryPolicy
+from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, pause_by_age
-from feed_assets.plan.records import RetryRecord
 from feed_assets.state.records import ProcessInstanceStatus
 
 LONGEST_DELAY = timedelta(days=366)
@@ -49,7 +48,7 @@ def retry_delay(policy: RetryPolicy, delay: timedelta, retries: int) -> timedelt
 
 
 def decide_retry(
-    retry: RetryRecord | None,
+    retry: Retry | None,
     status: ProcessInstanceStatus,
     retries: int,
     ended_at: datetime,

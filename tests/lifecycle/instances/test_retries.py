@@ -9,12 +9,11 @@ import pytest
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import Work
-from feed_assets.entities.process import RetryPolicy
+from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.retries import apply_retries
 from feed_assets.lifecycle.instances.retry_decisions import LONGEST_DELAY, RetryDecision, decide_retry, retry_delay
-from feed_assets.plan.records import RetryRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstanceStatus
@@ -29,10 +28,8 @@ ENDED = datetime(2024, 1, 1, tzinfo=UTC)
 FAILED, TIMEDOUT = ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT
 
 
-def policy(
-    name: str = "periodic", delay: str = "minutes(10)", attempts: int = 3, on_timeout: bool = False
-) -> RetryRecord:
-    return RetryRecord(policy=RetryPolicy(name), delay=parse_frequency(delay), attempts=attempts, on_timeout=on_timeout)
+def policy(name: str = "periodic", delay: str = "minutes(10)", attempts: int = 3, on_timeout: bool = False) -> Retry:
+    return Retry(policy=RetryPolicy(name), delay=parse_frequency(delay), attempts=attempts, on_timeout=on_timeout)
 
 
 @pytest.mark.parametrize(
