@@ -24,7 +24,6 @@ from sqlalchemy.schema import CreateSchema
 from feed_assets.state import (  # noqa: F401 - each adds its tables to the one `metadata`
     delivery_schema,
     metadata_schema,
-    place_schema,
     retention_schema,
     sla_schema,
     totals_schema,

@@ -12,11 +12,10 @@ from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, TableRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.feed_instances import SETTLED, FeedInstances
-from feed_assets.state.place_schema import feed_places
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
 from feed_assets.state.retention_schema import sweep_chunks, sweeps
 from feed_assets.state.rows import select_keys
-from feed_assets.state.schema import feed_instances
+from feed_assets.state.schema import feed_instances, feed_places
 from feed_assets.state.sweep_records import AT_WORK
 from feed_assets.state.upserts import build_insert_if_absent
 from feed_assets.timing.dates import parse_timezone

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from feed_assets.state.causes import Cause
-from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Text, UtcDateTime
+from feed_assets.state.column_types import AnyText, Choice, Entries, FrozenInputs, Payload, Text, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.step_records import StepStatus
@@ -104,6 +104,18 @@ feed_instances = define_table(
     Column("fence", BigInteger, nullable=False),
     Column("place", BigInteger),
     key=("feed", "cluster", "nominal_time"),
+)
+
+feed_places = define_table(
+    "fa_feed_places",
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("url", AnyText, nullable=False),
+    Column("template", AnyText, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("flag", AnyText),
+    key=("feed", "cluster", "place"),
 )
 
 arrival_polls = define_table(
