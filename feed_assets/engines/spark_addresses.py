@@ -33,7 +33,8 @@ def check_spark_master(master: str, environ: Mapping[str, str], resource_manager
         _reach_one(f"Spark at {master}", [_split(part) for part in master.removeprefix("spark://").split(",")])
     elif master.startswith("k8s://"):
         address = urlsplit(master.removeprefix("k8s://") if "://" in master[6:] else f"https://{master[6:]}")
-        _reach_one(f"Kubernetes at {master}", [(address.hostname or "", address.port or _default_port(address.scheme))])
+        port = address.port or (80 if address.scheme == "http" else 443)
+        _reach_one(f"Kubernetes at {master}", [(address.hostname or "", port)])
     elif master == "yarn":
         _check_yarn(environ)
         found = _HOST_PORT.fullmatch(resource_manager or "")
@@ -131,10 +132,6 @@ def _reach_one(service: str, hosts: list[tuple[str, int]]) -> None:
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _default_port(scheme: str) -> int:
-    return 80 if scheme == "http" else 443
 
 
 def bare_url(url: str) -> str:

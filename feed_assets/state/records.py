@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict, cast
 
+from feed_assets.entities.common import LocationKind
 from feed_assets.state.causes import Cause, describe_cause
 
 
@@ -200,6 +201,11 @@ class FeedEvent(NewFeedEvent):
     """A row of the event log; `seq` grows by one from row to row, in the order of the commits."""
 
     seq: int
+
+    @property
+    def is_of_data(self) -> bool:
+        """Whether it concerns the instance itself, not for example its stats."""
+        return self.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
 
     @property
     def message(self) -> Mapping[str, object]:

@@ -4,7 +4,6 @@ They belong to the same schema as all other tables.
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -33,10 +32,6 @@ def _to_obstacle(values: list[str]) -> SweepObstacle:
     return SweepObstacle(code=code, sentence=sentence)
 
 
-def _to_count(values: dict[str, Any]) -> FeedCount:
-    return FeedCount(**values)
-
-
 sweeps = define_table(
     "fa_sweeps",
     Column("sweep_id", Text, nullable=False),
@@ -54,7 +49,7 @@ sweeps = define_table(
     Column("files", BigInteger, nullable=False),
     Column("chunks", BigInteger, nullable=False),
     Column("obstacles", Entries("obstacles", _obstacle_values, _to_obstacle)),
-    Column("counts", Entries("counts", asdict, _to_count)),
+    Column("counts", Entries("counts", asdict, lambda values: FeedCount(**values))),
     Column("approved_by", Text),
     Column("approved_at", UtcDateTime),
     Column("started_at", UtcDateTime),

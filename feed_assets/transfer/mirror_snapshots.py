@@ -110,7 +110,7 @@ class SnapshotKeeper:
         for shelf in Shelf:
             snapshots = self._on(shelf)
             names = snapshots.names()
-            newest = _newest(names)
+            newest = max(names, key=lambda name: (taken_at(name), name), default=None)
             if newest is None or _state_of(snapshots, newest) != state:
                 self.guard()
                 snapshots.keep(named, manifest, with_content=shelf is Shelf.TARGET)
@@ -148,10 +148,6 @@ class SnapshotKeeper:
 
     def _on(self, shelf: Shelf) -> Snapshots:
         return self.stores.get(self.target.store).copying().snapshots(self.target.path, shelf.value)
-
-
-def _newest(names: Sequence[str]) -> str | None:
-    return max(names, key=lambda name: (taken_at(name), name), default=None)
 
 
 def _state_of(snapshots: Snapshots, name: str) -> str | None:

@@ -109,7 +109,8 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         refused.add((path, reason))
         remedy = "Set the time zone of the feed to UTC."
         if not template.covers(feed.frequency):
-            remedy = f"Add the missing variable to the {_noun(path)}."
+            part = "partition of the table" if path[-1] == "table" else "path"
+            remedy = f"Add the missing variable to the {part}."
         elif feed.path_timezone is not None:
             remedy = f"Set path_timezone to {feed.timezone if feed.frequency.is_calendar else 'UTC'}."
         yield Complaint(path=path, message=f"{'.'.join(path)} is too coarse: {reason}", remedy=remedy)
@@ -211,7 +212,3 @@ def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("clusters", name, "table"), entry.table
         if entry.locations is not None and entry.locations.data is not None:
             yield ("clusters", name, "locations", "data"), entry.locations.data
-
-
-def _noun(path: tuple[str, ...]) -> str:
-    return "partition of the table" if path[-1] == "table" else "path"

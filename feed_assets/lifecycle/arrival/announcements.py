@@ -20,7 +20,7 @@ from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import SETTLED, FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.storage.pool import StorePool
 
 
@@ -66,7 +66,7 @@ def apply_announcements(
     latest = {each.key: each for each in announcements}
     with database.read() as connection:
         known = FeedInstances(connection).get_many(latest)
-    new = [each for key, each in latest.items() if not _is_settled(known.get(key))]
+    new = [each for key, each in latest.items() if key not in known or known[key].status not in SETTLED]
     due = [each for each in new if each.nominal_time <= as_of]
     candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
     looks = poll_confined(database, stores, candidates, bulkheads)
@@ -75,7 +75,8 @@ def apply_announcements(
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
     seen += [plan_first_poll(each.key, as_of) for each in new if each.nominal_time > as_of]
-    again = [each for key, each in latest.items() if _is_available(known.get(key))]
+    are_there = {key for key, row in known.items() if row.status is FeedInstanceStatus.AVAILABLE}
+    again = [each for key, each in latest.items() if key in are_there]
     with database.begin() as connection:
         arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, as_of))
         _check_at_once(connection, plan, again, as_of)
@@ -106,11 +107,3 @@ def _late_keys(plan: Plan, announcement: Announcement) -> Collection[LateKey]:
         for reader in plan.reader_indices(edge, range(index, index + 1))
     ]
     return [LateKey(Kind.FEED.value, *announcement.key), *readers]
-
-
-def _is_available(row: FeedInstance | None) -> bool:
-    return row is not None and row.status is FeedInstanceStatus.AVAILABLE
-
-
-def _is_settled(row: FeedInstance | None) -> bool:
-    return row is not None and row.status in SETTLED

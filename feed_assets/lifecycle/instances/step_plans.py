@@ -60,13 +60,10 @@ def plan_steps(
         )
         before = former.finished.get(name)
         if before is not None and name in repeated:
-            reason = faults[name] or _why_repeated(steps[name])
+            again = "a step before it runs again" if steps[name].recoverable else "it is not recoverable"
+            reason = faults[name] or again
             run = replace(run, reason=f"again, although attempt {before.made_in} has finished it: {reason}")
         elif before is not None:
             run = replace(before, attempt=attempt, position=position, status=StepStatus.KEPT, reason=None)
         runs.append(run)
     return runs
-
-
-def _why_repeated(step: Step) -> str:
-    return "a step before it runs again" if step.recoverable else "it is not recoverable"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.protections import ProtectionQuery, find_protections
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
@@ -19,7 +18,7 @@ from feed_assets.state.sweeps import Sweeps
 
 def explain_eviction(connection: Connection, key: FeedKey, events: tuple[FeedEvent, ...]) -> Iterator[Reason]:
     """Yield when, by which sweep and why an instance was evicted, where it is now and how to restore it."""
-    gone = [event for event in events if event.kind is FeedEventKind.EVICTED and _is_of_data(event)]
+    gone = [event for event in events if event.kind is FeedEventKind.EVICTED and event.is_of_data]
     if not gone:
         yield Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not have the time", blocks=True)
         return
@@ -79,7 +78,3 @@ def explain_keeping(
     if scheduled is not None and expires_at is not None and expires_at < context.as_of:
         text = f"retention of its feed is next due at {rendered(scheduled.next_at)}"
         yield Reason(code=ReasonCode.NEXT_SWEEP, text=text, facts={"at": rendered(scheduled.next_at)})
-
-
-def _is_of_data(event: FeedEvent) -> bool:
-    return event.payload.get("kind", LocationKind.DATA.value) == LocationKind.DATA.value

@@ -1,6 +1,6 @@
 """Evictions and restorations of feed instances, as rows of instance lists."""
 
-from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.instances.ranges import ClusterQuery
 from feed_assets.operations.instances.rows import InstanceRow
@@ -20,8 +20,7 @@ def find_evictions(of: ClusterQuery) -> list[InstanceRow]:
     newest = {
         event.nominal_time: event
         for event in sorted(events, key=lambda event: event.seq)
-        if of.start <= event.nominal_time < of.stop
-        and event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
+        if of.start <= event.nominal_time < of.stop and event.is_of_data
     }
     return [
         _row(record, event) for event in newest.values() if of.query.filter.is_met(event.kind.value, event.recorded_at)

@@ -18,7 +18,6 @@ from dagster import (
     RunsFilter,
 )
 
-from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
@@ -52,7 +51,7 @@ def build_asset_events(
     """
     key = (event.feed, event.cluster)
     record = layout.plan.feeds.get(key)
-    if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
+    if record is None or not record.sequence.contains(event.nominal_time) or not event.is_of_data:
         return []
     asset_key, grid = layout.feed_asset(key)
     partition = grid.key(event.nominal_time)
@@ -121,11 +120,6 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
         if edge.feed_key == (event.feed, event.cluster)
         for time in layout.plan.writer_times(edge, event.nominal_time)
     ]
-
-
-def _is_of_data(event: FeedEvent) -> bool:
-    """Return whether an event concerns the instance itself, not for example its stats."""
-    return event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
 
 
 def _arrival(

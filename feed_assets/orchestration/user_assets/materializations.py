@@ -128,7 +128,8 @@ def follow_materializations(
     if not records and before.settled > (instance.event_log_storage.get_maximum_record_id() or 0):
         before = begin_position(instance)
     position = before.following(producers)
-    _forget_polls(database, [key for feed, key in _keys(producers) if position.assets[feed] != before.assets.get(feed)])
+    moved = [each.record.key for feed, each in producers.items() if position.assets[feed] != before.assets.get(feed)]
+    _forget_polls(database, moved)
     fresh = _sort(records, position, producers)
     behind: dict[str, int] = {}
     handled: list[EventLogRecord] = []
@@ -177,10 +178,6 @@ def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str],
             runtime.real_clock.now(),
             Bulkheads.open(database, cluster, runtime.real_clock),
         )
-
-
-def _keys(producers: Mapping[str, Producer]) -> list[tuple[str, Key]]:
-    return [(feed, producer.record.key) for feed, producer in producers.items()]
 
 
 def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
