@@ -53,7 +53,7 @@ def why(
     """
     from feed_assets.operations.explaining.explanations import explain
     from feed_assets.operations.explaining.summaries import render_summary
-    from feed_assets.operations.explaining.tick_times import find_silence
+    from feed_assets.operations.explaining.tick_failures import find_silence
     from feed_assets.operations.instances.polled_ranges import poll_instances_now, record_vanished_now
     from feed_assets.plan.rendering import counted
     from feed_assets.state.records import FeedKey

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import update
 
 from feed_assets.cli.main import main
-from feed_assets.operations.explaining.tick_times import note_tick
+from feed_assets.operations.explaining.tick_failures import note_tick
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances

@@ -16,7 +16,7 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation
-from feed_assets.operations.explaining.tick_times import find_silence
+from feed_assets.operations.explaining.tick_failures import find_silence
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices

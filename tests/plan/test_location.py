@@ -12,7 +12,7 @@ from feed_assets.plan import location as location_module
 from feed_assets.plan.location import Location, declare_location, load_location
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.settings import Settings, load_settings
-from feed_assets.state.workflow_files import WorkflowFiles
+from feed_assets.state.releases import WorkflowFiles
 from tests.databases import open_migrated
 from tests.lifecycle.harness import START, feed, process
 

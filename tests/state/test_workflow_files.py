@@ -1,5 +1,5 @@
 from feed_assets.state.database import Database
-from feed_assets.state.workflow_files import WorkflowFiles
+from feed_assets.state.releases import WorkflowFiles
 
 
 def test_a_content_is_stored_once_under_its_digest(database: Database) -> None:

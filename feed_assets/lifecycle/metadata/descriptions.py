@@ -27,7 +27,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.masking import encodable, mask
 from feed_assets.plan.entity_facts import EntityFacts, SayingRecord
-from feed_assets.plan.records import ClusterRecord, DatasourceRecord, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import ClusterRecord, FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf
@@ -108,13 +108,15 @@ def iter_descriptions(plan: Plan, circumstances: Circumstances) -> Iterator[Desc
             case Kind.CLUSTER:
                 system, tags = _cluster(plan.clusters[name]), frozenset[str]()
             case Kind.DATASOURCE:
-                system, tags = _datasource(plan.datasources[name]), frozenset[str]()
+                datasource, tags = plan.datasources[name], frozenset[str]()
+                system = {"type": datasource.type, "colo": datasource.colo}
             case Kind.FEED:
                 system, tags = _feed(name, feeds.get(name, ()), circumstances)
             case Kind.PROCESS:
                 system, tags = _process(name, processes.get(name, ()), circumstances)
         said = _of_column(facts, None)
-        yield _describe(f"{kind}/{name}", kind, name, _facts(facts) | system, tags, circumstances, said)
+        owned = {"description": facts.description, "owner": facts.owner, "groups": ", ".join(facts.groups)}
+        yield _describe(f"{kind}/{name}", kind, name, owned | system, tags, circumstances, said)
         if name in feeds and kind == Kind.FEED:
             yield from _describe_columns(feeds[name][0], circumstances)
 
@@ -180,10 +182,6 @@ def _recorded(known: Recorded) -> dict[str, str]:
     }
 
 
-def _facts(facts: EntityFacts) -> dict[str, str | None]:
-    return {"description": facts.description, "owner": facts.owner, "groups": ", ".join(facts.groups)}
-
-
 def _cluster(cluster: ClusterRecord) -> dict[str, str | None]:
     return {
         "colo": cluster.colo,
@@ -191,10 +189,6 @@ def _cluster(cluster: ClusterRecord) -> dict[str, str | None]:
         "catalog": cluster.catalog,
         "spark": cluster.spark_remote or cluster.spark_master,
     }
-
-
-def _datasource(datasource: DatasourceRecord) -> dict[str, str | None]:
-    return {"type": datasource.type, "colo": datasource.colo}
 
 
 def _feed(

@@ -13,7 +13,7 @@ from feed_assets.plan.pinned_files import PinnedFiles, ProjectFiles, parse_pinne
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.database import Database
-from feed_assets.state.workflow_files import WorkflowFiles
+from feed_assets.state.releases import WorkflowFiles
 from feed_assets.timing.dates import render_datetime
 
 _logger = get_logger(__name__)

@@ -197,9 +197,9 @@ def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) ->
                 next_step="Finish it first, or undo it as a whole.",
             )
         SweepChunks(connection, sweep_id).require_intact(sweep)
-        sweeps.transition(
-            sweep_id, {sweep.state}, state=SweepState.UNDOING, ended_at=sweep.ended_at or now, note=_note(sweep)
-        )
+        note = "it was undone before it had ended" if sweep.state is SweepState.RUNNING else sweep.note
+        ended_at = sweep.ended_at or now
+        sweeps.transition(sweep_id, {sweep.state}, state=SweepState.UNDOING, ended_at=ended_at, note=note)
         return require_sweep(sweeps, sweep_id), sweep.state is SweepState.UNDOING
 
 
@@ -296,7 +296,3 @@ def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tupl
             next_step="Declare the feed again as before, or move the directories back by hand.",
         )
     return replace(removal, store=found.root_url), found
-
-
-def _note(sweep: Sweep) -> str | None:
-    return "it was undone before it had ended" if sweep.state is SweepState.RUNNING else sweep.note

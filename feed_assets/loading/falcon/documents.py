@@ -28,7 +28,7 @@ def read_falcon(text: str) -> PlainDocument:
     root = read_xml(text)
     if isinstance(root, Problem):
         return PlainDocument(line=root.line, problems=[root], positions={(): (root.line, root.column)})
-    kind = _kind_of(root)
+    kind = next((each for each in Kind if each.value == root.name), None)
     if kind is None:
         problem = Problem(
             code="xml-root",
@@ -65,10 +65,6 @@ def _document(root: XmlElement, kind: Kind) -> PlainDocument:
         notes=notes,
         is_presence_checked=True,
     )
-
-
-def _kind_of(root: XmlElement) -> Kind | None:
-    return next((kind for kind in Kind if kind.value == root.name), None)
 
 
 def _carried(root: XmlElement) -> Note:

@@ -58,16 +58,12 @@ def _read_content(
 ) -> None:
     """Read the attributes and children of a node into `values`, the map at `path`."""
     if node.namespace != reading.namespace:
-        message = f"<{node.name}> is in namespace {quote(node.namespace)}" if node.namespace else _in_none(node)
+        found = f"namespace {quote(node.namespace)}" if node.namespace else "no namespace"
         remedy = f'Write xmlns="{reading.namespace}" at the root, and no other.'
-        reading.note("xml-namespace", message, remedy, node.line, node.column)
+        reading.note("xml-namespace", f"<{node.name}> is in {found}", remedy, node.line, node.column)
     _read_attributes(reading, node, element, values, path)
     _check_text(reading, node, element)
     _read_children(reading, node, element, values, path)
-
-
-def _in_none(node: XmlElement) -> str:
-    return f"<{node.name}> is in no namespace"
 
 
 def _read_attributes(

@@ -147,7 +147,7 @@ class _Reader:
             skipped = data[last : found.start()]
             line += skipped.count(b"\n")
             _, newline, after = skipped.rpartition(b"\n")
-            column = len(_characters(after)) + (1 if newline else column)
+            column = len(after.decode("utf-8", "replace")) + (1 if newline else column)
             last, position = found.start(), found.end()
             if found[1] != b"xmlns" and not found[1].startswith(b"xmlns:"):
                 yield line, column
@@ -161,7 +161,3 @@ def _after_blanks(data: bytes, position: int) -> int:
     while data[position : position + 1] in (b" ", b"\t", b"\r", b"\n"):
         position += 1
     return position
-
-
-def _characters(data: bytes) -> str:
-    return data.decode("utf-8", "replace")

@@ -54,7 +54,7 @@ def touch(
                 apply_releases(context, timeline)
                 decisions.append(touch_process(context.database, timeline, key, context.now, effective_from))
     if decisions:
-        begins = {each.cluster: _text(each.effective_from) for each in decisions}
+        begins = {each.cluster: each.effective_from and render_datetime(each.effective_from) for each in decisions}
         context.audit(Operation.TOUCH.value, entity.label, effective_from=begins)
     is_done = bool(decisions) or (context.dry_run and not notes)
     outcome = EntityOutcome(
@@ -66,7 +66,3 @@ def touch(
     return VerbResult(
         verb=Operation.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run
     )
-
-
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else render_datetime(moment)

@@ -2,7 +2,7 @@
 entity: ranges are index ranges of a sequence, and rows are read by a database index.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -33,7 +33,7 @@ from feed_assets.operations.instances.rows import (
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 
 _PAGE_ORDER = {
     OrderField.STATUS: PageOrder.STATUS,
@@ -236,11 +236,7 @@ def _with_details(
     details = missing_dependencies(context, connection, list(instances.values()))
     return tuple(
         process_row(context, instance, details.get(instance.key, ()))
-        if (instance := _found(instances, row)) is not None
+        if (instance := instances.get((row.name, row.cluster, row.nominal_time))) is not None
         else row
         for row in rows
     )
-
-
-def _found(instances: Mapping[Any, ProcessInstance], row: InstanceRow) -> ProcessInstance | None:
-    return instances.get((row.name, row.cluster, row.nominal_time))

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -192,11 +192,8 @@ def _time_of(pair: tuple[Any, str]) -> datetime:
 
 
 def _content(path: str) -> bytes:
-    return b"".join(file.read_bytes() for file in _data_files(Path(urlsplit(path).path)))
-
-
-def _data_files(folder: Path) -> Iterable[Path]:
-    return sorted(file for file in folder.rglob("part-*") if file.is_file())
+    files = sorted(file for file in Path(urlsplit(path).path).rglob("part-*") if file.is_file())
+    return b"".join(file.read_bytes() for file in files)
 
 
 def no_session() -> "SparkSession":

@@ -33,8 +33,8 @@ def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: 
     if any(edge.is_data_driven for edge in edges):
         return AllPartitionMapping()
     if upstream.is_dynamic or downstream.is_dynamic:
-        same = upstream.definition() is downstream.definition()
-        return IdentityPartitionMapping() if same and _all_own(edges) else AllPartitionMapping()
+        same = upstream.definition() is downstream.definition() and all(edge.shifts == (0, 0) for edge in edges)
+        return IdentityPartitionMapping() if same else AllPartitionMapping()
     if upstream.key_zone.key != downstream.key_zone.key:
         return AllPartitionMapping()
     spans = [edge.shifts or _covering(edge.window, feed, process) for edge in edges if edge.window is not None]
@@ -54,10 +54,6 @@ def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSe
     return TimeWindowPartitionMapping(
         start_offset=-edge.shift, end_offset=-edge.shift, allow_nonexistent_upstream_partitions=True
     )
-
-
-def _all_own(edges: Sequence[InputEdge]) -> bool:
-    return all(edge.shifts == (0, 0) for edge in edges)
 
 
 def _covering(window: Window, feed: InstanceSequence, process: InstanceSequence) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from feed_assets.lifecycle.late.detection import apply_updates
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.masking import get_logger
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.tick_times import note_tick
+from feed_assets.operations.explaining.tick_failures import note_tick
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout

@@ -13,7 +13,7 @@ from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.plan import pinned_files
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.state.workflow_files import WorkflowFiles
+from feed_assets.state.releases import WorkflowFiles
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.operations.contexts import context_of
 
