@@ -3,11 +3,13 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import TypeAlias
 
 from dagster import AssetKey, AssetSpec, BetaWarning
 
+from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.maps import EMPTY
@@ -72,6 +74,15 @@ class AssetLayout:
         """Return the asset keys and grids that a run of the process materializes: its own asset, or its feeds."""
         own = self.find_own_asset(process)
         return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.own_outputs]
+
+    def find_partitions(self, kind: str, key: Key, nominal_time: datetime) -> list[tuple[AssetKey, str]]:
+        """Return the partitions that show an instance: that of the feed's asset, or of each asset that a run of the
+        process materializes. None are if it is no instance by this plan.
+        """
+        process, asset = self.plan.processes.get(key), self.find_asset(key)
+        places = [asset] if asset is not None and kind == Kind.FEED else []
+        places += self.run_assets(process) if process is not None and kind == Kind.PROCESS else []
+        return [(own, grid.key(nominal_time)) for own, grid in places if grid.sequence.contains(nominal_time)]
 
     def process_grid(self, process: ProcessRecord) -> Grid:
         """Return the grid that partitions the runs of the process."""

@@ -11,12 +11,11 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from dagster import AssetKey, AssetObservation, DagsterInstance, SkipReason
+from dagster import AssetObservation, DagsterInstance, SkipReason
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.deadlines.arrivals import find_present
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all, revision_of
@@ -25,16 +24,15 @@ from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.masking import get_logger, mask
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
-from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_feed_instance, explain_process_instance
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.on_time_checks import build_evaluation, feeds_on_time
+from feed_assets.orchestration.sensors.overdue_notices import NO_INSTANCE
 from feed_assets.plan.rendering import counted
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -42,7 +40,6 @@ from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, Recovery, SlaMiss
 from feed_assets.state.tick_records import TickStep
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.errors import InstanceError
 
 SECONDS_A_TICK = 20.0
 FORECAST_SECONDS_A_TICK = 10.0
@@ -50,7 +47,6 @@ OBSERVED_A_TICK = 100
 TOLD_BEHIND = timedelta(minutes=2)
 
 _logger = get_logger(__name__)
-_NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
 CHECKS_A_TICK = 200
 _TOLD_VERSION = 1
 
@@ -127,22 +123,12 @@ def build_observations(layout: AssetLayout, miss: SlaMiss) -> list[AssetObservat
     return [
         AssetObservation(
             asset_key=key,
-            partition=grid.key(miss.nominal_time),
+            partition=partition,
             description=f"{what}, and not there at {render_datetime(miss.missed_at)}",
             metadata={names.META_SLA: what, names.META_NOMINAL: render_datetime(miss.nominal_time)},
         )
-        for key, grid in _assets(layout, miss)
-        if grid.sequence.contains(miss.nominal_time)
+        for key, partition in layout.find_partitions(miss.kind, (miss.name, miss.cluster), miss.nominal_time)
     ]
-
-
-def _assets(layout: AssetLayout, miss: SlaMiss) -> Sequence[tuple[AssetKey, Grid]]:
-    key = (miss.name, miss.cluster)
-    if miss.kind == Kind.FEED:
-        found = layout.find_asset(key)
-        return [] if found is None else [found]
-    process = layout.plan.processes.get(key)
-    return [] if process is None else layout.run_assets(process)
 
 
 def find_causes(context: OperationContext, instances: Sequence[LateInstance]) -> Mapping[LateInstance, str]:
@@ -155,7 +141,7 @@ def find_causes(context: OperationContext, instances: Sequence[LateInstance]) ->
     try:
         with context.read() as connection:
             for each in instances:
-                with suppress(*_NO_INSTANCE):
+                with suppress(*NO_INSTANCE):
                     found[each] = mask(_explain(context, connection, each))
     except Exception:
         _logger.warning("the root cause of a late instance could not be found", exc_info=True)

@@ -11,6 +11,7 @@ from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
+from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.instances.overdue_notices import decide_notice
 from feed_assets.masking import get_logger, mask
@@ -28,7 +29,8 @@ from feed_assets.timing.errors import InstanceError
 
 EXPLAINED_A_TICK = 20
 MOST_LINES = 200
-_NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
+NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
+"""What says that something is no instance by the current definitions."""
 
 _COMMAND = re.compile(r"^( *)\$ (.*)$", re.MULTILINE)  # as `Explanation.render` writes a command
 
@@ -83,19 +85,20 @@ def find_explanations(
     """
     known = []
     for row in rows:
-        with suppress(*_NO_INSTANCE):
+        with suppress(*NO_INSTANCE):
             context.active_release(connection, *row.key)
             known.append(row)
     try:
         return explain_process_instances(context, connection, [row.key for row in known]) if known else {}
-    except _NO_INSTANCE:
+    except NO_INSTANCE:
         alone = [[row] for row in known] if len(known) > 1 else []
         return {key: found for each in alone for key, found in find_explanations(context, connection, each).items()}
 
 
 def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
     """Yield the observations of a process instance, at the partition of each output or of the process's own asset."""
-    for key, partition in _partitions(layout, explanation):
+    process = (explanation.name, explanation.cluster)
+    for key, partition in layout.find_partitions(Kind.PROCESS, process, explanation.nominal_time):
         yield build_observation(key, partition, explanation)
 
 
@@ -111,13 +114,6 @@ def build_observation(key: AssetKey, partition: str, explanation: Explanation, b
             names.META_NOMINAL: render_datetime(explanation.nominal_time),
         },
     )
-
-
-def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple[AssetKey, str]]:
-    process = layout.plan.processes[explanation.name, explanation.cluster]
-    for key, grid in layout.run_assets(process):
-        if grid.sequence.contains(explanation.nominal_time):
-            yield key, grid.key(explanation.nominal_time)
 
 
 def render_markdown(explanation: Explanation) -> str:
