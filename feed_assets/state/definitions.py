@@ -120,10 +120,6 @@ class Definitions(TableStore):
         """Return one version of an entity."""
         return self._find(_of(kind, name).where(_T.version == version))
 
-    def find_digest(self, kind: str, name: str, digest: str) -> DefinitionVersion | None:
-        """Return the newest version of an entity with a digest."""
-        return self._find(_of(kind, name).where(_T.digest == digest).order_by(_T.version.desc()).limit(1))
-
     def history(self, kind: str, name: str) -> list[DefinitionVersion]:
         """Return all versions of an entity, oldest first."""
         return _ROWS.find(self._connection, _of(kind, name).order_by(_T.version))

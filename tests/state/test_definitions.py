@@ -83,19 +83,16 @@ def test_the_newest_of_each_entity_is_found_deletions_included(database: Databas
         assert definitions.find_newest("feed", "c") is None
 
 
-def test_a_version_is_found_by_digest_and_number(database: Database) -> None:
+def test_a_version_is_found_by_number(database: Database) -> None:
     day = timedelta(days=1)
     append(database, definition("a", digest="one", recorded_at=START, change_id="first"))
     append(database, definition("a", UPDATED, digest="two", recorded_at=START + day, change_id="second"))
     append(database, definition("a", UPDATED, digest="one", recorded_at=START + 2 * day, change_id="second"))
     with database.read() as connection:
         definitions = Definitions(connection)
-
-        def version(found: Any) -> int | None:
-            return None if found is None else found.version
-
-        assert version(definitions.find_digest("feed", "a", "one")) == 3
-        assert version(definitions.find_digest("feed", "a", "three")) is None
+        found = definitions.find_version("feed", "a", 3)
+        assert found is not None
+        assert (found.version, found.digest) == (3, "one")
         assert [each.version for each in definitions.history("feed", "a")] == [1, 2, 3]
         assert definitions.find_version("feed", "a", 4) is None
 
