@@ -33,7 +33,7 @@ from feed_assets.operations.instances.rows import (
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 
 _PAGE_ORDER = {
     OrderField.STATUS: PageOrder.STATUS,
@@ -236,7 +236,7 @@ def _with_details(
     details = missing_dependencies(context, connection, list(instances.values()))
     return tuple(
         process_row(context, instance, details.get(instance.key, ()))
-        if (instance := instances.get((row.name, row.cluster, row.nominal_time))) is not None
+        if (instance := instances.get(ProcessKey(row.name, row.cluster, row.nominal_time))) is not None
         else row
         for row in rows
     )
