@@ -295,7 +295,7 @@ def _newly_due(
         for watermark in due:
             record = plan.feeds.get((watermark.entity, watermark.cluster))
             if record is None or not record.is_polled:
-                moved.append(_parked(watermark))
+                moved.append(replace(watermark, next_time=None))  # none comes until its definition changes
                 continue
             indices = _due_indices(record, watermark, as_of)[:share]
             candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
@@ -319,11 +319,6 @@ def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermar
     ended = size is not None and indices.stop >= size
     next_time = None if ended else record.sequence.at(indices.stop)
     return replace(watermark, next_index=indices.stop, next_time=next_time)
-
-
-def _parked(watermark: Watermark) -> Watermark:
-    """Return the watermark of a feed without further instances until its definition changes."""
-    return replace(watermark, next_time=None)
 
 
 def _apply_polls(

@@ -14,7 +14,6 @@ from feed_assets.entities.event_messages import EventMessage
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stagings, find_stagings
-from feed_assets.lifecycle.errors import BatchRefusedError
 from feed_assets.lifecycle.instances.attempt_inputs import find_batch_events
 from feed_assets.lifecycle.instances.attempts import Published, claim_outputs, finish_attempt, record_published
 from feed_assets.lifecycle.instances.context import AttemptContext
@@ -49,13 +48,9 @@ class _LeasedBatch(Leased):
     def _require_under_way(self, connection: Connection) -> None:
         row, now = self._batch.row, ProcessInstances(connection).get(*self._batch.row.key)
         if now is None or (now.status, now.run_id) != (ProcessInstanceStatus.RUNNING, row.run_id):
-            raise _gone(self._batch, "gone" if now is None else now.status.value)
-
-
-def _gone(batch: BatchAtWork, status: str) -> BatchRefusedError:
-    return batch.refuse(
-        f"it is {status}: somebody has ended this attempt", f"Take one again: {init_command(batch.record)}"
-    )
+            status = "gone" if now is None else now.status.value
+            reason = f"it is {status}: somebody has ended this attempt"
+            raise self._batch.refuse(reason, f"Take one again: {init_command(self._batch.record)}")
 
 
 def require_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[OutputStaging, ...]:

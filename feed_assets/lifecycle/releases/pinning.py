@@ -1,20 +1,32 @@
 """Pin the files of workflows: store their content before a release refers to it, and find it again for a run."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
+from feed_assets.entities.bundle import Bundle
 from feed_assets.masking import get_logger
-from feed_assets.plan.pinned_files import PinnedFiles, ProjectFiles, parse_pinned_files, pinned_digests, workflows_of
+from feed_assets.plan.differences import AffectedProcess, find_running
+from feed_assets.plan.edges import Key
+from feed_assets.plan.pinned_files import (
+    PinnedFile,
+    PinnedFiles,
+    ProjectFiles,
+    parse_pinned_files,
+    pinned_digests,
+    workflows_of,
+)
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.database import Database
-from feed_assets.state.releases import WorkflowFiles
+from feed_assets.state.records import EntityKey
+from feed_assets.state.releases import Releases, WorkflowFiles
 from feed_assets.timing.dates import render_datetime
+from feed_assets.validation.rules_workflow import iter_workflows
 
 _logger = get_logger(__name__)
 
@@ -69,6 +81,38 @@ def find_changed_paths(connection: Connection, governing: ProcessRecord, declare
     if pinned is None or present is None:
         return ()
     return tuple(file.path for file in pinned.unlike(present) if file.is_kept)
+
+
+def find_changed_files(connection: Connection, bundle: Bundle, root: Path) -> Mapping[Key, tuple[PinnedFile, ...]]:
+    """Return the workflow files that have changed since the newest release of a process pinned them, by process and
+    cluster; only processes that have some.
+    """
+    releases, project = Releases(connection).all(), ProjectFiles(root=root)
+    found: dict[Key, tuple[PinnedFile, ...]] = {}
+    for process in bundle.processes:
+        present = project.read(workflow for _, workflow in iter_workflows(process))
+        for cluster in process.clusters if present is not None else ():
+            newest = releases.get(EntityKey(process.name, cluster))
+            digest = parse_fingerprint(newest[-1].fingerprint).files if newest else ""
+            if present is None or digest in ("", present.digest):
+                continue
+            pinned = find_pinned_files(connection, digest)
+            if pinned is not None and (files := present.unlike(pinned)):
+                found[process.name, cluster] = files
+    return found
+
+
+def with_changed_files(
+    affected: Iterable[AffectedProcess], changed: Mapping[Key, tuple[PinnedFile, ...]], before: Bundle, after: Bundle
+) -> tuple[AffectedProcess, ...]:
+    """Add to the affected processes those that only their files affect."""
+    found = {each.key: each for each in affected}
+    for key, files in changed.items():
+        old, new = (find_running(bundle, *key) for bundle in (before, after))
+        if old is not None and new is not None:
+            each = found.get(key) or AffectedProcess(key=key, old=old, new=new, reasons=())
+            found[key] = replace(each, files=tuple(file.path for file in files), is_alike=False, is_earlier=False)
+    return tuple(found[key] for key in sorted(found))
 
 
 def load_pinned_work(connection: Connection, process: ProcessRecord, nominal_time: datetime, root: Path) -> PinnedWork:

@@ -26,9 +26,9 @@ from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
 from feed_assets.lifecycle.releases.decisions import load_histories
+from feed_assets.lifecycle.releases.pinning import find_changed_files, with_changed_files
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
-from feed_assets.operations.entities.changed_files import find_changed_files, with_changed_files
 from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
