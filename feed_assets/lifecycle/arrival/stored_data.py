@@ -12,6 +12,7 @@ from zlib import crc32
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.errors import render_some
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_confined, poll_instances
 from feed_assets.lifecycle.arrival.vanishing import record_vanished
@@ -144,5 +145,8 @@ def _describe_lost(url: str, lost: Iterable[FeedKey]) -> StorageError:
         store=url,
         path="",
         reason=f"it has lost what it had: {render_some(named, 3)}",
-        next_step="See whether it is the right storage. Restore what is gone, or run again what makes it.",
+        next_step=(
+            "See whether it is the right storage. Restore what is gone (what does not arrive by itself: "
+            f"{command_line('state', 'rebuild')}), or run again what makes it."
+        ),
     )

@@ -23,7 +23,6 @@ from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.leases import find_held
 from feed_assets.state.locks import lock_log
-from feed_assets.state.manifests import Manifests
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.sweep_records import AT_WORK
 from feed_assets.state.sweeps import Sweeps
@@ -144,5 +143,4 @@ def _record(
     polled = [(each, looks[key]) for key, each in gone.items() if each.record.is_external]
     polls = [decide_poll_result(each, look, as_of).next_poll for each, look in polled if each.record.is_expected]
     ArrivalPolls(connection).put(poll for poll in polls if poll is not None)
-    Manifests(connection).remove(gone)
     LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])

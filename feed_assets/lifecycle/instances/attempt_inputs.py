@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,7 @@ from feed_assets.lifecycle.late.lateness import UNSETTLED
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.batches import Batches
+from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -32,6 +34,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import (
     CONTENT,
+    Attempt,
     EntityKey,
     FeedEvent,
     FeedKey,
@@ -43,12 +46,20 @@ from feed_assets.state.records import (
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 
+_ASKED_FOR = frozenset({Cause.BY_HAND, Cause.COMMAND, Cause.ELSEWHERE, Cause.REPAIR})
+
 DIRECT = "direct"
 COPIED = "copied"
 
 
 def scan_late_inputs(
-    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime, real_now: datetime
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    key: ProcessKey,
+    states: Sequence[InputState],
+    as_of: datetime,
+    real_now: datetime,
 ) -> dict[FeedKey, str]:
     """Record the content of a run's late inputs before the run reads them, so that a change during the run is noticed
     too.
@@ -60,8 +71,15 @@ def scan_late_inputs(
         return {}
     contents = scan_contents(database, stores, wanted, real_now)
     with database.begin() as connection:
-        recorded = record_contents(connection, contents.values(), as_of)
-    return {key: recorded.digests.get(key, UNSETTLED) for key in wanted}
+        takes_less = _is_asked_for(Attempts(connection).of(key))
+        recorded = record_contents(connection, contents.values(), as_of, takes_less=takes_less)
+    return {each: recorded.digests.get(each, UNSETTLED) for each in wanted}
+
+
+def _is_asked_for(attempts: Sequence[Attempt]) -> bool:
+    """Return whether a person has asked for the last of an instance's attempts, or for one that it repeats."""
+    since = takewhile(lambda each: each.status is not ProcessInstanceStatus.SUCCEEDED, reversed(attempts))
+    return any(each.cause in _ASKED_FOR for each in since)
 
 
 def _scanned_feeds(plan: Plan, states: Sequence[InputState]) -> dict[FeedKey, FeedRecord]:

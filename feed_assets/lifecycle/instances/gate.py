@@ -35,7 +35,8 @@ def open_gate(
             row = ProcessInstances(connection).get(*key)
         assert row is not None
         states = find_inputs(context, process, row)
-    scanned = scan_late_inputs(context.database, context.stores, context.plan, states, now, context.real_clock.now())
+    real_now = context.real_clock.now()
+    scanned = scan_late_inputs(context.database, context.stores, context.plan, key, states, now, real_now)
     with context.database.begin() as connection:
         leased.check_in(connection)
         freeze_inputs(connection, key, states, scanned, now)

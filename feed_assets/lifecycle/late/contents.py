@@ -52,6 +52,17 @@ class Content:
         """Whether there is a complete instance to read."""
         return self.scan is not None and self.scan.availability is Availability.AVAILABLE
 
+    @property
+    def is_less(self) -> bool:
+        """Whether files have gone, and nothing has come."""
+        if self.earlier is None or self.scan is None or not self.is_available:
+            return False
+        before, now = (
+            Counter((each.path.rpartition("/")[0], each.size, each.checksum) for each in files)
+            for files in (self.earlier.files, self.scan.files)
+        )
+        return now < before
+
 
 def scan_contents(
     database: Database,
@@ -63,7 +74,7 @@ def scan_contents(
     """Scan instances, several at a time; read only files that the record does not cover.
 
     `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
-    and what is less than before is held: only a run, which a person asks for, takes it.
+    and what is less than before is held: only a run that a person asks for takes it.
     """
     if not candidates:
         return {}
@@ -85,31 +96,20 @@ def scan_contents(
             if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
                 raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
-            if bulkheads is not None and _is_less(earlier, found):
-                raise DataRemovedError(url=stores.url(record.store, path), files=len(found.files))
         except InstanceChangingError:
             pass
-        except DataRemovedError as exc:
-            found, error = None, exc
         except Exception as exc:
             _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
             error = exc
             if bulkheads is not None and watch.seconds > TIME_OUT_SECONDS:
                 bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
-        return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
+        content = Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
+        if bulkheads is not None and found is not None and content.is_less:
+            removed = DataRemovedError(url=stores.url(record.store, path), files=len(found.files))
+            return replace(content, scan=None, error=removed)
+        return content
 
     return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))
-
-
-def _is_less(earlier: RecordedManifest | None, found: Scan) -> bool:
-    """Return whether files have gone, and nothing has come."""
-    if earlier is None or found.availability is not Availability.AVAILABLE:
-        return False
-    before, now = (
-        Counter((each.path.rpartition("/")[0], each.size, each.checksum) for each in files)
-        for files in (earlier.files, found.files)
-    )
-    return now < before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,14 @@ class RecordedContents:
     changed: frozenset[FeedKey]
 
 
-def record_contents(connection: Connection, contents: Collection[Content], as_of: datetime) -> RecordedContents:
+def record_contents(
+    connection: Connection, contents: Collection[Content], as_of: datetime, *, takes_less: bool = True
+) -> RecordedContents:
     """Record the contents of instances.
 
     An instance whose content differs from the last scan is logged as CHANGED and its row is updated. If a newer scan
-    was recorded meanwhile, that one counts.
+    was recorded meanwhile, that one counts. Unless one `takes_less`, less than at the last scan is not recorded, so
+    that it stays held for others.
     """
     there = {content.key: content for content in contents if content.is_available}
     manifests = Manifests(connection)
@@ -138,6 +141,8 @@ def record_contents(connection: Connection, contents: Collection[Content], as_of
             digests[key] = before or found.digest
             continue
         digests[key] = found.digest
+        if content.is_less and not takes_less:
+            continue
         if before not in (None, found.digest):
             changed.append(content)
         elif content.earlier is None or content.earlier.files != found.files:

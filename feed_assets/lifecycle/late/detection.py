@@ -172,7 +172,7 @@ def _note_failures(contents: Iterable[Content], bulkheads: Bulkheads) -> None:
         feed = content.record.feed
         errors[feed] = errors.get(feed) or content.error
     for feed, error in errors.items():
-        if error is None:
-            bulkheads.succeed(TickStep.LATE_DATA, feed)
-        else:
+        if error is not None:
             bulkheads.fail(TickStep.LATE_DATA, feed, error)
+        elif not bulkheads.is_put_off(TickStep.LATE_DATA, feed):  # what has failed of it is not due yet
+            bulkheads.succeed(TickStep.LATE_DATA, feed)

@@ -9,12 +9,13 @@ import pytest
 from feed_assets.clock import FrozenClock
 from feed_assets.lifecycle.arrival.stored_data import apply_stored_looks, require_stored
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
 from feed_assets.operations.replication.repairing import repair
 from feed_assets.operations.replication.scope import CopyQuery
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageAwayError, StorageError
-from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 from tests.lifecycle.replication.test_flows import harness_of, replicated
 from tests.lifecycle.retention.harness import RetentionHarness, kept_feed
 from tests.operations.contexts import context_of
@@ -114,3 +115,18 @@ def test_a_sweep_leaves_a_feed_alone_whose_newest_instance_is_gone(tmp_path: Pat
     with pytest.raises(StorageError, match="it has lost what it had: clicks 2013-11-01T05:00Z"):
         harness.run(sweep)
     assert harness.tree() == before
+
+
+def test_what_was_made_here_and_is_back_is_recorded_by_a_rebuild(tmp_path: Path) -> None:
+    made = process("make", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"}, end=hours(2)[-1])
+    lifecycle = LifecycleHarness.of(tmp_path, feed("a"), feed("b"), made)
+    lifecycle.land("a", START)
+    lifecycle.launch(lifecycle.tick(START), START)
+    aside = lifecycle.folder("b", START).rename(tmp_path / "aside")
+    with pytest.raises(StorageError, match="feed-assets state rebuild"):
+        require_stored(lifecycle.database, lifecycle.stores, lifecycle.feed("b"), at("02"), at("02"))
+    aside.rename(lifecycle.folder("b", START))
+    assert lifecycle.feed_statuses("b") == {START: FeedInstanceStatus.MISSING}
+    rebuild_instances(context_of(lifecycle, at("02T01")))
+    assert lifecycle.feed_statuses("b") == {START: FeedInstanceStatus.AVAILABLE}
+    assert lifecycle.tick(at("02T02")) == []

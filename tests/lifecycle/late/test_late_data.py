@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Retention
+from feed_assets.lifecycle.arrival.stored_data import require_stored
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.attempt_inputs import has_same_inputs
 from feed_assets.lifecycle.instances.time_outs import check_gate
@@ -23,6 +24,8 @@ from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.tick_records import TickStep
+from feed_assets.storage.errors import StorageError
 from tests.lifecycle.harness import PLENTY, LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
 
 READY, RUNNING, SUCCEEDED, FAILED = (
@@ -68,11 +71,14 @@ def joined(work: Work) -> Mapping[str, str]:
     }
 
 
-def processed(root: Path, *declared: AnyEntity, state: str | None = None, **more: Any) -> LifecycleHarness:
-    """The first day was processed at 05:00, a moment after its last hour."""
-    lifecycle = LifecycleHarness.of(root, *(declared or entities(**more)), state=state)
+def processed(
+    root: Path, *declared: AnyEntity, state: str | None = None, more: Sequence[datetime] = (), **other: Any
+) -> LifecycleHarness:
+    """The first day was processed at 05:00, a moment after its last hour; some hours had a file `more`."""
+    lifecycle = LifecycleHarness.of(root, *(declared or entities(**other)), state=state)
     lifecycle.job = joined
     lifecycle.land("weather", *hours(4, DAY), text="w")
+    lifecycle.land("weather", *more, text="more")
     lifecycle.land("flights", DAY, text="f")
     lifecycle.launch(lifecycle.tick(at("03T05")), at("03T05"))
     assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
@@ -209,6 +215,50 @@ def test_row_73_an_input_that_shrinks_is_another_one_too_and_waits_for_a_person(
     assert "more" not in (lifecycle.content("delays", DAY) or "")
     assert check(lifecycle, at("03T12")) == []
     assert lifecycle.look_for_late(at("03T20")).verdicts in ((), (LateVerdict.UNCHANGED,))
+
+
+def test_what_is_less_stays_held_when_another_process_has_read_it_and_its_return_runs_that_one_again(
+    tmp_path: Path,
+) -> None:
+    times = {"start": DAY, "end": DAY + timedelta(days=1), "late_process": LATE, "timeout": "days(9)"}
+    other = process("other", "days(1)", inputs={"weather": "now(0,0) now(5,0)"}, outputs={"others": "now(0,0)"}, **times)
+    lifecycle = processed(tmp_path, *entities(), feed("others", "days(1)", start=DAY), other, more=[at("03T01")])
+    less = min(lifecycle.folder("weather", at("03T01")).glob("*.csv")).rename(tmp_path / "aside")
+    lifecycle.land("weather", *hours(2, at("03T04")), text="w")
+    assert lifecycle.launch(lifecycle.tick(at("03T05:30")), at("03T05:30")) == [DAY]
+    assert lifecycle.statuses("other") == {DAY: SUCCEEDED}
+    assert check(lifecycle, at("03T06")) == []
+    less.rename(lifecycle.folder("weather", at("03T01")) / "part-again.csv")
+    assert check(lifecycle, at("03T08")) == [DAY]
+    assert [lifecycle.instances(name)[DAY].attempt for name in ("daily", "other")] == [1, 2]
+
+
+def test_what_was_gone_and_comes_back_as_less_is_held_too(tmp_path: Path) -> None:
+    lifecycle = processed(tmp_path, more=[at("03T03")])
+    folder = lifecycle.folder("weather", at("03T03"))
+    kept = min(folder.glob("*.csv")).rename(tmp_path / "aside")
+    shutil.rmtree(folder)
+    with pytest.raises(StorageError, match="it has lost what it had: weather 2013-11-03T03:00Z"):
+        require_stored(lifecycle.database, lifecycle.stores, lifecycle.feed("weather"), at("03T05"), at("03T05"))
+    folder.mkdir()
+    kept.rename(folder / "part-again.csv")
+    lifecycle.tick(at("03T05:30"))
+    assert lifecycle.feed_statuses("weather")[at("03T03")] is FeedInstanceStatus.AVAILABLE
+    assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.PUT_OFF,)
+    assert check(lifecycle, at("03T06")) == []
+
+
+def test_a_feed_fails_until_what_has_failed_is_tried_again(tmp_path: Path) -> None:
+    """What else is looked at of it meanwhile does not end the failure."""
+    lifecycle = processed(tmp_path)
+    for hour, fails in ((6, True), (8, False)):
+        bulkheads = Bulkheads.open(lifecycle.database, "primary", FrozenClock(at(f"03T{hour:02}")))
+        if fails:
+            bulkheads.fail(TickStep.LATE_DATA, "weather", OSError("less"), next_try_at=at("03T07"))
+        known = (lifecycle.database, lifecycle.stores, lifecycle.timeline, "primary")
+        apply_late_checks(*known, *([at(f"03T{hour:02}")] * 2), TimeBudget(PLENTY), bulkheads)
+        bulkheads.save(lifecycle.database)
+        assert bulkheads.has_failed(TickStep.LATE_DATA, "weather") is fails
 
 
 def test_row_74_an_input_that_is_not_listed_does_not_count(tmp_path: Path, state_url: str) -> None:
