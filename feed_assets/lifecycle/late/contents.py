@@ -95,7 +95,7 @@ def scan_contents(
                 raise silent[record.store]
             if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
                 raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
-            found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
+            found = stores.get(record.store).scan(path, record.flag, to_scan(earlier), real_now)
         except InstanceChangingError:
             pass
         except Exception as exc:
@@ -214,7 +214,8 @@ def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
     )
 
 
-def _to_scan(manifest: RecordedManifest | None) -> Scan | None:
+def to_scan(manifest: RecordedManifest | None) -> Scan | None:
+    """Return the scan that a recorded manifest keeps."""
     if manifest is None:
         return None
     files = tuple(

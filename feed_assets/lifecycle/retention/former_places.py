@@ -12,6 +12,7 @@ from feed_assets.entities.overlaps import FixedPlace, LocationKey, describe_loca
 from feed_assets.entities.places import Places
 from feed_assets.lifecycle.arrival.polling import fingerprint
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
+from feed_assets.lifecycle.late.contents import to_scan
 from feed_assets.lifecycle.releases.left_out import PHRASES
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.eligibility import Candidates
@@ -24,6 +25,7 @@ from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.feed_places import FeedPlaces
+from feed_assets.state.manifests import Manifests
 from feed_assets.state.records import FeedInstance, FeedKey
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
@@ -90,11 +92,13 @@ def find_former(
 
 
 def find_differing(
-    database: Database, stores: StorePool, there: FeedRecord, times: Collection[datetime]
+    database: Database, stores: StorePool, there: FeedRecord, times: Collection[datetime], real_now: datetime
 ) -> dict[datetime, str]:
     """Return which instances of a feed at a former place are not there as the record says, each with why."""
+    keys = [FeedKey(*there.key, time) for time in times]
     with database.read() as connection:
-        rows = list(FeedInstances(connection).get_many([FeedKey(*there.key, time) for time in times]).values())
+        rows = list(FeedInstances(connection).get_many(keys).values())
+        scanned = Manifests(connection).get_many(keys)
 
     def compare(pair: tuple[FeedInstance, Look]) -> str | None:
         row, look = pair
@@ -102,8 +106,9 @@ def find_differing(
         if look.obstacle is not None or digest == fingerprint(look):
             return look.obstacle
         if not digest.startswith("look:") and (row.bytes, row.files) == (look.bytes, look.files):
-            manifest = stores.get(there.store).published_manifest(look.path)
-            if manifest is None or manifest.digest == digest:
+            store, earlier = stores.get(there.store), to_scan(scanned.get(row.key))
+            found = store.published_manifest(look.path) or store.scan(look.path, there.flag, earlier, real_now)
+            if found.digest == digest:
                 return None
         is_gone = look.availability is Availability.MISSING
         return "nothing is there" if is_gone else "what is there is not what the record says"

@@ -207,7 +207,7 @@ def _take(
     if place is not None:
         stay = {each.nominal_time for each in protected}
         times = [time for each in eligible for time in each.candidates.times if time not in stay]
-        for time, reason in sorted(find_differing(database, stores, record, times).items()):
+        for time, reason in sorted(find_differing(database, stores, record, times, query.real_now).items()):
             kept = (Protection(ProtectionKind.PLACE, reason),)
             protected.append(ProtectedPath(LocationKind.DATA, record.path(time), time, kept))
     out = {(each.kind, each.path) for each in protected}

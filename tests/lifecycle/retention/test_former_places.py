@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from obstore.store import MemoryStore
 
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.late.contents import record_contents, scan_contents
 from feed_assets.lifecycle.retention import chunk_removal
 from feed_assets.lifecycle.retention.locations import store_addresses
 from feed_assets.lifecycle.retention.protections import ProtectionKind
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.state import sweep_drafts
 from feed_assets.state.holds import Holds
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.object.client import ObjectClient
@@ -244,6 +246,24 @@ def test_what_is_not_as_recorded_stays_and_is_told(harness: RetentionHarness, st
     done = harness.run(sweep)
     assert harness.outcomes(done) == {ItemOutcome.CHANGED: 1, ItemOutcome.EVICTED: 20}
     assert storage.instances() == {first, third, fourth, *paths_of(YOUNG)}
+
+
+@ON_FILES
+def test_other_content_of_the_same_size_stays(harness: RetentionHarness, storage: Storage) -> None:
+    lifecycle, paths = harness.lifecycle, sorted(paths_of(EXPIRED[:2]))
+    for content in (b"data", b"late"):
+        sleep(0.01)  # so that the filesystem can tell the moments
+        for path in paths:
+            storage.land(path, content)
+        wanted = {FeedKey("clicks", "primary", time): lifecycle.feed("clicks") for time in EXPIRED[:2]}
+        contents = scan_contents(lifecycle.database, lifecycle.stores, wanted, at("04")).values()
+        with lifecycle.database.begin() as connection:
+            record_contents(connection, contents, at("04"))
+    lifecycle.declare(MOVED)
+    sleep(0.01)
+    storage.land(paths[0], b"gone")
+    assert harness.outcomes(harness.run(harness.planned())) == {ItemOutcome.EVICTED: 23}
+    assert storage.instances() == {paths[0], *paths_of(YOUNG)}
 
 
 def test_the_trash_of_a_store_that_no_feed_has_any_more_is_purged(tmp_path: Path, state_url: str) -> None:
