@@ -65,9 +65,10 @@ def apply_stored_looks(
             obstacles[store.url] = "" if is_told else look.obstacle
     for url, missing in absent.items():
         try:
-            if obstacles.get(url):
+            is_silent = obstacles.get(url) == ""
+            lost = {} if is_silent else record_vanished(database, stores, missing, as_of, real_now, ORIGIN)
+            if obstacles.get(url) and not lost:
                 raise StorageError(store=url, path="", reason=obstacles[url], next_step="Remove the obstacle.")
-            lost = record_vanished(database, stores, missing, as_of, real_now, ORIGIN) if url not in obstacles else {}
         except StorageError as exc:
             bulkheads.fail(TickStep.STORED_DATA, url, exc)
             continue

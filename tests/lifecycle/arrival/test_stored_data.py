@@ -64,6 +64,17 @@ def test_what_is_gone_is_told_within_a_day_as_one_failure_of_the_storage_and_its
     assert bulkheads.failures == []
 
 
+def test_a_feed_that_cannot_be_looked_at_hides_no_loss_of_another(tmp_path: Path) -> None:
+    lifecycle = stored(tmp_path)
+    folder = lifecycle.folder("a", hours(72)[-1])
+    rmtree(folder)
+    folder.symlink_to(tmp_path)
+    rmtree(tmp_path / "primary" / "b")
+    (failure,) = looked(lifecycle, at("05")).failures
+    assert "it has lost what it had: b 2013-11-03T23:00Z" in failure.reason
+    assert max(lost(lifecycle, "b")) == hours(72)[-1]
+
+
 def test_the_same_instance_and_another_one_each_day_are_looked_at_and_nothing_between(tmp_path: Path) -> None:
     lifecycle = stored(tmp_path)
     seen: list[set[str]] = []

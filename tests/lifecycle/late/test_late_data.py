@@ -221,7 +221,9 @@ def test_what_is_less_stays_held_when_another_process_has_read_it_and_its_return
     tmp_path: Path,
 ) -> None:
     times = {"start": DAY, "end": DAY + timedelta(days=1), "late_process": LATE, "timeout": "days(9)"}
-    other = process("other", "days(1)", inputs={"weather": "now(0,0) now(5,0)"}, outputs={"others": "now(0,0)"}, **times)
+    other = process(
+        "other", "days(1)", inputs={"weather": "now(0,0) now(5,0)"}, outputs={"others": "now(0,0)"}, **times
+    )
     lifecycle = processed(tmp_path, *entities(), feed("others", "days(1)", start=DAY), other, more=[at("03T01")])
     less = min(lifecycle.folder("weather", at("03T01")).glob("*.csv")).rename(tmp_path / "aside")
     lifecycle.land("weather", *hours(2, at("03T04")), text="w")
