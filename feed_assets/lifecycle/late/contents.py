@@ -13,11 +13,12 @@ from feed_assets.lifecycle.bulkheads import TIME_OUT_SECONDS, Bulkheads
 from feed_assets.lifecycle.errors import DataRemovedError, NotAskedError
 from feed_assets.lifecycle.store_answers import find_silent
 from feed_assets.masking import get_logger
-from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.tick_records import TickStep
@@ -71,17 +72,19 @@ def scan_contents(
     real_now: datetime,
     bulkheads: Bulkheads | None = None,
 ) -> dict[FeedKey, Content]:
-    """Scan instances, several at a time; read only files that the record does not cover.
+    """Scan instances, several at a time, where they are by the record; read only files that the record does not cover.
 
     `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
     and what is less than before is held: only a run that a person asks for takes it.
     """
     if not candidates:
         return {}
-    addresses = [record.store for record in candidates.values()]
-    silent = {} if bulkheads is None else find_silent(stores, addresses, bulkheads)
     with database.read() as connection:
-        known = Manifests(connection).get_many(list(candidates))
+        known, rows = Manifests(connection).get_many(list(candidates)), FeedInstances(connection).get_many(candidates)
+        places = FeedPlaces(connection)
+        there = {key: places.at_place(record, rows.get(key)) for key, record in candidates.items()}
+    addresses = [record.store for record in there.values()]
+    silent = {} if bulkheads is None else find_silent(stores, addresses, bulkheads)
 
     def scan(item: tuple[FeedKey, FeedRecord]) -> Content:
         key, record = item
@@ -109,7 +112,19 @@ def scan_contents(
             return replace(content, scan=None, error=removed)
         return content
 
-    return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))
+    found = dict(zip(there, stores.each(scan, list(there.items())), strict=True))
+    elsewhere = {  # somebody may have moved it to where its feed has its data now
+        key: candidates[key]
+        for key, content in found.items()
+        if content.scan is not None
+        and not content.is_available
+        and _location(content.record) != _location(candidates[key])
+    }
+    return found | dict(zip(elsewhere, stores.each(scan, list(elsewhere.items())), strict=True))
+
+
+def _location(record: FeedRecord) -> tuple[StoreAddress, str]:
+    return record.store, record.template.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

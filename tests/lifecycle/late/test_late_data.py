@@ -14,13 +14,14 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Retention
+from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.arrival.stored_data import require_stored
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.attempt_inputs import has_same_inputs
 from feed_assets.lifecycle.instances.time_outs import check_gate
 from feed_assets.lifecycle.late.contents import scan_contents
 from feed_assets.lifecycle.late.detection import apply_late_checks
-from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
+from feed_assets.lifecycle.late.lateness import LATE_DATA, UNSETTLED, LateVerdict
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
@@ -38,7 +39,7 @@ DAY = at("03")
 LATE = {"policy": "periodic", "delay": "hours(2)", "inputs": ["weather"]}
 
 
-def weather(**more: Any) -> AnyEntity:
+def weather(**more: Any) -> Feed:
     return feed("weather", start=DAY, late_arrival={"cut_off": "hours(12)"}, **more)
 
 
@@ -261,6 +262,25 @@ def test_a_feed_fails_until_what_has_failed_is_tried_again(tmp_path: Path) -> No
         apply_late_checks(*known, *([at(f"03T{hour:02}")] * 2), TimeBudget(PLENTY), bulkheads)
         bulkheads.save(lifecycle.database)
         assert bulkheads.has_failed(TickStep.LATE_DATA, "weather") is fails
+
+
+def test_what_stays_at_a_former_place_of_its_feed_is_looked_for_there(tmp_path: Path) -> None:
+    late = {"late_process": LATE, "start": at("03T03"), "end": at("03T04")}
+    windows = {"weather": "now(-3,0) now(0,0)"}
+    others = [feed("sums", start=DAY), process("sum", inputs=windows, outputs={"sums": "now(0,0)"}, **late)]
+    lifecycle = LifecycleHarness.of(tmp_path, weather(), *others)
+    lifecycle.land("weather", *hours(3, DAY))
+    lifecycle.tick(at("03T02:30"))
+    former = lifecycle.folder("weather", DAY)
+    moved = weather().locations.model_copy(update={"data": "/moved/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
+    lifecycle.declare(weather().model_copy(update={"locations": moved}), *others)
+    lifecycle.land("weather", at("03T03"))
+    assert lifecycle.launch(lifecycle.tick(at("03T03:10")), at("03T03:10")) == [at("03T03")]
+    (read,) = lifecycle.instances("sum")[at("03T03")].inputs
+    assert UNSETTLED not in read.digests
+    assert check(lifecycle, at("03T05")) == []
+    (former / "part-late.csv").write_text("late")
+    assert check(lifecycle, at("03T07")) == [at("03T03")]
 
 
 def test_row_74_an_input_that_is_not_listed_does_not_count(tmp_path: Path, state_url: str) -> None:
