@@ -33,6 +33,7 @@ from feed_assets.state.records import (
 )
 from feed_assets.state.schema import feed_events, feed_instances, process_instances
 from feed_assets.state.watermarks import Watermarks
+from feed_assets.timing.dates import NEVER
 
 _DIGEST = "look:0123456789abcdef0123456789abcdef"
 _HOUR_MICROS = HOUR.seconds * 1_000_000
@@ -83,6 +84,7 @@ def _record_first_hour(url: str, pairs: Sequence[Pair], hours: int) -> None:
         )
         Watermarks(connection).put(_watermarks(pairs, hours))
         Cursors(connection).put(f"readiness/{CLUSTER}", str(2 * len(pairs) * hours))
+        Cursors(connection).put(f"stored/{CLUSTER}", NEVER.isoformat())  # none of these data are on disk
     database.close()
 
 
