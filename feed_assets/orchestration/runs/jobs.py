@@ -3,10 +3,7 @@
 Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
 """
 
-from typing import Literal
-
 from dagster import (
-    Config,
     In,
     JobDefinition,
     Nothing,
@@ -17,13 +14,13 @@ from dagster import (
     job,
     op,
 )
-from pydantic import Field
 
 from feed_assets.command_lines import command_line
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.operation import Operation
 
 
 def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> JobDefinition:
@@ -75,24 +72,6 @@ def _build_listed_job(
         listed_op()
 
     return listed
-
-
-class Operation(Config):
-    """What is to be done."""
-
-    action: Literal["rerun", "kill", "suspend", "resume", "hold", "approve", "undo"] = Field(
-        description="What to do. approve is of a sweep that asks, undo of what a sweep has removed."
-    )
-    name: str = Field(description="The process or copied feed; for hold the feed; for approve and undo the sweep.")
-    instance: str | None = Field(None, description="One instance: 2013-11-03T05:00Z, a day or a partition key.")
-    start: str | None = Field(None, description="Instead of it, instances from this one on …")
-    end: str | None = Field(None, description="… and before this one.")
-    clusters: list[str] = Field([], description="Only on these clusters.")
-    properties: dict[str, str] = Field({}, description="For rerun: properties that override those of the process.")
-    from_start: bool = Field(False, description="For rerun: repeat the steps that have finished, too.")
-    hold: str = Field("dagster", description="For hold: its name, by which it is released.")
-    reason: str = Field("", description="For hold: why.")
-    dry_run: bool = Field(False, description="Say in the log what would be done; change nothing.")
 
 
 def build_operate_job(runtime: Runtime) -> JobDefinition:

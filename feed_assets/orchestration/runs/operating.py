@@ -20,7 +20,7 @@ from feed_assets.operations.retention.running import approve_sweep, sweep_contex
 from feed_assets.operations.retention.undoing import UndoResult, find_times, undo_removals
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.runs.jobs import Operation
+from feed_assets.orchestration.runs.operation import Operation
 from feed_assets.orchestration.runs.stopping import stop_runs_of
 from feed_assets.state.sweep_records import Sweep
 
