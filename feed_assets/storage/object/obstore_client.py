@@ -50,6 +50,7 @@ _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _NO_ACCESS = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AuthenticationFailed"})
 _NOT_SENT = "error sending request"
 _NO_TOKEN = "Error performing token request"
+_UNAVAILABLE = re.compile(r"status code: 50[234]\b")  # "Server returned non-2xx status code: 503 Service Unavailable"
 _CAUSE = re.compile(r'message: "([^"]*)"')  # 'Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }'
 
 
@@ -232,7 +233,7 @@ class _Request:
                 raise PermissionError(_reason(error)) from error
             case InvalidPathError():
                 raise UnusableKeyError(_reason(error)) from error
-            case BaseError() if _NOT_SENT in (said := str(error)) or _NO_TOKEN in said:
+            case BaseError() if _NOT_SENT in (said := str(error)) or _NO_TOKEN in said or _UNAVAILABLE.search(said):
                 raise ConnectionError(_reason(error)) from error
             case BaseError() | ValueError():
                 raise OSError(_reason(error)) from error

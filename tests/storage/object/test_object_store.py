@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from feed_assets.storage.errors import ForeignContentError, InstanceChangingError, StorageError
+from feed_assets.storage.errors import ForeignContentError, InstanceChangingError, StorageAwayError, StorageError
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.records import Availability, StagingPlace
 from feed_assets.storage.registry import open_store
@@ -302,6 +304,34 @@ def test_a_server_that_does_not_answer_is_an_error_and_not_missing_data(s3_optio
     store = open_store(f"s3://{BUCKET}/primary", options)
     with pytest.raises(StorageError, match=r"s3://instances/primary: 'weather/05': .*Connection refused"):
         store.look([HOUR], None)
+
+
+class Unavailable(BaseHTTPRequestHandler):
+    """What stands before a service that is away, such as a balancer of loads."""
+
+    def do_GET(self) -> None:
+        """Answer that the service is not available."""
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:  # type: ignore[override]
+        """Print nothing."""
+
+
+@pytest.mark.server
+def test_a_service_that_is_unavailable_is_away() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Unavailable)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        options = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "key": "a", "secret": "b"}
+        store = open_store("s3://bucket/data", {**options, "config_kwargs": {"retries": {"max_attempts": 0}}})
+        for ask in (store.check_root, lambda: store.look(["a"], None)):
+            with pytest.raises(StorageAwayError, match="503"):
+                ask()
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.server
