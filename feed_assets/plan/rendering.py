@@ -161,7 +161,7 @@ def _step_text(process: ProcessDifference) -> str:
         case Step.CORRECTED:
             return f"corrects the definition from {since} on, for all instances that have not begun"
         case Step.SUCCEEDED:
-            old = f", {counted(waiting, 'instance')} before it keep the old definition" if waiting else ""
+            old = f"; the old definition applies to {counted(waiting, 'instance')} before it" if waiting else ""
             return f"release {process.release} starts at {since}{old}"
         case Step.OVER:
             return "the new definition has no instance left; existing instances keep the old one"

@@ -112,3 +112,4 @@ def test_the_launchpad_says_what_is_to_be_filled_in(harness: LocationHarness) ->
     fields = definition.config_schema.config_type.fields  # type: ignore[attr-defined]
     assert all(field.description for field in fields.values())
     assert [name for name, field in fields.items() if field.is_required] == ["action", "name"]
+    assert [name for name, field in fields.items() if not field.default_provided] == ["action", "name"]  # filled in

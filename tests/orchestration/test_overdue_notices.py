@@ -1,6 +1,7 @@
 """Why instances are not done, as the arrival sensor tells Dagster: on partitions, once, and in its skip message."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -94,7 +95,7 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
         "summing",
         START,
     )
-    assert text.replace("```sh\n        ", "$ ").replace("        ```\n", "") == found.items[0].render()
+    assert re.sub(r"\n\n( *)`(.*)`", r"\n\1$ \2", text) == found.items[0].render()
     text = found.items[0].render()
     monkeypatch.chdir(harness.home.folder)
     for name, value in {
@@ -198,7 +199,7 @@ def test_what_a_person_kills_and_what_is_passed_over_is_told_of_at_once(
     assert record.description.endswith("is KILLED: it ended at 2026-01-01T04:06:00Z: killed by ann")
     why = record.metadata["feed_assets/why"].value
     again = "feed-assets instance rerun summing --instance 2026-01-01T04:00Z --clusters here"
-    assert f"    ```sh\n    {again}\n    ```" in str(why)
+    assert str(why).endswith(f"\n\n    `{again}`")
     tick_at(harness, 4.12)
     assert len(told(harness)) == 5
 

@@ -63,7 +63,7 @@ def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(harness: Locati
     assert request.partition_key == key(3)
     assert request.asset_selection == [AssetKey(["here", "sums"])]
     assert request.tags["feed_assets/process"] == "summing"
-    assert request.tags["feed_assets"] == "summing 2026-01-01T03:00Z, new"
+    assert request.tags["feed_assets"] == "1 new: 2026-01-01T03:00Z of summing"
     assert min(name for name in request.tags if not name.startswith("dagster/")) == "feed_assets"
     assert harness.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
 
@@ -96,8 +96,8 @@ def test_a_run_says_what_it_has_and_why(harness: LocationHarness) -> None:
                 updated_at=NOON,
             )
     (request,) = harness.tick().run_requests or ()
-    span = "summing 2026-01-01T04:00Z to 2026-01-01T05:00Z: 2 instances"  # what is new comes after them
-    assert request.tags["feed_assets"] == f"{span}, 1 rerun, 1 late"
+    span = "2026-01-01T04:00Z to 2026-01-01T05:00Z"  # what is new comes after them
+    assert request.tags["feed_assets"] == f"1 rerun, 1 late: {span} of summing"
 
 
 def test_neighbours_share_a_run(harness: LocationHarness) -> None:
@@ -107,7 +107,7 @@ def test_neighbours_share_a_run(harness: LocationHarness) -> None:
     assert request.partition_key is None
     assert request.tags["dagster/asset_partition_range_start"] == key(3)
     assert request.tags["dagster/asset_partition_range_end"] == key(5)
-    assert request.tags["feed_assets"] == "summing 2026-01-01T03:00Z to 2026-01-01T05:00Z: 3 instances, new"
+    assert request.tags["feed_assets"] == "3 new: 2026-01-01T03:00Z to 2026-01-01T05:00Z of summing"
 
 
 def test_never_more_runs_than_parallel_are_asked_for(harness: LocationHarness) -> None:

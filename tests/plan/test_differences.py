@@ -105,7 +105,7 @@ def test_another_window_makes_a_new_release_from_the_first_instance_ahead() -> N
     assert counts(found) == {}
     text = render_difference(found)
     assert "~ inputs.clicks.start: now(0,0) -> now(-1,0)  (new release)" in text
-    assert "release 2 starts at 2013-11-03T05:00Z, 2 instances before it keep the old definition" in text
+    assert "release 2 starts at 2013-11-03T05:00Z; the old definition applies to 2 instances before it" in text
 
 
 def test_the_instance_three_minutes_ahead_is_the_first_of_a_new_release() -> None:

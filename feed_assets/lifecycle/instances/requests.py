@@ -68,11 +68,13 @@ class LaunchRequest:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return what the run has: the process, its first and last instance, how many, and why they run."""
+        """Return what the run has: how many instances and why they run, the first and the last one, the process.
+
+        Lists of runs show some thirty letters of it.
+        """
         first, last, count = render_datetime(self.first), render_datetime(self.last), len(self.indices)
-        span = first if count == 1 else f"{first} to {last}: {count} instances"
-        why = ", ".join(reason if number == count else f"{number} {reason}" for reason, number in self.reasons.items())
-        return ", ".join(filter(None, (f"{self.process.process} {span}", why)))
+        why = ", ".join(f"{number} {reason}" for reason, number in self.reasons.items())
+        return f"{why or count}: {first if count == 1 else f'{first} to {last}'} of {self.process.process}"
 
     @property
     def first(self) -> datetime:

@@ -52,6 +52,7 @@ from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.restores import HELD
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import UPDATE, LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
@@ -319,7 +320,7 @@ def _plain(
             command = instance_command("resume", key.process, key.nominal_time, key.cluster)
             return _blocking(ReasonCode.SUSPENDED, "it is suspended", {}, command)
         case NoSlot(parallel=parallel, in_flight=in_flight):
-            text = f"{in_flight} runs of its {owner.value} are active, and the limit is {parallel}"
+            text = f"its {owner.value} has {counted(in_flight, 'active run')}, and the limit is {parallel}"
             return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"

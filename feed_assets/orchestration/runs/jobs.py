@@ -88,7 +88,8 @@ def build_operate_job(runtime: Runtime) -> JobDefinition:
         name=names.OPERATE_JOB,
         executor_def=in_process_executor,
         description="Does what Dagster has no button for, as the commands do it: rerun, kill, suspend and resume "
-        "instances, hold them, approve a sweep or undo it. Say in the launchpad what it is to do.",
+        "instances, hold them, approve a sweep or undo it. In the launchpad, fill "
+        "in `action` and `name`, and `instance` or `start` and `end`; `dry_run` changes nothing.",
     )
     def operate_job() -> None:
         operate_op()

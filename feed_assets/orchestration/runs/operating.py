@@ -57,10 +57,12 @@ def operate(runtime: Runtime, context: OpExecutionContext, wanted: Operation) ->
 
 
 def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled | HoldChange | Sweep | UndoResult:
-    name, only, dry = wanted.name, wanted.instance, wanted.dry_run
+    name, only, dry = wanted.name, wanted.instance or None, wanted.dry_run
     match wanted.action:
         case "hold":
-            spans = find_spans(context, [name], wanted.clusters, start=wanted.start, end=wanted.end, instance=only)
+            spans = find_spans(
+                context, [name], wanted.clusters, start=wanted.start or None, end=wanted.end or None, instance=only
+            )
             return add_holds(context, wanted.hold, spans, reason=wanted.reason, author=author, dry_run=dry)
         case "approve":
             return approve_sweep(context, find_sweep(context, name), author=author, dry_run=dry)
@@ -85,7 +87,7 @@ def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled
 def _range_of(context: OperationContext, wanted: Operation) -> tuple[datetime, datetime]:
     name, texts = wanted.name, (wanted.start, wanted.end, wanted.instance)
     kind = Kind.PROCESS if is_flow(name) else context.kind_of(name)
-    match [text and resolve_instance(context, kind, name, text) for text in texts]:
+    match [resolve_instance(context, kind, name, text) if text else None for text in texts]:
         case datetime() as start, datetime() as end, None:
             return start, end
         case None, None, datetime() as time:

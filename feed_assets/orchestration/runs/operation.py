@@ -13,9 +13,9 @@ class Operation(Config):
         description="What to do. approve is of a sweep that asks, undo of what a sweep has removed."
     )
     name: str = Field(description="The process or copied feed; for hold the feed; for approve and undo the sweep.")
-    instance: str | None = Field(None, description="One instance: 2013-11-03T05:00Z, a day or a partition key.")
-    start: str | None = Field(None, description="Instead of it, instances from this one on …")
-    end: str | None = Field(None, description="… and before this one.")
+    instance: str = Field("", description="One instance: 2013-11-03T05:00Z, a day or a partition key.")
+    start: str = Field("", description="Instead of it, instances from this one on …")
+    end: str = Field("", description="… and before this one.")
     clusters: list[str] = Field([], description="Only on these clusters.")
     properties: dict[str, str] = Field({}, description="For rerun: properties that override those of the process.")
     from_start: bool = Field(False, description="For rerun: repeat the steps that have finished, too.")

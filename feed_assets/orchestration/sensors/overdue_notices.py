@@ -117,8 +117,8 @@ def build_observation(key: AssetKey, partition: str, explanation: Explanation, b
 
 
 def render_markdown(explanation: Explanation) -> str:
-    """Return `render_most` as Markdown, in which commands are code."""
-    return _COMMAND.sub(r"\1```sh\n\1\2\n\1```", render_most(explanation))
+    """Return `render_most` as Markdown, in which commands are code that is folded to the width of its place."""
+    return _COMMAND.sub(r"\n\1`\2`", render_most(explanation))
 
 
 def render_most(explanation: Explanation) -> str:
