@@ -2,6 +2,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import render_document
@@ -24,6 +25,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.state.schema import process_instances
 from feed_assets.timing.dates import NEVER
 from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 from tests.operations.contexts import WEBSERVER, context_of, counting_harness, put, row
@@ -243,6 +245,18 @@ def test_slots_turns_and_requests_are_named(tmp_path: Path) -> None:
     following = reason(why(lifecycle, "count", hours(4)[1], now), ReasonCode.NO_SLOT)
     assert following.facts == {"parallel": 1, "in_flight": 1}
     assert codes(why(lifecycle, "count", hours(4)[2], now))[:1] == [ReasonCode.NO_SLOT]
+
+
+def test_what_no_tick_creates_any_more_is_told_from_what_the_next_ticks_create(tmp_path: Path) -> None:
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:30"))
+    with lifecycle.database.begin() as connection:
+        connection.execute(delete(process_instances))
+    asked = [why(lifecycle, "count", hours(4)[each], at("01T06:00")) for each in (0, 3)]
+    assert [reason(each, ReasonCode.NOT_REACHED).text for each in asked] == [
+        "ticks are past it and go on with 2013-11-01T01:00:00Z: a release from this time on creates it",
+        "it is not yet created: the next instance that ticks create is 2013-11-01T01:00:00Z",
+    ]
 
 
 def test_with_last_only_an_older_one_has_no_turn(tmp_path: Path) -> None:
