@@ -315,7 +315,7 @@ def _plain(
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
         case NotReached(next_time=time):
             text = f"it is not yet created: the next instance that ticks create is {rendered(time)}"
-            if time > key.nominal_time:
+            if time and time > key.nominal_time:
                 text = f"ticks are past it and go on with {rendered(time)}: a release from this time on creates it"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
         case Suspended():
