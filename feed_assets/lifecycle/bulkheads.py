@@ -5,6 +5,7 @@ fails is recorded with its reason and put off; all others run. The first success
 an address, all else that has failed on the cluster is due at once: much of it has waited for that address.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
@@ -282,5 +283,8 @@ def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
 
 
 def without_outages(failures: Iterable[TickFailure], away: Collection[str]) -> list[TickFailure]:
-    """Return failures without those that name one of the addresses that are `away`, except for these themselves."""
-    return [each for each in failures if each.step in ADDRESSES or not any(name in each.reason for name in away)]
+    """Return failures without those that name one of the addresses that are `away`, except for these themselves. The
+    beginning of a longer address is not its name: `s3://logs` is not `s3://logs-old`.
+    """
+    named = [re.compile(re.escape(name) + r"(?!\.?[\w-])") for name in away]
+    return [each for each in failures if each.step in ADDRESSES or not any(name.search(each.reason) for name in named)]

@@ -17,12 +17,13 @@ from feed_assets.lifecycle.bulkheads import (
     SHORTEST_PAUSE,
     WORK_PER_PAUSE,
     Bulkheads,
+    without_outages,
 )
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.tick_failures import TickFailures
-from feed_assets.state.tick_records import TickStep
+from feed_assets.state.tick_records import TickFailure, TickStep
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GATES = TickStep.GATES
@@ -180,3 +181,22 @@ def test_row_151_each_step_and_each_unit_that_fails_is_an_action(tmp_path: Path)
 
 def test_a_reason_has_an_upper_limit() -> None:
     assert len(describe_error(ValueError("x" * 10_000))) == MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_named"),
+    [
+        ("s3://logs/2026/01/01: it does not answer", True),
+        ("nothing answers at s3://logs. Start it.", True),
+        ("no answer of s3://logs", True),
+        ("s3://logs-old/2026/01/01: access denied", False),
+        ("s3://logs.old: access denied", False),
+        ("s3://logs2: access denied", False),
+    ],
+)
+def test_what_names_a_longer_address_fails_by_itself(reason: str, is_named: bool) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    failure = TickFailure(
+        cluster="primary", step=TickStep.LATE_DATA, subject="clicks", reason=reason, since=now, next_try_at=now
+    )
+    assert without_outages([failure], ["s3://logs"]) == ([] if is_named else [failure])
