@@ -68,7 +68,7 @@ def documents(changes: Mapping[str, Any]) -> Documents:
         if value is REMOVED:
             del place[keys[-1]]
         else:
-            place[keys[-1]] = value
+            place[keys[-1]] = copy.deepcopy(value)
     return changed
 
 

@@ -23,9 +23,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import documents
 from tests.loading.bundles import load_bundle
-from tests.validation.cases import PRIMARY
-from tests.validation.cases_services import EXPORT, IMPORT, LIMIT
-from tests.validation.cases_tables import tables
+from tests.validation.cases import LIMIT, PRIMARY, SHARED, tables
 
 NO_VALUES = Values(variables={}, environ={})
 AS_OF = datetime(2015, 6, 1, tzinfo=UTC)
@@ -33,8 +31,8 @@ SECONDS = 5.0
 """Of CPU. What grows as the square of a file of this size takes minutes."""
 MEGABYTES = 100
 RICH = {
-    f"{PRIMARY}/import": IMPORT,
-    "feed clicks/clusters/backup/export": EXPORT,
+    f"{PRIMARY}/import": SHARED["import"],
+    "feed clicks/clusters/backup/export": SHARED["export"],
     "feed clicks/lifecycle": {"retention_stage": {"frequency": "hours(2)", "properties": {LIMIT: "days(20)"}}},
     "feed clicks/sla": {"low": "hours(1)", "high": "hours(2)"},
     "process daily/properties": {"day": "${formatTime(instanceTime(), 'yyyy-MM-dd')}"},

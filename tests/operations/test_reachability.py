@@ -18,7 +18,7 @@ from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_key
 from tests.entities.samples import REMOVED, bundle
 from tests.servers import free_port
 from tests.storage.conftest import BUCKET, s3_options, s3_server
-from tests.validation.cases_mirrors import mirror
+from tests.validation.cases import mirror
 
 __all__ = ["s3_options", "s3_server"]
 

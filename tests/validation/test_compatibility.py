@@ -8,11 +8,10 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
 from feed_assets.validation.compatibility import find_broken_dependents, find_dependents
 from tests.entities.samples import bundle
-from tests.validation.cases import DAILY, ORDERS, PRIMARY, another
-from tests.validation.cases_triggers import load
+from tests.validation.cases import DAILY, ORDERS, PRIMARY, SHARED, another, load
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-EXPORT = {"target": {"name": "shop", "table": "orders", "load": {"type": "allowinsert"}}}
+EXPORT = SHARED["export"]
 
 
 def _texts(before: Bundle, after: Bundle) -> list[str]:

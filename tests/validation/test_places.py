@@ -8,7 +8,7 @@ import pytest
 from feed_assets.issues import EntityKey, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import REMOVED, bundle
-from tests.validation.cases_mirrors import mirror
+from tests.validation.cases import mirror
 from tests.validation.test_rules import AS_OF
 
 DAY = "${YEAR}/${MONTH}/${DAY}"

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from feed_assets.issues import SourceMap
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import REMOVED, bundle
-from tests.validation.cases import BACKUP, DAILY, PRIMARY, another
-from tests.validation.cases_services import BY_INTERFACES, EXTERNAL, LIMIT
-from tests.validation.cases_tables import tables
+from tests.validation.cases import BACKUP, DAILY, LIMIT, PRIMARY, SHARED, another, tables
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
 INPUT = f"{DAILY}/inputs/clicks"
+BY_INTERFACES = SHARED["interfaces"]["cluster primary"]
+EXTERNAL = SHARED["external"]
 
 
 def _codes(changes: dict[str, Any], root: Path | None = None) -> list[str]:

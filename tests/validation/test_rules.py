@@ -6,32 +6,15 @@ import pytest
 from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
-from tests.validation.cases import CASES, Case, another
-from tests.validation.cases_inboxes import INBOX_CASES
-from tests.validation.cases_made_up import MADE_UP_CASES
-from tests.validation.cases_metadata import METADATA_CASES
-from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
-from tests.validation.cases_quality import QUALITY_CASES
-from tests.validation.cases_replication import REPLICATION_CASES
-from tests.validation.cases_retention import RETENTION_CASES
-from tests.validation.cases_services import SERVICE_CASES
-from tests.validation.cases_tables import TABLE_CASES
-from tests.validation.cases_triggers import TRIGGER_CASES
+from tests.validation.cases import CASES, FOLDER, Case, another, mirror
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-ALL = (
-    *CASES,
-    *INBOX_CASES,
-    *METADATA_CASES,
-    *MADE_UP_CASES,
-    *MIRROR_CASES,
-    *QUALITY_CASES,
-    *REPLICATION_CASES,
-    *RETENTION_CASES,
-    *SERVICE_CASES,
-    *TABLE_CASES,
-    *TRIGGER_CASES,
+LARGE = Case(
+    code="metadata-size",
+    bad={"feed clicks/metadata": {"properties": {f"note{number}": "x" * 4096 for number in range(16)}}},
+    text="feed 'clicks': what is said of it has 65,622 bytes, more than 65,536. Remove what nobody needs.",
 )
+ALL = (*CASES, LARGE)
 NO_EFFECT = "no-effect"
 """Warns of what several cases need to declare."""
 OTHERS = {
@@ -80,6 +63,7 @@ def test_a_rule_refuses_what_is_wrong_with_one_sentence(case: Case, root: Path) 
 
 def test_every_rule_has_a_case() -> None:
     assert {case.code for case in ALL} == {rule.code for rule in RULES}
+    assert len(CASES) == sum(path.read_text().count("    text: ") for path in FOLDER.glob("*.yaml"))
 
 
 def test_a_name_that_was_declared_with_errors_is_known() -> None:
@@ -184,7 +168,7 @@ def test_row_18_retention_is_at_least_the_late_cut_off(limit: str, is_refused: b
 
 
 def test_two_mirrors_that_write_one_directory_are_both_told() -> None:
-    changes = {**GOOD, **mirror("/other", "/models/inner", name="others")}
+    changes = {**mirror("/models", "/models"), **mirror("/other", "/models/inner", name="others")}
     issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
     assert [(issue.entity, issue.code) for issue in issues] == [
         ("process 'models'", "mirror-overlap"),

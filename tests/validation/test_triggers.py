@@ -5,8 +5,7 @@ import pytest
 from feed_assets.issues import FieldSources, SourceMap
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import bundle
-from tests.validation.cases import ONLY_PRIMARY, Changes
-from tests.validation.cases_triggers import LOADED, load, ring
+from tests.validation.cases import LOADED, ONLY_PRIMARY, Changes, load, ring
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
 NEW = {"feed": "loaded", "instance": "now(0,0)"}
