@@ -1,11 +1,15 @@
-"""Decide which versions must be added to the record of definitions to match the files."""
+"""Decide which versions must be added to the record of definitions to match the files, and add them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+
+from sqlalchemy import Connection
 
 from feed_assets.definitions.contents import Contents
 from feed_assets.issues import EntityKey
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
+from feed_assets.state.definitions import Definitions
+from feed_assets.state.metadata_store import MetadataStore
 
 Newest = Mapping[EntityKey, DefinitionVersion]
 """The newest version of each entity that was ever declared, including deletions."""
@@ -52,6 +56,17 @@ def decide_versions(
             )
         )
     return found
+
+
+def append_versions(connection: Connection, new: Iterable[NewDefinition]) -> list[DefinitionVersion]:
+    """Record versions, and tell every process that has loaded definitions. What is deleted loses its metadata."""
+    definitions = Definitions(connection)
+    versions = definitions.append(new)
+    for gone in versions:
+        if gone.action is DefinitionAction.DELETED:
+            MetadataStore(connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
+    definitions.bump_revision()
+    return versions
 
 
 def is_in_folder(version: DefinitionVersion) -> bool:

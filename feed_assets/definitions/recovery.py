@@ -10,6 +10,7 @@ from datetime import datetime
 
 from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.recording import append_versions
 from feed_assets.masking import get_logger
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
@@ -65,9 +66,7 @@ def finish_change(database: Database, folder: DefinitionFolder, change: Change, 
     """
     with database.begin() as connection:
         if Changes(connection).end(change, ChangeState.DONE, now):
-            definitions = Definitions(connection)
-            definitions.append(change.versions)
-            definitions.bump_revision()
+            append_versions(connection, change.versions)
     return _find_ended(database, folder, change, ChangeState.DONE)
 
 

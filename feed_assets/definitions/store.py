@@ -22,7 +22,7 @@ from feed_assets.definitions.ownership import (
     require_not_replaced,
     require_own_record,
 )
-from feed_assets.definitions.recording import Newest, decide_versions, is_in_folder
+from feed_assets.definitions.recording import Newest, append_versions, decide_versions, is_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
@@ -272,10 +272,7 @@ class DefinitionStore:
             if not may_delete_all:
                 require_not_replaced(connection, place, FOLDER_ORIGIN, versions)
             put_place(connection, place, FOLDER_ORIGIN)
-            definitions = Definitions(connection)
-            appended = definitions.append(versions)
-            definitions.bump_revision()
-        return appended
+            return append_versions(connection, versions)
 
     def _require_own_record(self, place: str, contents: Contents) -> None:
         """Ask under the lock: two projects that begin at once have both found an empty record."""

@@ -1,7 +1,7 @@
 """The context of operations: the current definitions, the state, storage, and the clocks."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,8 +15,6 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue
-from feed_assets.lifecycle.arrival.store_polls import Candidate
-from feed_assets.lifecycle.arrival.vanishing import record_vanished
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.schedules import state_without_row
@@ -64,12 +62,6 @@ class OperationContext(LifecycleContext):
         with self.database.read() as connection:
             self.timeline.refresh(connection, self.as_of)
             yield connection
-
-    def record_vanished(self, candidates: Iterable[Candidate], origin: str, *, dry_run: bool = False) -> int:
-        """Look at instances that may be gone, and record those that are; return how many."""
-        places = (self.database, self.stores)
-        found = record_vanished(*places, candidates, self.as_of, self.real_now, origin, dry_run=dry_run)
-        return len(found)
 
     def run_url(self, run_id: str | None) -> str | None:
         """Return the URL of a run in Dagster; None without a run or a configured webserver."""

@@ -21,17 +21,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from feed_assets.state import (  # noqa: F401 - each adds its tables to the one `metadata`
-    delivery_schema,
-    metadata_schema,
-    retention_schema,
-    sla_schema,
-    totals_schema,
-    trigger_schema,
-)
 from feed_assets.state.errors import StateError, StateSchemaError, StateUnreachableError
 from feed_assets.state.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
-from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, version
+from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 from feed_assets.state.totals import forget_totals, write_totals
 
@@ -132,7 +124,7 @@ class Database:
                         connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
                 found = _find_revision(connection)
                 if found is None:
-                    version.metadata.create_all(connection, checkfirst=False)
+                    load_tables().create_all(connection, checkfirst=False)
                     connection.execute(version.insert().values(version_num=SCHEMA_REVISION))
             self._require(found or SCHEMA_REVISION)
 

@@ -11,7 +11,6 @@ from feed_assets.state.definition_records import DefinitionAction, DefinitionVer
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.locks import lock_definitions
 from feed_assets.state.messages import OutboxMessage
-from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import EntityAction, EntityPayload
 from feed_assets.state.rows import RowMapper, TableStore
@@ -32,9 +31,9 @@ class Definitions(TableStore):
     """The versions of definitions as one transaction sees them."""
 
     def append(self, new: Iterable[NewDefinition]) -> list[DefinitionVersion]:
-        """Record versions, each with the next number of its entity. What is deleted loses its metadata.
+        """Record versions, each with the next number of its entity. A message tells each.
 
-        A message tells each. Takes the locks of definitions and of the log.
+        Takes the locks of definitions and of the log.
         """
         new = list(new)
         if not new:
@@ -49,9 +48,6 @@ class Definitions(TableStore):
             versions.append(DefinitionVersion(**fields, version=numbers[key]))
         _ROWS.insert(self._connection, versions)
         Outbox(self._connection).append_many([_message_of(version) for version in versions])
-        for gone in versions:
-            if gone.action is DefinitionAction.DELETED:
-                MetadataStore(self._connection).forget([f"{gone.kind}/{gone.name}"], gone.author, gone.recorded_at)
         return versions
 
     def revision(self) -> int:

@@ -4,6 +4,7 @@ Tables are made from these definitions. Until release 0.1.0 a change makes anoth
 digest of it, which a test compares. From then on a change needs a migration.
 """
 
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import (
@@ -29,7 +30,22 @@ from feed_assets.state.tick_records import TickStep
 SCHEMA_REVISION = "0022-00a74075"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
+TABLE_MODULES = (
+    "feed_assets.state.delivery_schema",
+    "feed_assets.state.metadata_schema",
+    "feed_assets.state.retention_schema",
+    "feed_assets.state.sla_schema",
+    "feed_assets.state.totals_schema",
+    "feed_assets.state.trigger_schema",
+)
 metadata = MetaData()
+
+
+def load_tables() -> MetaData:
+    """Return the tables of all rooms."""
+    for module in TABLE_MODULES:
+        import_module(module)
+    return metadata
 
 
 def define_table(name: str, *parts: Column[Any] | Index, key: tuple[str, ...]) -> Table:

@@ -1,7 +1,7 @@
 """Notices of arrivals: producers report instances, so that they need not be polled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -22,6 +22,7 @@ from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
 from feed_assets.lifecycle.arrival.signals import Signal, content_digest, record_signals
 from feed_assets.lifecycle.arrival.store_polls import Candidate
+from feed_assets.lifecycle.arrival.vanishing import record_vanished
 from feed_assets.lifecycle.instance_paths import plain_template
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
@@ -112,7 +113,7 @@ def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = 
         known = _find_known(connection, record, notice, time)
     if known is not None and known.is_row and not notice.is_trusted:
         wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
-        known = None if context.record_vanished(wanted, origin, dry_run=dry_run) else known
+        known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run) else known
     if known is not None and not (notice.is_again and known.is_row):
         _require_size(record, notice, time, known)
         return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
@@ -348,6 +349,14 @@ def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of:
     payload = {**event.payload, "trusted": True}
     event = replace(event, manifest_digest=digest, bytes=notice.bytes, files=None, payload=payload)
     return replace(seen, row=row, event=event)
+
+
+def look_for_vanished(
+    context: OperationContext, candidates: Iterable[Candidate], origin: str, *, dry_run: bool = False
+) -> int:
+    """Look at instances that may be gone, and record those that are; return how many."""
+    places = (context.database, context.stores)
+    return len(record_vanished(*places, candidates, context.as_of, context.real_now, origin, dry_run=dry_run))
 
 
 def notice_origin(author: str) -> str:

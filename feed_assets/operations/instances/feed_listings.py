@@ -11,7 +11,7 @@ from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.arrival_notices import notice_origin
+from feed_assets.operations.instances.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.lifecycles import find_data
 from feed_assets.operations.instances.queries import range_of
@@ -154,7 +154,7 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
     require_unobstructed(candidates, looks)
     found = zip(candidates, looks, strict=True)
     absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
-    context.record_vanished(absent, notice_origin(author))
+    look_for_vanished(context, absent, notice_origin(author))
     return [
         ListedInstance(
             feed=each.record.feed,

@@ -18,7 +18,7 @@ from feed_assets.lifecycle.arrival.watching import find_standing
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.arrival_notices import notice_origin
+from feed_assets.operations.instances.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -157,7 +157,7 @@ def record_vanished_now(
                 times = [nominal_time]
                 states = input_states(connection, active.plan, active.record, times, context.as_of)[nominal_time]
                 wanted += present_inputs(active.plan, states)
-    return context.record_vanished(wanted, notice_origin(author))
+    return look_for_vanished(context, wanted, notice_origin(author))
 
 
 def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> int:

@@ -12,6 +12,7 @@ from feed_assets.lifecycle.arrival.polling import decide_poll_result, record_pol
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.arrival.taking import record_taken
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.arrival_notices import look_for_vanished
 from feed_assets.operations.rebuilding.surveying import PROCESS, FoundInstance, find_nominal_times, iter_found
 from feed_assets.operations.rebuilding.watermarks import move_watermark
 from feed_assets.plan.records import FeedRecord
@@ -108,7 +109,7 @@ def rebuild_feed(
         unknown=unknown,
         begins_anew=not is_begun and not delivered,
         damaged=tuple(damaged),
-        vanished=context.record_vanished(absent, ORIGIN, dry_run=dry_run),
+        vanished=look_for_vanished(context, absent, ORIGIN, dry_run=dry_run),
     )
 
 
