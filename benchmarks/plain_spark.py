@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.jobs import COLUMNS, by_airline
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf
 
 
 def main(source: str, target: str) -> None:

@@ -33,7 +33,7 @@ from benchmarks.copying_peers import (
 from benchmarks.probes import ROOT, ProbeError, say
 from benchmarks.report import Figure, Part, Scale, faster, slower
 from feed_assets.clock import SystemClock
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions

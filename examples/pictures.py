@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 from websockets.sync.client import ClientConnection, connect
 
 from feed_assets.clock import SystemClock
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.supervised import SupervisedProcess
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

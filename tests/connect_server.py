@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from feed_assets.engines.installation import spark_environment, spark_home
-from feed_assets.engines.sessions import session_conf
-from feed_assets.engines.spark_addresses import probe
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.addresses import probe
+from feed_assets.engines.spark.installation import spark_environment, spark_home
+from feed_assets.engines.spark.sessions import session_conf
+from feed_assets.engines.spark.supervised import SupervisedProcess
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LOOPBACK = "127.0.0.1"

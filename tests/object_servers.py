@@ -23,7 +23,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.servers import free_port, wait_for_port
 
 BUCKET = "instances"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.installation import spark_home
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.installation import spark_home
+from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.java_start import LIGHT
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from feed_assets.engines.installation import spark_environment, spark_home
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.installation import spark_environment, spark_home
+from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.servers import free_port, wait_for_port
 
 HOST = "127.0.0.1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf
 
 with warnings.catch_warnings():
     # Where this warning is an error, pyspark's import breaks off and leaves half a module behind.

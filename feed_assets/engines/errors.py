@@ -1,7 +1,9 @@
 """Errors in starting or doing the work of a process."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 from feed_assets.errors import FeedAssetsError
 
@@ -112,3 +114,17 @@ class ServiceError(EngineError):
 
 class ServiceAwayError(ServiceError):
     """It cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeFault:
+    """A fault: its reason and the next step, and the line of the file if it has one.
+
+    It `is_certain` unless code of another machine, or another reader of the code, may know better.
+    """
+
+    reason: str
+    next_step: str
+    file: Path | None = None
+    line: int | None = None
+    is_certain: bool = True

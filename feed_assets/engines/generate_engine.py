@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from feed_assets.engines.data.frames import parse_schema, write_output
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import reporting_failures
-from feed_assets.engines.frames import parse_schema, write_output
 from feed_assets.engines.port import Engine, MadeUpRows, Work, WorkReport
-from feed_assets.engines.sessions import open_session
+from feed_assets.engines.spark.sessions import open_session
 from feed_assets.entities.made_up import MadeUpColumn, MadeUpDecimal, span_of
 from feed_assets.entities.patterns import Alternatives, OneOf, Pattern, Repetition, Sequence, parse_pattern
 from feed_assets.timing.dates import render_datetime

@@ -1,6 +1,6 @@
 """The port between the life cycle of an instance and the work of a process: what an engine receives and returns.
 
-Everything but `newest_event` and `check_saying` is plain data with addresses that Spark can open. Other modules know
+Everything but `newest_event` and `check_reported` is plain data with addresses that Spark can open. Other modules know
 the storage behind an address and publish the output. `Context` is public: user code receives it.
 """
 
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from feed_assets.engines.errors import EventRefusedError
-from feed_assets.engines.said import CheckSaying, FactValue, RunMetadata, Said, check_fact, check_nothing
+from feed_assets.engines.run_metadata import (
+    CheckReported,
+    FactValue,
+    ReportedMetadata,
+    RunMetadata,
+    check_fact,
+    check_nothing,
+)
 from feed_assets.entities.event_messages import (
     MARKING_REMEDY,
     PAYLOAD_REMEDY,
@@ -244,9 +251,9 @@ class Context:
         self.facts[name] = check_fact(self.facts, name, value)
 
     @property
-    def said(self) -> Said:
+    def reported(self) -> ReportedMetadata:
         """What the code has said so far: metadata and facts."""
-        return Said(metadata=dict(self.metadata.said), facts=dict(self.facts))
+        return ReportedMetadata(metadata=dict(self.metadata.reported), facts=dict(self.facts))
 
     def last_event(self, feed: str) -> InputEvent | None:
         """Return the newest event of a feed of the cluster: a mark of how far it has come. It is read now, so a
@@ -276,8 +283,8 @@ class Work:
     `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
     `catalog` is the address of the cluster's metastores. `pinned` has the content of files that have changed since the
-    instance's release; it replaces what is in the files. `newest_event` and `check_saying` read the state when they are
-    called.
+    instance's release; it replaces what is in the files. `newest_event` and `check_reported` read the state when they
+    are called.
     """
 
     process: str
@@ -299,7 +306,7 @@ class Work:
     step: StepPlace | None = None
     events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
     newest_event: NewestEvent = field(default=find_no_event, repr=False)
-    check_saying: CheckSaying = field(default=check_nothing, repr=False)
+    check_reported: CheckReported = field(default=check_nothing, repr=False)
     made_up: MadeUpRows | None = None
 
     def read_file(self, name: str) -> bytes:
@@ -319,7 +326,7 @@ class Work:
             output_urls=MappingProxyType({target.name: target.url for target in self.outputs}),
             events=MappingProxyType(dict(self.events)),
             newest_event=self.newest_event,
-            metadata=RunMetadata(self.check_saying),
+            metadata=RunMetadata(self.check_reported),
         )
 
 
@@ -356,12 +363,12 @@ class WorkReport:
     """The result of a work: one report for each output, in the order of `Work.outputs`, and details for the run's page.
 
     An optional output without a report, or without a file, was left out. A step reports the frames that it has yielded.
-    What the work has `said` is kept if the instance succeeds.
+    What the work has `reported` is kept if the instance succeeds.
     """
 
     outputs: tuple[OutputReport, ...]
     details: Mapping[str, str | int | float] = field(default_factory=dict)
-    said: Said = field(default_factory=Said)
+    reported: ReportedMetadata = field(default_factory=ReportedMetadata)
 
 
 class Engine(ABC):

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from feed_assets.engines.arguments import CONTEXT, SPARK, match_arguments, parameter_name
+from feed_assets.engines.data.frames import read_input, render_subject, write_output
+from feed_assets.engines.data.step_frames import frame_targets, name_single
 from feed_assets.engines.errors import (
     EventRefusedError,
     OutputMismatchError,
@@ -20,8 +21,6 @@ from feed_assets.engines.errors import (
     WorkflowSignatureError,
 )
 from feed_assets.engines.failures import reporting_failures
-from feed_assets.engines.frames import read_input, render_subject, write_output
-from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import (
     OUTPUT_REMEDY,
     Context,
@@ -32,8 +31,9 @@ from feed_assets.engines.port import (
     WorkReport,
     find_output_fault,
 )
-from feed_assets.engines.sessions import open_session, restored
-from feed_assets.engines.step_frames import frame_targets, name_single
+from feed_assets.engines.spark.sessions import open_session, restored
+from feed_assets.engines.workflow.arguments import CONTEXT, SPARK, match_arguments, parameter_name
+from feed_assets.engines.workflow.files import add_libraries
 from feed_assets.entities.event_messages import EventMessage
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PythonEngine(Engine):
                     for target in targets
                 )
         details = {"function": f"{function.__module__}:{function.__qualname__}"}
-        return WorkReport(outputs=reports, details=details, said=context.said)
+        return WorkReport(outputs=reports, details=details, reported=context.reported)
 
 
 @contextmanager

@@ -7,16 +7,16 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.data.frames import judge_output
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.failures import last_lines, reporting_failures
-from feed_assets.engines.frames import judge_output
-from feed_assets.engines.installation import spark_environment, spark_home
-from feed_assets.engines.libraries import PYTHON_SUFFIXES, place_file
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
-from feed_assets.engines.said import Said, parse_said
-from feed_assets.engines.sessions import YARN_QUEUE, catalog_conf, open_session
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
+from feed_assets.engines.spark.installation import spark_environment, spark_home
+from feed_assets.engines.spark.sessions import YARN_QUEUE, catalog_conf, open_session
+from feed_assets.engines.spark.supervised import SupervisedProcess
+from feed_assets.engines.workflow.files import PYTHON_SUFFIXES, place_file
 from feed_assets.masking import get_logger
 from feed_assets.timing.dates import render_datetime
 
@@ -52,7 +52,7 @@ class SparkSubmitEngine(Engine):
     characters, for example the paths of a very long window) is in the configuration only.
 
     `FEED_ASSETS_FACTS` names a file, which is not there yet: what the application writes into it as JSON are its facts,
-    and metadata of entities (see `parse_said`). A driver on another machine cannot write it.
+    and metadata of entities (see `parse_reported`). A driver on another machine cannot write it.
 
     Each line of output goes to this module's logger. Spark itself reports warnings only, unless `conf` sets
     `spark.log.level`. The application ends with its parent: when the run is cancelled or killed, the driver and all
@@ -80,14 +80,14 @@ class SparkSubmitEngine(Engine):
                 last_lines=tail,
             )
         with reporting_failures(work):
-            said = parse_said(content, work.check_saying) if content.strip() else Said()
+            reported = parse_reported(content, work.check_reported) if content.strip() else ReportedMetadata()
             reports = tuple(
                 judge_output(open_session(session, work.run_id), target, work.nominal_time)
                 if target.quality is not None
                 else OutputReport(name=target.name, rows=None)
                 for target in work.outputs
             )
-        return WorkReport(outputs=reports, details={"application": work.path}, said=said)
+        return WorkReport(outputs=reports, details={"application": work.path}, reported=reported)
 
 
 def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, tuple[str, ...]]:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.data.frames import read_input, render_subject, write_output
+from feed_assets.engines.data.step_frames import frame_targets, name_single
 from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
-from feed_assets.engines.frames import read_input, render_subject, write_output
-from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, StepPlace, Work, WorkReport
-from feed_assets.engines.sessions import open_session, restored
-from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
-from feed_assets.engines.step_frames import frame_targets, name_single
+from feed_assets.engines.spark.sessions import open_session, restored
+from feed_assets.engines.workflow.files import add_libraries
+from feed_assets.engines.workflow.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feed_assets.engines.said import render_text
+from feed_assets.engines.run_metadata import render_text
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Origin, Scope

@@ -371,7 +371,7 @@ def _require_inside(plan: Plan, data: Path) -> None:
 
 
 def _write(record: FeedRecord, nominal_time: datetime, data: "DataFrame", folder: Path) -> None:
-    from feed_assets.engines.frames import write_output
+    from feed_assets.engines.data.frames import write_output
     from feed_assets.lifecycle.instances.work_data import output_target
 
     write_output(data, output_target(record.feed, record, nominal_time, f"file://{folder}"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.sessions import map_on_executors
+from feed_assets.engines.spark.sessions import map_on_executors
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.copying import RunTasks
 from feed_assets.transfer.running import TaskResult, run_task
@@ -12,7 +12,6 @@ from feed_assets.transfer.tasks import CopyTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 WORTH_BYTES = 64 << 20
 WORTH_FILES = 2_000

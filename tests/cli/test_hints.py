@@ -69,7 +69,7 @@ __all__ = ["counted", "expired", "paste", "replicated"]
 OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla)
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
-    "engines.sql_code.<module>: validate": "starts Spark: tests/operations/test_code_trials.py",
+    "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/operations/test_code_trials.py",
     "lifecycle.arrival.stored_data._describe_lost: state rebuild": "tests/lifecycle/arrival/test_stored_data.py",
     "state.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_newer_state.py",
 }

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from feed_assets.engines.port import Context
-from feed_assets.engines.said import check_nothing, parse_said
+from feed_assets.engines.run_metadata import check_nothing, parse_reported
 from feed_assets.entities.metadata import Origin, Scope
 from tests.cli import project
 from tests.documents.markdown import ROOT
@@ -38,7 +38,9 @@ def test_what_a_function_says_is_what_the_file_of_an_application_says() -> None:
         attempt=1,
     )
     names["daily_delays"](Rows(range(12)), context)  # type: ignore[operator]
-    assert context.said.render() == parse_said(block("json"), check_nothing).render() == json.loads(block("json"))
+    assert (
+        context.reported.render() == parse_reported(block("json"), check_nothing).render() == json.loads(block("json"))
+    )
 
 
 def test_a_file_and_a_program_say_what_is_shown(

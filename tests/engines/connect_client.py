@@ -9,10 +9,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
+from feed_assets.engines.data.frames import read_input, write_output
 from feed_assets.engines.errors import EngineError
-from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.registry import open_engine
-from feed_assets.engines.sessions import session_conf, tag_session
+from feed_assets.engines.spark.sessions import session_conf, tag_session
 from feed_assets.entities.quality import Quality
 from tests.engines.works import FLIGHTS, flights, target, work, written_lines
 

@@ -3,8 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
-from feed_assets.engines.installation import spark_home
-from feed_assets.engines.java import JavaMachine
+from feed_assets.engines.java.machine import JavaMachine
+from feed_assets.engines.spark.installation import spark_home
 
 DRIVER = "org.apache.derby.jdbc.EmbeddedDriver"
 DERBY_JARS = tuple(sorted((spark_home() / "jars").glob("derby*.jar")))

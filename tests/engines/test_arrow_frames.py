@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.arrow_frames import read_table
-from feed_assets.engines.arrow_types import parse_arrow_schema
+from feed_assets.engines.data.arrow_frames import parse_arrow_schema, read_table
+from feed_assets.engines.data.frames import read_input, write_output
 from feed_assets.engines.errors import InputReadError
-from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget
 from tests.engines.test_frames import COLUMNS, ROWS, as_input, rows
 from tests.engines.works import NOMINAL_TIME

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.python_code import Call, PythonFiles, find_python_fault
-from feed_assets.engines.sql_code import find_sql_faults
+from feed_assets.engines.workflow.python_code import Call, PythonFiles, find_python_fault
+from feed_assets.engines.workflow.sql_code import find_sql_faults
 
 
 def _python(folder: Path, text: str, *inputs: str, path: str = "job.py:run") -> str | None:

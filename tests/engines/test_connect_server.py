@@ -11,8 +11,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from feed_assets.engines.sessions import interrupt_run
-from feed_assets.engines.spark_addresses import check_spark_remote, probe
+from feed_assets.engines.spark.addresses import check_spark_remote, probe
+from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.state.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
 from tests.orchestration.dagster_home import Home, sqlite_state

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.file_heads import HeadOptions, Row, read_head
+from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
 
 
 def head_of(

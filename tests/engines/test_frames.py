@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
+from feed_assets.engines.data.frames import read_input, write_output
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
-from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget
 from tests.engines.works import FLIGHTS, NOMINAL_TIME, flights, target
 

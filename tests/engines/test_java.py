@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.catalogs import Catalog
-from feed_assets.engines.databases import DatabaseAddress, connect, find_password
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.java import JavaMachine
+from feed_assets.engines.java.catalogs import Catalog
+from feed_assets.engines.java.databases import DatabaseAddress, connect, find_password
+from feed_assets.engines.java.machine import JavaMachine
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
 from tests.servers import free_port
 

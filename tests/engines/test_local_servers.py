@@ -15,7 +15,7 @@ from time import monotonic, sleep
 import pytest
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.local_servers import LocalServer, ServerUse
+from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
 from feed_assets.state.process_instances import ProcessInstances
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
@@ -23,7 +23,7 @@ from tests.orchestration.small import ENTITIES, START, key, land, total
 _USER = """
 import sys
 from pathlib import Path
-from feed_assets.engines.local_servers import LocalServer, ServerUse
+from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
 
 server = LocalServer(cluster="here", master="local[1]", root=Path(sys.argv[1]), idle_seconds=0.5)
 print(ServerUse(server).connect(), flush=True)

@@ -11,7 +11,7 @@ import sys
 from feed_assets.engines.registry import ENGINE_NAMES, open_engine
 for name in ENGINE_NAMES:
     open_engine(name)
-import feed_assets.engines.spark_addresses
+import feed_assets.engines.spark.addresses
 print(sorted({"pyspark", "py4j", "pandas", "grpc"}.intersection(sys.modules)))
 """
 

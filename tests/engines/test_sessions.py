@@ -6,7 +6,7 @@ import pytest
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.sessions import map_on_executors, session_conf, tag_session
+from feed_assets.engines.spark.sessions import map_on_executors, session_conf, tag_session
 
 
 def test_what_the_cluster_says_wins_over_the_defaults() -> None:

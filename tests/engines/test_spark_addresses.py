@@ -17,7 +17,7 @@ pytestmark = pytest.mark.server
 SECONDS = 0.5
 _CHECK = """
 import sys
-from feed_assets.engines import spark_addresses
+from feed_assets.engines.spark import addresses as spark_addresses
 from feed_assets.engines.errors import ServiceError
 
 spark_addresses._ANSWER_SECONDS = {seconds}

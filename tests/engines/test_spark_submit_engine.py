@@ -59,8 +59,8 @@ def test_an_application_gets_paths_facts_and_properties(tmp_path: Path, caplog: 
     assert written_lines(output)[-2:] == ["EWR,20", "JFK,10"]
     assert [(done.name, done.rows) for done in report.outputs] == [("out", None)]
     assert "rows read: 2" in caplog.messages
-    assert report.said.facts == {"rows-read": 2}
-    assert [(path, key.name) for path, values in report.said.metadata.items() for key in values] == [
+    assert report.reported.facts == {"rows-read": 2}
+    assert [(path, key.name) for path, values in report.reported.metadata.items() for key in values] == [
         ("feed/flights", "read")
     ]
 

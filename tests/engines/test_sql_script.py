@@ -1,6 +1,6 @@
 import pytest
 
-from feed_assets.engines.sql_script import parse_statements
+from feed_assets.engines.workflow.sql_script import parse_statements
 
 
 @pytest.mark.parametrize(

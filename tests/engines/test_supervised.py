@@ -8,8 +8,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from feed_assets.engines import supervised
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark import supervised
+from feed_assets.engines.spark.supervised import SupervisedProcess
 
 GRANDCHILD = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
 TELLS_PID = GRANDCHILD + "print(p.pid, flush=True); p.wait()"
@@ -17,7 +17,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 STARTER = """
 import os, sys, time
 from pathlib import Path
-from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.engines.spark.supervised import SupervisedProcess
 process = SupervisedProcess([sys.executable, "-c", sys.argv[1]], env=os.environ, cwd=Path("."), output=None)
 print(process.lines.readline().decode(), end="", flush=True)
 time.sleep(60)

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from feed_assets.engines.avro_schemas import AvroTypeError, render_avro_schema
+from feed_assets.engines.data.frames import read_input, write_output
+from feed_assets.engines.data.tables import AvroTypeError, render_avro_schema
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
-from feed_assets.engines.frames import read_input, write_output
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf
 from feed_assets.entities.quality import Quality
 from tests.engines.works import NOMINAL_TIME
 

@@ -177,7 +177,7 @@ class FileEngine(Engine):
                 (folder / "part-0.csv").write_text(texts[target.name])
         return WorkReport(
             outputs=tuple(OutputReport(name=target.name, rows=1, message=messages[target.name]) for target in made),
-            said=context.said,
+            reported=context.reported,
         )
 
 

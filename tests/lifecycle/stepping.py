@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from feed_assets.engines.data.step_frames import frame_targets
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
-from feed_assets.engines.said import Said
-from feed_assets.engines.step_frames import frame_targets
+from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.lifecycle.instances import steps as steps_module
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.database import open_database
@@ -86,8 +86,10 @@ class Jobs:
             (folder / "part-0.csv").write_text(f"{target.name} of {name} in attempt {work.attempt}")
         if name in self.fails:
             self.how(work)
-        said = Said(facts={f"{name} in attempt": work.attempt})
-        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in targets), said=said)
+        reported = ReportedMetadata(facts={f"{name} in attempt": work.attempt})
+        return WorkReport(
+            outputs=tuple(OutputReport(name=target.name, rows=1) for target in targets), reported=reported
+        )
 
 
 def _text(paths: tuple[str, ...]) -> str:

@@ -163,7 +163,7 @@ def test_row_8_an_absent_working_folder_is_made_with_755_at_submission(tmp_path:
 @pytest.mark.spark
 @pytest.mark.server
 def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_port: int, tmp_path: Path) -> None:
-    from feed_assets.engines.java import JavaMachine
+    from feed_assets.engines.java.machine import JavaMachine
 
     with JavaMachine() as machine:
         make_table(machine, metastore_port, "shop", "orders", tmp_path)
@@ -184,7 +184,7 @@ def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_
 @pytest.fixture(scope="module")
 def derby(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database `shop` that asks for a password, and a keystore that has it."""
-    from feed_assets.engines.java import JavaMachine
+    from feed_assets.engines.java.machine import JavaMachine
 
     folder = tmp_path_factory.mktemp("databases")
     with JavaMachine() as machine:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Context
-from feed_assets.engines.said import Said
+from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from feed_assets.lifecycle.metadata.run_words import apply_said
+from feed_assets.lifecycle.metadata.run_words import apply_reported
 from feed_assets.operations.metadata.editing import get_metadata, list_changes
 from feed_assets.state.facts import Facts
 from feed_assets.state.metadata_store import MetadataStore
@@ -158,9 +158,9 @@ def test_what_a_kept_step_said_of_something_that_is_gone_keeps_no_instance_from_
     lifecycle: LifecycleHarness,
 ) -> None:
     run(lifecycle, lambda _: None)
-    said = Said.of({"facts": {}, "metadata": {"feed/gone": {"properties": {"a": "x"}, "tags": []}}})
+    reported = ReportedMetadata.of({"facts": {}, "metadata": {"feed/gone": {"properties": {"a": "x"}, "tags": []}}})
     with lifecycle.database.begin() as connection:
-        apply_said(connection, lifecycle.plan, ProcessKey("count", "primary", START), said, AS_OF)
+        apply_reported(connection, lifecycle.plan, ProcessKey("count", "primary", START), reported, AS_OF)
         assert MetadataStore(connection).find("feed/gone") is None
 
 

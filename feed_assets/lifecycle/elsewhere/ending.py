@@ -9,7 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.engines.said import Said
+from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
@@ -75,10 +75,10 @@ def publish_batch(
     stagings: Sequence[OutputStaging],
     author: str,
     message: EventMessage,
-    said: Said,
+    reported: ReportedMetadata,
 ) -> tuple[Published, ...]:
     """Publish the outputs of a batch, whose events say `message`, and record that it has succeeded and what it has
-    `said`. If this breaks off, a repetition goes on.
+    `reported`. If this breaks off, a repetition goes on.
 
     Raises:
         LeaseHeldError: another command ends the batch, or writes one of its outputs.
@@ -90,7 +90,7 @@ def publish_batch(
         claims = _claim(context, leased, batch)
         published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
         succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url for done in published}
-        finish_attempt(context, leased, record, row.nominal_time, succeeded, None, said, urls)
+        finish_attempt(context, leased, record, row.nominal_time, succeeded, None, reported, urls)
     discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
     return published
 

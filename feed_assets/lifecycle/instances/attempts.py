@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import InputEvent
-from feed_assets.engines.said import FactValue, Said
+from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.lifecycle.bulkheads import AWAY
@@ -24,7 +24,7 @@ from feed_assets.lifecycle.instances.gate import find_inputs
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.lifecycle.instances.verdicts import Verdict
-from feed_assets.lifecycle.metadata.run_words import apply_said
+from feed_assets.lifecycle.metadata.run_words import apply_reported
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
@@ -130,18 +130,18 @@ def finish_attempt(
     nominal_time: datetime,
     status: ProcessInstanceStatus,
     reason: str | None,
-    said: Said | None = None,
+    reported: ReportedMetadata | None = None,
     published: Mapping[str, str] | None = None,
     cause: Cause | None = None,
 ) -> None:
     """Record how an attempt ended, and tell it, unless an outage ended it. After a success, also write what it has
-    `said`, and plan the first late check; `published` are the URLs of its outputs.
+    `reported`, and plan the first late check; `published` are the URLs of its outputs.
     """
     now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
     with context.database.begin() as connection:
         lock_log(connection)
-        if said:
-            apply_said(connection, context.declared, key, said, now)
+        if reported:
+            apply_reported(connection, context.declared, key, reported, now)
         leased.check_in(connection)
         row = ProcessInstances(connection).get(*key)
         end_attempt(connection, key, status, reason, now, cause)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, InputEvent, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
-from feed_assets.engines.said import Said
-from feed_assets.engines.workflow_files import find_code_digest
+from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.engines.workflow.files import find_code_digest
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
@@ -56,7 +56,7 @@ from feed_assets.lifecycle.instances.work_data import (
     with_overrides,
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
-from feed_assets.lifecycle.metadata.run_words import check_saying
+from feed_assets.lifecycle.metadata.run_words import check_reported
 from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.records import (
@@ -73,7 +73,6 @@ from feed_assets.transfer.requests import OnProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
 """The nominal time of the lease that all instances of a mirror share, because they write one directory."""
@@ -140,7 +139,7 @@ class InstanceRunner:
             begun = start_attempt(self.context, process, nominal_time)
             process = with_overrides(process, begun.row.overrides)
             try:
-                published, said = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
+                published, reported = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
             except Exception as exc:
                 fail_attempt(self.context, leased, process, nominal_time, exc)
                 raise
@@ -149,7 +148,7 @@ class InstanceRunner:
                 raise
             succeeded = ProcessInstanceStatus.SUCCEEDED
             urls = {done.output: done.url for done in published}
-            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, said, urls)
+            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, reported, urls)
             if process.has_steps:
                 discard_frames(self.context, ProcessKey(*process.key, nominal_time))
             return published
@@ -163,7 +162,7 @@ class InstanceRunner:
         begun: Begun,
         claims: Mapping[str, Lease],
         on_published: OnPublished,
-    ) -> tuple[tuple[Published, ...], Said]:
+    ) -> tuple[tuple[Published, ...], ReportedMetadata]:
         began, watch, attempt = self.context.real_clock.now(), Stopwatch(), begun.row.attempt
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
@@ -192,8 +191,8 @@ class InstanceRunner:
         if not all(target.is_adopted for target in own) or not own:
             watch = Stopwatch()
             newest = partial(find_newest_event, self.context, process, nominal_time)
-            check = partial(check_saying, self.context.database, self.context.declared)
-            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest, check_saying=check)
+            check = partial(check_reported, self.context.database, self.context.declared)
+            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest, check_reported=check)
             engine = self._engine(leased, process, workflow, readable, work)
             report = self._run_work(engine, work, pinned)
             staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
@@ -210,7 +209,7 @@ class InstanceRunner:
             access=reader.access_modes(),
             report=report,
         )
-        return self._publish_all(leased, finished, targets, on_published), report.said
+        return self._publish_all(leased, finished, targets, on_published), report.reported
 
     def _publish_all(
         self, leased: Leased, finished: _Finished, targets: Sequence[Target], on_published: OnPublished
@@ -262,7 +261,7 @@ class InstanceRunner:
                 events=finished.events,
                 message=own.message if own else EventMessage(),
                 verdict=verdicts.get(target.edge.name),
-                facts=report.said.facts,
+                facts=report.reported.facts,
             )
             payload = {"rows": done.rows, **target.place.details}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from feed_assets.engines.port import Work, WorkReport
-from feed_assets.engines.said import Said
+from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.lifecycle.instances.attempt_steps import StepPart
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.masking import get_logger
@@ -46,9 +46,9 @@ class StepResult:
         return cls(**run.frames)  # type: ignore[arg-type]
 
     @property
-    def said(self) -> Said:
+    def reported(self) -> ReportedMetadata:
         """What the step has said."""
-        return Said.of(self.words)
+        return ReportedMetadata.of(self.words)
 
     @property
     def parts(self) -> tuple[StepPart, ...]:
@@ -79,7 +79,7 @@ class StepFrames:
         """Return what a step has yielded, with the digest of its files."""
         rows = {output.name: output.rows for output in report.outputs}
         url = part.step.frames_url if part.step is not None else None
-        words = report.said.render() if report.said else {}
+        words = report.reported.render() if report.reported else {}
         if url is None:
             return StepResult(rows=rows, words=words)
         return StepResult(rows=rows, url=url, digest=self._digest(run), words=words)

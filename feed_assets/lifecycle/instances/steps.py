@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Stopwatch
+from feed_assets.engines.data.step_frames import frame_input
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.port import Engine, InputData, OutputReport, StepPlace, Work, WorkReport
 from feed_assets.engines.registry import open_engine
-from feed_assets.engines.said import Said
-from feed_assets.engines.step_frames import frame_input
-from feed_assets.engines.workflow_files import find_code_digest
+from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.engines.workflow.files import find_code_digest
 from feed_assets.entities.steps import last_steps
 from feed_assets.entities.workflow import Workflow
 from feed_assets.errors import describe_error
@@ -50,25 +50,25 @@ class StepsEngine(Engine):
         done: dict[str, StepResult] = {}
         reports: dict[str, OutputReport] = {}
         details: dict[str, str] = {}
-        said = Said()
+        reported = ReportedMetadata()
         for run in self._begin_attempt(work):
             if run.status is StepStatus.KEPT:
                 done[run.step] = StepResult.of(run)
                 self.on_end(f"{run.step}, kept from attempt {run.made_in},", _seconds(run), done[run.step].parts)
                 details[f"step {run.step}"] = f"kept from attempt {run.made_in}"
-                said = said.then(done[run.step].said)
+                reported = reported.then(done[run.step].reported)
                 continue
             watch = Stopwatch()
             part = self._work_of(run, work, done)
             report = self._run_step(run, part, reports, session)
             reports |= {output.name: output for output in report.outputs} if _is_last(part) else {}
             done[run.step] = self._finish(run, part, report)
-            said = said.then(report.said)
+            reported = reported.then(report.reported)
             self.on_end(run.step, watch.seconds, done[run.step].parts)
             details[f"step {run.step}"] = f"{watch.seconds:.1f} s, {_describe(done[run.step])}"
             if (code := find_code_digest(part)) is not None:
                 details[f"code of {run.step}"] = code
-        return WorkReport(outputs=self._all_outputs(work, reports), details=details, said=said)
+        return WorkReport(outputs=self._all_outputs(work, reports), details=details, reported=reported)
 
     def _begin_attempt(self, work: Work) -> list[StepRun]:
         """Record the steps of the attempt: those that are kept, and those to run; return them in order."""

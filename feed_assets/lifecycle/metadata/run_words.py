@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.engines.said import Said, Values
+from feed_assets.engines.run_metadata import ReportedMetadata, Values
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import MOST_BYTES, Metadata, MetadataKey, MetadataValue, Origin, Update, measure
@@ -28,7 +28,7 @@ PROGRAM = "program"
 """The category of facts that the code of a process says."""
 
 
-def check_saying(database: Database, plan: Plan, path: str, values: Values) -> None:
+def check_reported(database: Database, plan: Plan, path: str, values: Values) -> None:
     """Require that a run can say something of an entity; `plan` has the current definitions.
 
     Raises:
@@ -51,7 +51,9 @@ def check_saying(database: Database, plan: Plan, path: str, values: Values) -> N
         raise MetadataRefusedError(entity=path, reason=reason, next_step="Say less.")
 
 
-def apply_said(connection: Connection, plan: Plan, key: ProcessKey, said: Said, now: datetime) -> None:
+def apply_reported(
+    connection: Connection, plan: Plan, key: ProcessKey, reported: ReportedMetadata, now: datetime
+) -> None:
     """Write what the running attempt at an instance has said. What a file says by now stays the file's, and nothing is
     said of what is gone by now: neither keeps an instance from having succeeded.
 
@@ -59,11 +61,11 @@ def apply_said(connection: Connection, plan: Plan, key: ProcessKey, said: Said, 
     """
     lock_log(connection)
     row = ProcessInstances(connection).get(*key)
-    facts = {name: _render(value) for name, value in said.facts.items()}
+    facts = {name: _render(value) for name, value in reported.facts.items()}
     if row is not None:
         Facts(connection).add(key, row.attempt, PROGRAM, facts, now)
     author = f"process/{key.process}"
-    for path, values in said.metadata.items():
+    for path, values in reported.metadata.items():
         try:
             target = find_target(plan, connection, path)
         except FeedAssetsError as exc:  # a step that is kept has said it when it was there

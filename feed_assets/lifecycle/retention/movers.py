@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import SystemClock
-from feed_assets.engines.sessions import map_on_executors
+from feed_assets.engines.spark.sessions import map_on_executors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import Place

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from feed_assets.engines.code_faults import CodeFault
-from feed_assets.engines.python_code import Call, PythonFiles, find_frames, find_python_fault
-from feed_assets.engines.sql_code import find_marked, find_sql_faults
+from feed_assets.engines.errors import CodeFault
+from feed_assets.engines.workflow.python_code import Call, PythonFiles, find_frames, find_python_fault
+from feed_assets.engines.workflow.sql_code import find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process

@@ -6,10 +6,10 @@ from datetime import datetime
 from pathlib import Path
 
 from feed_assets.engines.code_trial import Trial, try_elsewhere
+from feed_assets.engines.data.quality import RuleTrial
+from feed_assets.engines.data.step_frames import frame_input
 from feed_assets.engines.port import StepPlace, Work
-from feed_assets.engines.python_code import Call, PythonFiles
-from feed_assets.engines.quality import RuleTrial
-from feed_assets.engines.step_frames import frame_input
+from feed_assets.engines.workflow.python_code import Call, PythonFiles
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process

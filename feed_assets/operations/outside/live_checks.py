@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.spark_addresses import check_spark_master, check_spark_remote
-from feed_assets.engines.workflow_files import check_url
+from feed_assets.engines.spark.addresses import check_spark_master, check_spark_remote
+from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
@@ -251,7 +251,7 @@ def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
 def _ask_database(
     outside: Outside, interface: Interface, driver: Driver, credential: Credential
 ) -> Iterator[Complaint]:
-    from feed_assets.engines.databases import DatabaseAddress, connect
+    from feed_assets.engines.java.databases import DatabaseAddress, connect
 
     address = DatabaseAddress(
         url=interface.endpoint,
@@ -272,7 +272,7 @@ def _password(outside: Outside, credential: Credential) -> str:
         return _password_of_file(outside, credential.password_file)
     alias = credential.password_alias
     assert alias is not None, "a credential has one password"
-    from feed_assets.engines.databases import find_password
+    from feed_assets.engines.java.databases import find_password
 
     provider = alias.provider if "://" in alias.provider else str(outside.root / alias.provider)
     found = find_password(outside.java(), provider, alias.alias)

@@ -12,8 +12,8 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.errors import FeedAssetsError
 
 if TYPE_CHECKING:
-    from feed_assets.engines.catalogs import Catalog
-    from feed_assets.engines.java import JavaMachine
+    from feed_assets.engines.java.catalogs import Catalog
+    from feed_assets.engines.java.machine import JavaMachine
 
 T = TypeVar("T")
 
@@ -96,12 +96,12 @@ class Outside:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _open_catalog(self, address: str) -> "Catalog":
-        from feed_assets.engines.catalogs import Catalog
+        from feed_assets.engines.java.catalogs import Catalog
 
         return Catalog(self.java(), address)
 
 
 def _start_java() -> "JavaMachine":
-    from feed_assets.engines.java import JavaMachine
+    from feed_assets.engines.java.machine import JavaMachine
 
     return JavaMachine()

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
-from feed_assets.engines.said import Said, parse_said
+from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.entities.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import Unconfined
@@ -30,7 +30,7 @@ from feed_assets.lifecycle.elsewhere.stagings import find_stagings, stage_output
 from feed_assets.lifecycle.elsewhere.taking import TakenBatch, take_batch
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import name_elsewhere
-from feed_assets.lifecycle.metadata.run_words import check_saying
+from feed_assets.lifecycle.metadata.run_words import check_reported
 from feed_assets.lifecycle.triggers.applying import apply_triggers, route_all
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
@@ -193,8 +193,12 @@ def end_batch(
     attempt = _attempt_context(context, batch)
     stagings = require_outputs(attempt, batch)
     message = EventMessage(marking=marking)
-    said = parse_said(facts, partial(check_saying, context.database, context.plan)) if facts.strip() else Said()
-    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message, said)
+    reported = (
+        parse_reported(facts, partial(check_reported, context.database, context.plan))
+        if facts.strip()
+        else ReportedMetadata()
+    )
+    published = () if dry_run else publish_batch(attempt, batch, stagings, author, message, reported)
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
     called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)

@@ -3,8 +3,8 @@
 from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
 
-from feed_assets.engines.local_servers import LocalServer, ServerUse
-from feed_assets.engines.sessions import close_session, connect
+from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
+from feed_assets.engines.spark.sessions import close_session, connect
 
 
 class LocalServerResource(LazyPySparkResource):

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from dagster import InitResourceContext, ResourceDefinition
 
-from feed_assets.engines.local_servers import LocalServer, ServerUse
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
+from feed_assets.engines.spark.sessions import session_conf
 from feed_assets.plan.records import ClusterRecord
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
-from feed_assets.engines.executor_watch import ExecutorWatch
 from feed_assets.engines.port import WorkReport
-from feed_assets.engines.sessions import YARN_QUEUE, session_conf
-from feed_assets.engines.spark_addresses import check_spark_remote
+from feed_assets.engines.spark.addresses import check_spark_remote
+from feed_assets.engines.spark.executor_watch import ExecutorWatch
+from feed_assets.engines.spark.sessions import YARN_QUEUE, session_conf
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError, describe_error

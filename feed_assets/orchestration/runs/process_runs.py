@@ -92,7 +92,7 @@ def _own_event(
         partition=partition,
         metadata={
             **{names.META_OUTPUT + name: text for name, text in written.items()},
-            **(work_metadata(report.details, report.said.facts) if report is not None else {}),
+            **(work_metadata(report.details, report.reported.facts) if report is not None else {}),
         },
         description=f"Process '{process.process}' has run.",
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
 from feed_assets.engines.port import InputEvent
-from feed_assets.engines.said import FactValue
+from feed_assets.engines.run_metadata import FactValue
 from feed_assets.lifecycle.deadlines.due_times import describe_late
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask, mask_values

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
-from feed_assets.engines.local_servers import ServerUse
-from feed_assets.engines.sessions import interrupt_run
-from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
+from feed_assets.engines.spark.addresses import bare_url, check_spark_remote
+from feed_assets.engines.spark.local_servers import ServerUse
+from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import NotAskedError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from upath import UPath
 
-from feed_assets.engines.arrow_frames import read_table
-from feed_assets.engines.frames import read_input
+from feed_assets.engines.data.arrow_frames import read_table
+from feed_assets.engines.data.frames import read_input
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.reading import find_instances, require_instances

@@ -12,8 +12,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.code_faults import CodeFault
-from feed_assets.engines.errors import OutputMismatchError
+from feed_assets.engines.errors import CodeFault, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Judged, OutputReport, OutputTarget
 from feed_assets.entities.quality import BROKEN_RULES, UNIQUE, OnFail, Quality

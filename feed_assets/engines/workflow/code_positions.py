@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feed_assets.engines.python_code import find_module
+from feed_assets.engines.workflow.python_code import find_module
 
 _DEFINITION = re.compile(rb"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)  # async def clean_up(
 

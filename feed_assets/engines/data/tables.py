@@ -9,16 +9,15 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.avro_schemas import AvroTypeError, render_avro_schema
+from feed_assets.engines.data.fitting import find_differences, find_misfit
+from feed_assets.engines.data.quality import FileForm, write_judged
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
-from feed_assets.engines.fitting import find_differences, find_misfit
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
-from feed_assets.engines.quality import FileForm, write_judged
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _NO_SUCCESS_MARKER = MappingProxyType({"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
 _NATIVE = MappingProxyType(
@@ -270,3 +269,59 @@ def _quoted(table: TableName) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+_PRIMITIVES = {
+    "string": "string",
+    "boolean": "boolean",
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "binary": "bytes",
+}
+
+
+class AvroTypeError(ValueError):
+    """A type that Hive's AvroSerDe does not support."""
+
+
+def render_avro_schema(columns: "StructType") -> str:
+    """Return the schema of a record as JSON; every value may be null.
+
+    Raises:
+        AvroTypeError: a column has a type that AvroSerDe does not support.
+    """
+    return json.dumps(_record(columns, "row"))
+
+
+def _record(columns: "StructType", name: str) -> dict[str, object]:
+    fields = [
+        {"name": field.name, "type": ["null", _type(field.dataType, f"{name}_{field.name}")], "default": None}
+        for field in columns.fields
+    ]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _type(kind: "DataType", name: str) -> object:
+    from pyspark.sql.types import ArrayType, DateType, DecimalType, MapType, StringType, StructType, TimestampType
+
+    match kind:
+        case StructType():
+            return _record(kind, name)
+        case ArrayType():
+            return {"type": "array", "items": ["null", _type(kind.elementType, name)]}
+        case MapType() if isinstance(kind.keyType, StringType):
+            return {"type": "map", "values": ["null", _type(kind.valueType, name)]}
+        case DecimalType():
+            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        case DateType():
+            return {"type": "int", "logicalType": "date"}
+        case TimestampType():
+            return {"type": "long", "logicalType": "timestamp-millis"}
+        case _ if kind.typeName() in _PRIMITIVES:
+            return _PRIMITIVES[kind.typeName()]
+        case _:
+            raise AvroTypeError(f"a table in Avro files has no column of type {kind.simpleString()}")

@@ -5,7 +5,7 @@ import threading
 from py4j.protocol import Py4JError
 
 from feed_assets.engines.errors import ServiceAwayError
-from feed_assets.engines.java import JavaMachine, explain_java
+from feed_assets.engines.java.machine import JavaMachine, explain_java
 
 _SETTINGS = {
     "hive.metastore.connect.retries": "1",

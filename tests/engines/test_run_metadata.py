@@ -4,23 +4,23 @@ import json
 
 import pytest
 
-from feed_assets.engines.said import Said, check_nothing, parse_said
+from feed_assets.engines.run_metadata import ReportedMetadata, check_nothing, parse_reported
 from feed_assets.entities.errors import MetadataRefusedError
 
 
-def parsed(content: object) -> Said:
-    return parse_said(json.dumps(content), check_nothing)
+def parsed(content: object) -> ReportedMetadata:
+    return parse_reported(json.dumps(content), check_nothing)
 
 
 def test_what_was_said_is_kept_as_json_and_read_again() -> None:
-    said = parsed(
+    reported = parsed(
         {"facts": {"rows": 12, "share": 0.5}, "metadata": {"feed/a": {"properties": {"b": 3}, "tags": ["c"]}}}
     )
-    assert said.render() == {
+    assert reported.render() == {
         "facts": {"rows": 12, "share": 0.5},
         "metadata": {"feed/a": {"properties": {"b": "3"}, "tags": ["c"]}},
     }
-    assert Said.of(json.loads(json.dumps(said.render()))) == said
+    assert ReportedMetadata.of(json.loads(json.dumps(reported.render()))) == reported
     assert not parsed({})
 
 
@@ -48,4 +48,4 @@ def test_what_is_said_later_counts() -> None:
 )
 def test_a_file_that_is_no_facts_is_refused(text: str, reason: str) -> None:
     with pytest.raises(MetadataRefusedError, match=reason):
-        parse_said(text, check_nothing)
+        parse_reported(text, check_nothing)

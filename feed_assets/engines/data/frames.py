@@ -6,12 +6,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.data.fitting import find_differences, find_misfit
+from feed_assets.engines.data.quality import FileForm, write_judged
+from feed_assets.engines.data.tables import columns_of, read_partitions, write_partition
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
-from feed_assets.engines.fitting import find_differences, find_misfit
 from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget
-from feed_assets.engines.quality import FileForm, write_judged
-from feed_assets.engines.tables import columns_of, read_partitions, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,6 @@
-"""What the work of a process instance says: metadata of entities, and facts about itself.
+"""What the work of a process instance reports: metadata of entities, and facts about itself.
 
-It is checked when it is said, and counts if the instance succeeds. `RunMetadata` is what user code gets as
+It is checked when it is reported, and counts if the instance succeeds. `RunMetadata` is what user code gets as
 `context.metadata`.
 """
 
@@ -20,7 +20,7 @@ FactValue: TypeAlias = str | int | float | bool
 
 Values: TypeAlias = Mapping[MetadataKey, str]
 
-CheckSaying: TypeAlias = Callable[[str, Values], None]
+CheckReported: TypeAlias = Callable[[str, Values], None]
 """Raises FeedAssetsError if a run cannot say this of an entity, given by its path."""
 
 MOST_FACTS = 1000
@@ -34,7 +34,7 @@ def check_nothing(_path: str, _values: Values) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReportedMetadata:
     """Metadata of entities, by their paths, and facts by their names."""
 
     metadata: Mapping[str, Values] = field(default_factory=lambda: EMPTY)
@@ -52,10 +52,10 @@ class Said:
     def __bool__(self) -> bool:
         return bool(self.metadata or self.facts)
 
-    def then(self, later: Self) -> "Said":
+    def then(self, later: Self) -> "ReportedMetadata":
         """Return both; what is said later counts."""
         paths = dict.fromkeys([*self.metadata, *later.metadata])
-        return Said(
+        return ReportedMetadata(
             metadata={path: {**self.metadata.get(path, {}), **later.metadata.get(path, {})} for path in paths},
             facts={**self.facts, **later.facts},
         )
@@ -77,9 +77,9 @@ class Said:
 class RunMetadata:
     """Says metadata of entities. They are written, for people, when the process instance succeeds."""
 
-    def __init__(self, check: CheckSaying = check_nothing) -> None:
+    def __init__(self, check: CheckReported = check_nothing) -> None:
         self._check = check
-        self.said: dict[str, dict[MetadataKey, str]] = {}
+        self.reported: dict[str, dict[MetadataKey, str]] = {}
 
     def put(self, entity: str, properties: Mapping[str, object] = EMPTY, *, tags: Iterable[str] = ()) -> None:
         """Say properties and tags of an entity, such as `feed/flights` or `dashboard/otd`; the last call counts.
@@ -89,9 +89,9 @@ class RunMetadata:
             EntityNotFoundError: there is no such feed, process, cluster, data source or column.
         """
         values = _values_of(entity, properties, tags)
-        known = self.said.get(entity, {})
+        known = self.reported.get(entity, {})
         self._check(entity, {**known, **values})
-        self.said[entity] = {**known, **values}
+        self.reported[entity] = {**known, **values}
 
 
 def check_fact(facts: Mapping[str, FactValue], name: str, value: object) -> FactValue:
@@ -111,7 +111,7 @@ def check_fact(facts: Mapping[str, FactValue], name: str, value: object) -> Fact
     return value
 
 
-def parse_said(text: str | bytes, check: CheckSaying) -> Said:
+def parse_reported(text: str | bytes, check: CheckReported) -> ReportedMetadata:
     """Parse what a program has said: `{"facts": {…}, "metadata": {"feed/flights": {"properties": {…}, "tags": […]}}}`.
 
     Raises:
@@ -130,7 +130,7 @@ def parse_said(text: str | bytes, check: CheckSaying) -> Said:
     for entity, said in content.get("metadata", {}).items():
         _require_form(entity, said, _KEYS_OF_ENTITY)
         metadata.put(entity, said.get("properties", {}), tags=said.get("tags", ()))
-    return Said(metadata=metadata.said, facts=facts)
+    return ReportedMetadata(metadata=metadata.reported, facts=facts)
 
 
 _FORM = 'Write {"facts": {"rows": 12}, "metadata": {"feed/flights": {"properties": {"checked": "yes"}, "tags": []}}}.'

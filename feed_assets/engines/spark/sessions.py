@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.spark_addresses import open_client
+from feed_assets.engines.spark.addresses import open_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

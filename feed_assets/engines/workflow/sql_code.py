@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed_assets.command_lines import command_line
-from feed_assets.engines.arguments import parameter_name
-from feed_assets.engines.code_faults import CodeFault
-from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
+from feed_assets.engines.errors import CodeFault
+from feed_assets.engines.workflow.arguments import parameter_name
+from feed_assets.engines.workflow.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.java import JavaMachine, explain_java
+from feed_assets.engines.java.machine import JavaMachine, explain_java
 from feed_assets.masking import remember_unnamed
 
 _VALID_WITHIN = 5

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from feed_assets.engines.failures import render_cause
-from feed_assets.engines.sessions import start_session
+from feed_assets.engines.spark.sessions import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

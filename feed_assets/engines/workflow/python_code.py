@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from feed_assets.engines.arguments import match_arguments, read_parameters
-from feed_assets.engines.code_faults import CodeFault
+from feed_assets.engines.errors import CodeFault
+from feed_assets.engines.workflow.arguments import match_arguments, read_parameters
 
 _DECLARING = "process"
 """The decorator that leaves the signature of a function as it is."""
