@@ -1,15 +1,18 @@
 """The JSON form of results, shared by the command line and programs; and the only parser of JSON that they hand in.
 
-A result is a frozen dataclass. Its keys are its fields, except those that are `Hidden`, and its properties that are
-`shown`. Nominal times are written to the minute, other times in full. Unknown values are null.
+A result is a frozen dataclass. Its keys are its fields, except those that are `Hidden`, its properties that are
+`shown`, and what it `shows` of a record that it holds. Nominal times are written to the minute, other times in full.
+Unknown values are null.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from functools import cache, reduce
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import Field, GetCoreSchemaHandler, PlainSerializer, TypeAdapter, computed_field
 from pydantic_core import CoreSchema, core_schema
@@ -27,7 +30,17 @@ else:
         return computed_field(property(method))
 
 
-__all__ = ["VERSION", "Hidden", "NominalTime", "ShownError", "ShownKey", "parse_json", "render_document", "shown"]
+__all__ = [
+    "VERSION",
+    "Hidden",
+    "NominalTime",
+    "ShownError",
+    "ShownKey",
+    "parse_json",
+    "render_document",
+    "shown",
+    "shows",
+]
 
 VERSION = 2
 
@@ -48,6 +61,48 @@ ShownKey = Annotated[
 ]
 NominalTime = Annotated[datetime, PlainSerializer(render_datetime, return_type=str, when_used="json")]
 ShownError = Annotated[_Value, _AnyValue(), PlainSerializer(str, return_type=str)]
+
+
+def shows(field: str, names: str) -> Callable[[type[_Value]], type[_Value]]:
+    """Make attributes of a record in a field attributes and keys of the value that holds it, some by another name, such
+    as `at=line` and `at=source.line`. They are None without a record.
+
+    >>> from dataclasses import dataclass
+    >>> from feed_assets.issues import Source
+    >>> @shows("source", "file, at=line")
+    ... @dataclass
+    ... class Place:
+    ...     source: Hidden[Source]
+    >>> render_document(Place(Source(file="a.yaml", line=3)))
+    {'version': 2, 'file': 'a.yaml', 'at': 3}
+    """
+
+    def show(cls: type[_Value]) -> type[_Value]:
+        kind = get_type_hints(cls)[field]
+        is_optional = get_origin(kind) is UnionType
+        (record,) = (each for each in get_args(kind) if each is not NoneType) if is_optional else (kind,)
+        for name in names.split(", "):
+            key, _, path = name.partition("=")
+            found = reduce(_type_of, (path or key).split("."), record)
+            setattr(cls, key, _forward(field, path or key, found | None if is_optional else found))
+        return cls
+
+    return show
+
+
+def _type_of(kind: Any, name: str) -> Any:
+    types = get_type_hints(kind, include_extras=True)
+    return types[name] if name in types else get_type_hints(getattr(kind, name).fget, include_extras=True)["return"]
+
+
+def _forward(field: str, path: str, kind: Any) -> Any:
+    get = attrgetter(path)
+
+    def read(value: object) -> Any:
+        record = getattr(value, field)
+        return None if record is None else get(record)
+
+    return computed_field(return_type=kind)(property(read))
 
 
 def render_document(result: object = None, /, **members: object) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from pydantic import TypeAdapter
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.issues import EntityKey
-from feed_assets.json_form import VERSION, Hidden, NominalTime, ShownError, ShownKey, parse_json, render_document, shown
+from feed_assets.json_form import (
+    VERSION,
+    Hidden,
+    NominalTime,
+    ShownError,
+    ShownKey,
+    parse_json,
+    render_document,
+    shown,
+    shows,
+)
 from feed_assets.operations.definitions import ValidationReport
 from feed_assets.operations.entities.history import Governing, HistoryEntry
 from feed_assets.operations.entities.listing import EntityPage
@@ -91,6 +101,27 @@ def test_fields_and_shown_properties_are_keys_and_hidden_ones_are_not() -> None:
 def test_members_stand_beside_a_result() -> None:
     document = render_document(None, examples=[example()], total=1, first=None)
     assert [document["examples"][0]["count"], document["total"], document["first"]] == [1, 1, None]
+
+
+@shows("found", "count, at=nominal_time, owner")
+@dataclass(frozen=True)
+class Row:
+    """A row of a list, about a record that may be missing."""
+
+    found: Hidden[Example | None]
+
+
+def test_a_row_shows_attributes_of_its_record_under_its_own_names_and_in_its_schema() -> None:
+    found = Row(example())
+    assert render_document(found) == {"version": VERSION, "count": 1, "at": "2013-11-03T12:00Z", "owner": None}
+    assert render_document(Row(None)) == {"version": VERSION, "count": None, "at": None, "owner": None}
+    schema = TypeAdapter(Row).json_schema(mode="serialization")
+    assert schema["properties"]["count"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+
+
+def test_a_row_of_an_attribute_that_its_record_has_not_cannot_be_declared() -> None:
+    with pytest.raises(AttributeError):
+        shows("found", "size")(Row)
 
 
 @pytest.mark.parametrize("result", RESULTS)

@@ -22,7 +22,7 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.queue import print_events
-from feed_assets.cli.render import print_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_records, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
@@ -82,21 +82,7 @@ def list_(
     if output == "json":
         print_json(page)
         return
-    rows = [
-        (
-            each.process,
-            each.cluster,
-            render_datetime(each.batch),
-            each.status.value,
-            each.attempt,
-            each.events,
-            "gone with the queue"
-            if each.inputs is None
-            else ", ".join(f"{taken.input} {taken.events}" for taken in each.inputs),
-        )
-        for each in page.batches
-    ]
-    print_table(("process", "cluster", "batch", "status", "attempt", "events", "inputs"), rows, output)
+    print_records("process, cluster, batch, status, attempt, events, inputs=taken", page.batches, output)
     say_shown(len(page.batches), page.total, "batches", MORE)
 
 
@@ -228,7 +214,7 @@ def end(
     )
     _print_call(done, "it has succeeded", output)
     for each in done.published if output != "json" else ():
-        say(f"{each.output}: {each.url}")
+        say(f"{each.done.output}: {each.done.url}")
 
 
 @batch.command(epilog="Example: feed-assets batch fail load-orders --reason 'the warehouse is away'")
@@ -281,7 +267,7 @@ def _lines(taken: "InitBatch") -> Iterator[str]:
         yield f"input {each.input}: {events if each.events else 'no events'}"
         yield from (f"  {file}" for instance in each.instances for file in instance.files)
     for out in taken.outputs:
-        yield f"output {out.output}: {out.url}"
+        yield f"output {out.staging.edge.name}: {out.staging.url}"
     if taken.steps:
-        kept = ", ".join(f"{step.step} ({step.status.value})" for step in taken.steps)
+        kept = ", ".join(f"{step.run.step} ({step.run.status.value})" for step in taken.steps)
         yield f"steps: {kept}; next: {taken.next_step or 'end'}"

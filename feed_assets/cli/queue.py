@@ -1,6 +1,5 @@
 """`queue`: what waits for processes that take what comes."""
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,8 @@ from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, change_options, cluster_option, name_argument, output_option
 from feed_assets.cli.proposals import names_of
-from feed_assets.cli.render import print_json, print_list_json, print_table, say
+from feed_assets.cli.render import print_json, print_list_json, print_records, say
 from feed_assets.entities.common import Kind
-from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.operations.queues.queues import QueuedEvent
@@ -35,8 +33,7 @@ def list_(output: str) -> None:
     if output == "json":
         print_list_json("queues", found, len(found))
         return
-    rows = [(each.process, each.cluster, str(each.pending), each.sentence) for each in found]
-    print_table(("process", "cluster", "pending", "condition"), rows, output)
+    print_records("process, cluster, pending, condition=sentence", found, output)
 
 
 @queue.command(epilog="Example: feed-assets queue show load-orders")
@@ -67,20 +64,8 @@ def consumers(feed: str, cluster: str | None, output: str) -> None:
     if output == "json":
         print_list_json("consumers", found, len(found))
         return
-    rows = [
-        (
-            each.process,
-            each.cluster,
-            each.input,
-            *map(str, (each.taken, each.pending)),
-            "" if each.since is None else render_datetime(each.since),
-            *map(str, (each.not_routed, each.held, each.dropped)),
-        )
-        for each in found
-    ]
-    print_table(
-        ("process", "cluster", "input", "taken to", "pending", "since", "not routed", "held", "dropped"), rows, output
-    )
+    columns = "process, cluster, input, taken to=taken, pending, since, not routed=not_routed, held, dropped"
+    print_records(columns, found, output)
 
 
 def _change(action: str, meaning: str) -> None:
@@ -135,8 +120,7 @@ def verify(ctx: click.Context, output: str) -> None:
     if output == "json":
         print_list_json("faults", faults, len(faults))
     else:
-        rows = [(each.process, each.cluster, each.input, each.message) for each in faults]
-        print_table(("process", "cluster", "input", "fault"), rows, output)
+        print_records("process, cluster, input, fault=message", faults, output)
         if not faults:
             say("every event is in its place", err=True)
     ctx.exit(1 if faults else 0)
@@ -144,19 +128,9 @@ def verify(ctx: click.Context, output: str) -> None:
 
 def print_events(events: "Sequence[QueuedEvent]", output: str) -> None:
     """Print events of a queue or a batch."""
-    rows = [
-        (
-            str(each.event),
-            each.input,
-            each.feed,
-            render_datetime(each.nominal_time),
-            each.kind,
-            each.marking or "",
-            each.origin,
-            json.dumps(each.payload) if each.payload else "",
-            each.decided or "",
-        )
-        for each in sorted(events, key=lambda each: each.event)
-    ]
-    header = ("event", "input", "feed", "instance", "kind", "marking", "origin", "payload", "decided")
-    print_table(header, rows, output, spare=("origin", "payload"))
+    print_records(
+        "event, input, feed, instance=nominal_time, kind, marking, origin, payload, decided",
+        sorted(events, key=lambda each: each.row.seq),
+        output,
+        spare=("origin", "payload"),
+    )

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,7 @@ from feed_assets.cli.table_layout import lay_out
 from feed_assets.issues import Severity
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
+from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
@@ -108,6 +110,23 @@ def print_table(
         _echo(line)
     if cells and layout.left_out:
         say(f"left out for want of room: {', '.join(layout.left_out)}; --output csv has all columns", err=True)
+
+
+def print_records(columns: str, records: Iterable[Any], output: str, *, spare: Collection[str] = ()) -> None:
+    """Print a row for each record. A column is an attribute of it, maybe by another name: `batch, since=mark.since`."""
+    named = [column.partition("=") for column in columns.split(", ")]
+    rows = [[_cell(record, path or name) for name, _, path in named] for record in records]
+    print_table([name for name, _, _ in named], rows, output, spare=spare)
+
+
+def _cell(value: object, path: str) -> object:
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    if isinstance(value, datetime):
+        return render_datetime(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value) if value else None
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def paint_state(state: str) -> str:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 
@@ -23,7 +23,8 @@ _P = process_instances.c
 _FREED = (_C.action == QueueAction.ADD, _C.nominal_time.is_not(None))
 
 
-class TakenCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TakenCount:
     """How many events of a feed a batch has taken at an input."""
 
     input: str

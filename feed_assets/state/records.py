@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict, cast
 
 from feed_assets.entities.common import LocationKind
+from feed_assets.json_form import NominalTime
 from feed_assets.state.causes import Cause, describe_cause
 
 
@@ -155,7 +156,7 @@ class OfFeedInstance:
 
     feed: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
 
     @property
     def key(self) -> FeedKey:
@@ -169,7 +170,7 @@ class OfProcessInstance:
 
     process: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
 
     @property
     def key(self) -> ProcessKey:

@@ -6,9 +6,9 @@ other gets stagings of its own, so that a program that was given up never writes
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
+from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.masking import get_logger
@@ -29,7 +29,7 @@ class OutputStaging:
 
     edge: OutputEdge
     record: FeedRecord
-    nominal_time: datetime
+    nominal_time: NominalTime
     store: InstanceStore
     token: str
 

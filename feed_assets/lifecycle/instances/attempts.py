@@ -14,6 +14,7 @@ from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
 from feed_assets.entities.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
+from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.bulkheads import AWAY
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState
@@ -65,7 +66,7 @@ class Published:
 
     record: FeedRecord
     output: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     content: Publication
     rows: int | None
     url: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from feed_assets.json_form import Hidden, shows
 from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.applying import is_followed
 from feed_assets.lifecycle.triggers.routing import find_routed
@@ -21,11 +22,12 @@ from feed_assets.state.triggers import Triggers
 from feed_assets.timing.dates import render_datetime
 
 
+@shows("key", "process, cluster, input")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFault:
     """Events of an input's queue that are in no place, in two, or not where the record says."""
 
-    key: InputKey
+    key: Hidden[InputKey]
     message: str
 
 

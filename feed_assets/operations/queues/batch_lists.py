@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.batch_pages import BatchFilter, BatchPages
+from feed_assets.state.batch_pages import BatchFilter, BatchPages, TakenCount
 from feed_assets.state.queue_ends import QueueEnds
 from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus
 
@@ -30,34 +30,24 @@ class BatchQuery:
     results: int = PAGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchShare:
-    """How many events a batch has taken at an input."""
-
-    input: str
-    feed: str
-    events: int
-
-
+@shows("row", "process, cluster, batch=nominal_time, status, attempt, run_id, started_at, ended_at, reason")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedBatch:
     """A batch: how far it is, and what it has taken; no `inputs` are known if its queue has ended since."""
 
-    process: str
-    cluster: str
-    batch: NominalTime
-    status: ProcessInstanceStatus
-    attempt: int
-    run_id: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    reason: str | None
-    inputs: tuple[BatchShare, ...] | None
+    row: Hidden[ProcessInstance]
+    inputs: tuple[TakenCount, ...] | None
 
     @shown
     def events(self) -> int | None:
         """How many events it has taken in all."""
         return None if self.inputs is None else sum(each.events for each in self.inputs)
+
+    @property
+    def taken(self) -> str:
+        """What it has taken, for people: `orders 3`."""
+        shares = self.inputs
+        return "gone with the queue" if shares is None else ", ".join(f"{each.input} {each.events}" for each in shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +85,13 @@ def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
         taken = pages.taken([row.key for row in rows])
         ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
 
-    def shares(row: ProcessInstance) -> tuple[BatchShare, ...] | None:
+    def shares(row: ProcessInstance) -> tuple[TakenCount, ...] | None:
         end = ends[EntityKey(*row.key[:2])]
         if end is not None and row.materialized_at is not None and row.materialized_at <= end:
             return None
-        return tuple(BatchShare(input=name, feed=feed, events=count) for name, feed, count in taken.get(row.key, ()))
+        return tuple(taken.get(row.key, ()))
 
-    listed = (_listed(row, shares(row)) for row in rows)
+    listed = (ListedBatch(row=row, inputs=shares(row)) for row in rows)
     return BatchPage(batches=tuple(listed), total=total, offset=query.offset)
 
 
@@ -125,18 +115,3 @@ def _status(state: str) -> ProcessInstanceStatus:
         return ProcessInstanceStatus(state)
     known = ", ".join(ProcessInstanceStatus)
     raise InstanceQueryError(subject=f"state {state!r}", reason="no batch has it", next_step=f"States are {known}.")
-
-
-def _listed(row: ProcessInstance, inputs: tuple[BatchShare, ...] | None) -> ListedBatch:
-    return ListedBatch(
-        process=row.process,
-        cluster=row.cluster,
-        batch=row.nominal_time,
-        status=row.status,
-        attempt=row.attempt,
-        run_id=row.run_id,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        reason=row.reason,
-        inputs=inputs,
-    )

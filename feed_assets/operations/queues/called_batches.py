@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork, next_step
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging
@@ -12,21 +12,19 @@ from feed_assets.lifecycle.elsewhere.taking import TakenBatch
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.operations.queues.queues import QueuedEvent, queued_event
+from feed_assets.operations.queues.queues import QueuedEvent
 from feed_assets.state.batches import BatchEvents
 from feed_assets.state.records import ProcessInstanceStatus
-from feed_assets.state.step_records import StepStatus
+from feed_assets.state.step_records import StepRun
 from feed_assets.storage.paths import is_content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("run", "step, status, made_in, reason")
+@dataclass(frozen=True, slots=True)
 class BatchStep:
     """A step of an attempt; `made_in` is the attempt that has done it, an earlier one if it was KEPT."""
 
-    step: str
-    status: StepStatus
-    made_in: int
-    reason: str | None
+    run: Hidden[StepRun]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +67,12 @@ class TakenInput:
     instances: tuple[TakenInstance, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("staging", "output=edge.name, feed=edge.feed, nominal_time, url, optional=edge.optional")
+@dataclass(frozen=True, slots=True)
 class StagedOutput:
     """An output of a batch: the instance that it becomes, and the URL below which the program puts its files."""
 
-    output: str
-    feed: str
-    nominal_time: NominalTime
-    url: str
-    optional: bool
+    staging: Hidden[OutputStaging]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +83,15 @@ class InitBatch(CalledBatch):
     outputs: tuple[StagedOutput, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows(
+    "done",
+    "output, feed=record.feed, nominal_time, url, files=content.files, bytes=content.bytes, digest=content.digest",
+)
+@dataclass(frozen=True, slots=True)
 class PublishedOutput:
     """An output that was published."""
 
-    output: str
-    feed: str
-    nominal_time: NominalTime
-    url: str
-    files: int
-    bytes: int
-    digest: str
+    done: Hidden[Published]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +105,13 @@ def called_fields(
     batch: BatchAtWork, status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING, *, dry_run: bool
 ) -> dict[str, Any]:
     """Return the fields that the results of all calls have."""
-    steps = [BatchStep(step=run.step, status=run.status, made_in=run.made_in, reason=run.reason) for run in batch.steps]
     return {
         "process": batch.record.process,
         "cluster": batch.record.cluster,
         "batch": batch.row.nominal_time,
         "attempt": batch.row.attempt,
         "status": status,
-        "steps": tuple(steps),
+        "steps": tuple(map(BatchStep, batch.steps)),
         "next_step": next_step(batch.steps),
         "dry_run": dry_run,
     }
@@ -147,7 +139,7 @@ def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[Tak
         max_event=max(numbers, default=None),
         min_marking=min(markings, default=None),
         max_marking=max(markings, default=None),
-        taken=tuple(queued_event(name, event) for event in events),
+        taken=tuple(QueuedEvent(row=event, input=name) for event in events),
         instances=instances,
     )
 
@@ -164,25 +156,3 @@ def _instances(context: AttemptContext, state: InputState) -> tuple[TakenInstanc
         files = tuple(f"{url}/{name}" if name else url for name in names)
         found.append(TakenInstance(nominal_time=time, url=url, files=files))
     return tuple(found)
-
-
-def staged_output(staging: OutputStaging) -> StagedOutput:
-    return StagedOutput(
-        output=staging.edge.name,
-        feed=staging.edge.feed,
-        nominal_time=staging.nominal_time,
-        url=staging.url,
-        optional=staging.edge.optional,
-    )
-
-
-def published_output(done: Published) -> PublishedOutput:
-    return PublishedOutput(
-        output=done.output,
-        feed=done.record.feed,
-        nominal_time=done.nominal_time,
-        url=done.url,
-        files=done.content.files,
-        bytes=done.content.bytes,
-        digest=done.content.digest,
-    )

@@ -38,10 +38,10 @@ from feed_assets.operations.queues.called_batches import (
     CalledBatch,
     EndedBatch,
     InitBatch,
+    PublishedOutput,
+    StagedOutput,
     called_fields,
     iter_inputs,
-    published_output,
-    staged_output,
 )
 from feed_assets.operations.queues.waiting import describe_queues
 from feed_assets.operations.safe_mode import Operation, require_mode
@@ -101,9 +101,7 @@ def init_batch(
         raise
     if not dry_run:
         _note(context, batch, author, "init")
-    return InitBatch(
-        **called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(staged_output, stagings))
-    )
+    return InitBatch(**called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
 
 
 def start_step(
@@ -202,7 +200,7 @@ def end_batch(
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
     called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
-    return EndedBatch(**called, published=tuple(map(published_output, published)))
+    return EndedBatch(**called, published=tuple(map(PublishedOutput, published)))
 
 
 def terminate_batch(

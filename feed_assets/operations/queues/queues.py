@@ -1,18 +1,18 @@
 """`queue` and `batch`: what waits for a process that takes what comes, what each batch has taken, and proof of both."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.queue_changes import change_queue, require_changeable
 from feed_assets.lifecycle.triggers.routing import find_routed
-from feed_assets.lifecycle.triggers.verification import verify_queues
+from feed_assets.lifecycle.triggers.verification import QueueFault, verify_queues
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -32,22 +32,18 @@ LISTED_AT_MOST = 1_000
 """Pending events of an input that a list shows."""
 
 
+@shows(
+    "row",
+    "event=seq, feed, nominal_time, kind, marking, payload=message, origin, recorded_at, digest=manifest_digest",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedEvent:
     """An event of the log in the queue of an input, or in a batch; `payload` and `marking` are what it says. If it was
     held or dropped, `decided` says by whom and why.
     """
 
-    event: int
+    row: Hidden[FeedEvent]
     input: str
-    feed: str
-    nominal_time: NominalTime
-    kind: str
-    marking: str | None
-    payload: Mapping[str, object]
-    origin: str
-    recorded_at: datetime
-    digest: str | None
     decided: str | None = None
 
 
@@ -85,32 +81,17 @@ class ChangedEvent:
     dry_run: bool
 
 
+@shows("mark", "process, cluster, input, taken=taken_seq, pending, first=first_seq, since=first_at")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConsumer:
     """An input that takes a feed's events: up to which event it has taken them, how many are pending since when,
     how many are not routed yet, and how many were held or dropped.
     """
 
-    process: str
-    cluster: str
-    input: str
-    taken: int
-    pending: int
-    first: int | None
-    since: datetime | None
+    mark: Hidden[Mark]
     not_routed: int
     held: int
     dropped: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultyQueue:
-    """A fault of a queue."""
-
-    process: str
-    cluster: str
-    input: str
-    message: str
 
 
 def list_queues(context: OperationContext) -> list[Queue]:
@@ -146,13 +127,13 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
         ((queue, marks),) = describe_queues(context, connection, [record])
         routed = find_routed(connection, record.cluster)
         events = [
-            queued_event(each.name, event)
+            QueuedEvent(row=event, input=each.name)
             for each in trigger.inputs
             if (mark := marks.get(input_key(record, each))) is not None
             for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
         ]
         aside = _find_aside(connection, EntityKey(*record.key))
-    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.event)), set_aside=aside)
+    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.row.seq)), set_aside=aside)
 
 
 def show_batch(context: OperationContext, process: str, nominal_time: datetime, cluster: str | None) -> BatchContent:
@@ -173,7 +154,9 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
                 next_step="Name a batch by its time to the second, as lists of instances show it.",
             )
         events = [
-            queued_event(taken.input, event) for taken in Batches(connection).events_of(key) for event in taken.events
+            QueuedEvent(row=event, input=taken.input)
+            for taken in Batches(connection).events_of(key)
+            for event in taken.events
         ]
         consumer = EntityKey(*record.key)
         aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=nominal_time))
@@ -182,7 +165,7 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
         cluster=record.cluster,
         nominal_time=nominal_time,
         status=row.status.value,
-        events=tuple(sorted(events, key=lambda each: each.event)),
+        events=tuple(sorted(events, key=lambda each: each.row.seq)),
         set_aside=aside,
     )
 
@@ -200,7 +183,7 @@ def _find_aside(
         ]
     found = found[-LISTED_AT_MOST:]
     events = EventLog(connection).of_numbers(change.event for change in found)
-    return tuple(queued_event(each.input, events[each.event], each.render()) for each in found)
+    return tuple(QueuedEvent(row=events[each.event], input=each.input, decided=each.render()) for each in found)
 
 
 def list_consumers(context: OperationContext, feed: str, cluster: str | None = None) -> list[QueueConsumer]:
@@ -227,18 +210,7 @@ def list_consumers(context: OperationContext, feed: str, cluster: str | None = N
 
 def _consumer(mark: Mark, aside: Collection[QueueChange], ahead: int) -> QueueConsumer:
     counts = Counter(change.action for change in aside if change.input == mark.input)
-    return QueueConsumer(
-        process=mark.process,
-        cluster=mark.cluster,
-        input=mark.input,
-        taken=mark.taken_seq,
-        pending=mark.pending,
-        first=mark.first_seq,
-        since=mark.first_at,
-        not_routed=ahead,
-        held=counts[QueueAction.HOLD],
-        dropped=counts[QueueAction.DROP],
-    )
+    return QueueConsumer(mark=mark, not_routed=ahead, held=counts[QueueAction.HOLD], dropped=counts[QueueAction.DROP])
 
 
 def change_event(
@@ -287,16 +259,11 @@ def change_event(
     ]
 
 
-def find_faults(context: OperationContext) -> list[FaultyQueue]:
+def find_faults(context: OperationContext) -> list[QueueFault]:
     """Count the log of all queues again; return what is in no place, in two, or not where the record says."""
     with context.read() as connection:
-        return [
-            FaultyQueue(
-                process=fault.key.process, cluster=fault.key.cluster, input=fault.key.input, message=fault.message
-            )
-            for cluster in sorted(context.plan.clusters)
-            for fault in verify_queues(connection, context.plan, cluster)
-        ]
+        clusters = sorted(context.plan.clusters)
+        return [fault for cluster in clusters for fault in verify_queues(connection, context.plan, cluster)]
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, TriggerRecord]:
@@ -320,21 +287,4 @@ def _inputs_of(connection: Connection, record: ProcessRecord, trigger: TriggerRe
         subject=f"process {record.process!r}",
         reason=f"it takes no event {event}",
         next_step="Choose an event of a feed that its trigger names.",
-    )
-
-
-def queued_event(name: str, event: FeedEvent, decided: str | None = None) -> QueuedEvent:
-    """Return an event at an input, with what was decided about it."""
-    return QueuedEvent(
-        event=event.seq,
-        input=name,
-        feed=event.feed,
-        nominal_time=event.nominal_time,
-        kind=event.kind.value,
-        marking=event.marking,
-        payload=event.message,
-        origin=event.origin,
-        recorded_at=event.recorded_at,
-        digest=event.manifest_digest,
-        decided=decided,
     )

@@ -76,7 +76,7 @@ def _line(
             feed=each.feed,
             taken=_numbers(taken, each.name),
             passed=_numbers(passed, each.name),
-            pending=tuple(event.event for event in content.events if event.input == each.name),
+            pending=tuple(event.row.seq for event in content.events if event.input == each.name),
         )
         for each in (trigger.inputs if trigger else ())
     )
