@@ -1,6 +1,8 @@
 """Open stores by URL scheme. The packages of a cloud are imported when its first store is opened."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,10 +92,11 @@ def _open_obstore(url: str, scheme: str, rest: str, options: Options) -> "Object
     from obstore.exceptions import BaseError
 
     from feed_assets.storage.object.obstore_client import ObstoreClient
-    from feed_assets.storage.object.services import SERVICES, OptionError
+    from feed_assets.storage.object.services import SERVICES, OptionError, list_s3
 
+    lister = partial(list_s3, rest, options) if scheme in ("s3", "s3a") and find_spec("boto3") else None
     try:
-        return ObstoreClient(SERVICES[scheme](rest, options))
+        return ObstoreClient(SERVICES[scheme](rest, options), lister)
     except OptionError as exc:
         raise _wrong_option(url, exc.option, exc.reason) from exc
     except (BaseError, ValueError, OSError) as exc:

@@ -8,6 +8,7 @@ import pytest
 
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local.deliveries import LocalDeliveries
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.object import conditional_removal
@@ -64,6 +65,25 @@ def test_a_file_of_the_same_size_that_was_written_since_stays(file_harness: Stor
 def s3(s3_server: ObjectServer, tmp_path: Path) -> StoreHarness:
     options = {**s3_server.options, "scratch": str(tmp_path / "scratch")}
     return s3_harness(open_store(f"{s3_server.url}/{tmp_path.name}", options), s3_server.options, tmp_path.name)
+
+
+@pytest.mark.server
+def test_a_key_that_obstore_refuses_keeps_no_other_from_being_found(s3: StoreHarness) -> None:
+    """Only here: a listing of which somebody removes, or says that something is gone, is none then."""
+    files = deliver(s3)
+    s3.land("in/orders", {"below/c.json": b"three", "a.json/part": b"hides its name"})
+    for name in ("/y.json", "/2026/y.json", "b\x01.json"):
+        s3.put(f"in/orders/{name}", b"odd")
+    found = {file.path: file.version for file in deliveries_of(s3).find()}
+    known = {file.name: file.version for file in files if file.name != "a.json"}
+    assert found.keys() - known.keys() == {"/y.json", "/2026/y.json", "b\x01.json"}
+    assert {name: found[name] for name in known} == known
+    with pytest.raises(StorageError, match="invalid path"):
+        s3.store.look(["in/orders"], None)
+    with pytest.raises(StorageError, match="invalid path"):
+        list(s3.store.walk_folders("in/orders", 1, lambda _, names: names))
+    assert deliveries_of(s3).remove([file for file in files if file.name in known]) == {}
+    assert not s3.names() & {f"in/orders/{name}" for name in known}
 
 
 @pytest.mark.server

@@ -155,6 +155,8 @@ def _find_obstacle(name: str) -> str | None:
     """Return what is wrong with a name that no record, or no file of an instance, can have."""
     if _UNUSABLE.search(name):
         return "its name is not UTF-8, or has control characters; give it another one"
+    if name.startswith("/"):
+        return "its key has an empty part (`//`); give it another one"
     if (size := len(name.encode())) > _LONGEST_NAME:
         return f"its name has {size:,} bytes, but a file here has at most {_LONGEST_NAME}; give it a shorter one"
     return None

@@ -287,7 +287,7 @@ class _Inbox:
         """Say why a file stays, unless somebody sees it anyway."""
         if self._is_asked:
             return
-        url = self._source.url(path_in(self._record, name))
+        url = f"{self._source.root_url}/{path_in(self._record, name)}"
         again = command_line("feed", "take", self._record.feed, cluster=self._record.cluster)
         text = "feed %s on %s: %s stays in the inbox: %s. After you have changed that, `%s` tries again."
         _logger.warning(text, *self._record.key, url, reason, again)

@@ -85,6 +85,10 @@ class ObjectClient(ABC):
     def children(self, prefix: str) -> Children:
         """List the names directly below the folder `prefix`; "" is the root."""
 
+    def all_children(self, prefix: str) -> Children:
+        """List as `children` does, with names that no request can use if possible: `/a.json` is `prefix//a.json`."""
+        return self.children(prefix)
+
     @abstractmethod
     def find(self, key: str) -> ObjectFile | None:
         """Return one object, with the same tag as in a listing; None if it does not exist."""

@@ -3,7 +3,7 @@
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
@@ -55,10 +55,11 @@ _CAUSE = re.compile(r'message: "([^"]*)"')  # 'Os { code: 111, kind: ConnectionR
 
 
 class ObstoreClient(ObjectClient):
-    """The objects of an obstore store; the prefix of that store is the root."""
+    """The objects of an obstore store; the prefix of that store is the root. `lister` takes any name."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, lister: Callable[[str], Children] | None = None) -> None:
         self._store = store
+        self._lister = lister
         self._removal = ConditionalRemoval(store) if isinstance(store, AzureStore | S3Store) else None
 
     def check(self) -> None:
@@ -107,7 +108,7 @@ class ObstoreClient(ObjectClient):
         for meta in found:
             path = meta["path"]
             if len(path) >= start and not (meta["size"] == 0 and _is_folder(path, names)):
-                files[path[start:]] = _object_file(path[start:], meta)
+                files[path[start:]] = object_file(path[start:], meta)
         return ObjectListing(exists=bool(found), files=files)
 
     def children(self, prefix: str) -> Children:
@@ -116,11 +117,19 @@ class ObstoreClient(ObjectClient):
         start = len(prefix) + 1 if prefix else 0
         folders = [path[start:] for path in found["common_prefixes"]]
         files = {meta["path"][start:]: meta for meta in found["objects"] if len(meta["path"]) >= start}
-        return Children(folders, {name: _object_file(name, meta) for name, meta in files.items()})
+        return Children(folders, {name: object_file(name, meta) for name, meta in files.items()})
+
+    def all_children(self, prefix: str) -> Children:
+        try:
+            return self.children(prefix)
+        except UnusableKeyError:
+            if self._lister is None:
+                raise
+            return self._lister(prefix)
 
     def find(self, key: str) -> ObjectFile | None:
         with suppress(FileNotFoundError), _REQUEST:
-            return _object_file("", obstore.head(self._store, key))
+            return object_file("", obstore.head(self._store, key))
         return None
 
     def get(self, key: str) -> bytes:
@@ -263,7 +272,7 @@ def _is_folder(path: str, names: Sequence[str]) -> bool:
     return place < len(names) and names[place].startswith(f"{path}/")
 
 
-def _object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile:
+def object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile:
     """Convert the metadata of an object. With an ETag, the tag has full seconds; some responses have no finer times."""
     modified_at = meta["last_modified"]
     etag = (meta["e_tag"] or "").strip('"')

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from obstore.store import AzureStore, GCSStore, MemoryStore, ObjectStore, S3Store
 
 from feed_assets.clock import SystemClock
+from feed_assets.storage.object.client import Children
+from feed_assets.storage.object.obstore_client import object_file
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Credential
 
 Options = Mapping[str, object]
+_META = {"size": "Size", "last_modified": "LastModified", "e_tag": "ETag"}
 _CREDENTIALS_STAY = timedelta(minutes=5)
 _CLIENT: "ClientConfig" = {
     "connect_timeout": timedelta(seconds=10),
@@ -103,6 +106,30 @@ def open_s3(address: str, options: Options) -> ObjectStore:
         credential_provider=provider,
         **_drop_none(chosen),
     )
+
+
+def list_s3(address: str, options: Mapping[str, Any], folder: str) -> Children:
+    """List a folder of S3 by boto3, which takes any name, and all that is below a second slash behind it."""
+    from boto3 import Session
+    from botocore import UNSIGNED
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket, prefix = _split(address)
+    below = f"{prefix or ''}/{folder}/".lstrip("/")
+    config = Config(signature_version=UNSIGNED if options.get("anon") else None, **options.get("config_kwargs", {}))
+    chosen = {"config": config, "endpoint_url": options.get("endpoint_url"), **options.get("client_kwargs", {})}
+    asked = {"Bucket": bucket} | ({"RequestPayer": "requester"} if options.get("requester_pays") else {})
+    try:
+        session = Session(*map(options.get, ("key", "secret", "token", "region")), profile_name=options.get("profile"))
+        paginate = session.client("s3", **chosen).get_paginator("list_objects_v2").paginate
+        pages = [*paginate(Prefix=below, Delimiter="/", **asked), *paginate(Prefix=f"{below}/", **asked)]
+    except (BotoCoreError, ClientError) as exc:
+        raise OSError(str(exc)) from exc
+    found = [each for page in pages for each in page.get("Contents", ()) if each["Key"] != below]
+    metas = {each["Key"].removeprefix(below): {to: each[of] for to, of in _META.items()} for each in found}
+    folders = [each["Prefix"][len(below) : -1] for page in pages for each in page.get("CommonPrefixes", ())]
+    return Children(folders, {name: object_file(name, meta) for name, meta in metas.items()})
 
 
 def open_gcs(address: str, options: Options) -> ObjectStore:

@@ -359,7 +359,7 @@ class ObjectDeliveries(Deliveries):
     def find(self) -> list[Entry]:
         self._store.check_root()
         with Translated(self._store._refused, self._key):
-            found = self._client.children(self._key)
+            found = self._client.all_children(self._key)
         folders = frozenset(found.folders)
         return [entry_of(file) for name, file in sorted(found.files.items()) if name not in folders]
 

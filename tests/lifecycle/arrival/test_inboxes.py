@@ -23,7 +23,10 @@ from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import LocalCalls
 from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.reader import LocalReader
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.registry import open_store
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, validity
+from tests.object_servers import BUCKET, ObjectServer, s3_client
 
 FIRST = at("01T06:00")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -389,3 +392,26 @@ def test_a_file_that_another_program_takes_while_it_is_opened_is_gone_and_no_fau
     monkeypatch.setattr(LocalReader, "check_inside", check_late)
     (seen,) = take_files(lifecycle.database, lifecycle.stores, record, found, FIRST, NOW)
     assert seen.status is FileStatus.CHANGING
+
+
+@pytest.mark.server
+def test_a_key_that_nobody_can_take_stays_with_a_sentence_and_the_others_are_taken(
+    tmp_path: Path, s3_server: ObjectServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    lifecycle, root = harness(tmp_path), f"{s3_server.url}/{tmp_path.name}"
+    options = {**s3_server.options, "scratch": str(tmp_path / "scratch")}
+    lifecycle.stores = StorePool(lambda *_: open_store(root, options))
+    client = s3_client(s3_server.options)
+    odd = {"/y.json", "b\x01.json"}
+    for name in ("a.json", *odd):
+        client.put_object(Bucket=BUCKET, Key=f"{tmp_path.name}/in/orders/{name}", Body=name.encode())
+    later = datetime.now(UTC) + 2 * MINUTE
+    assert look(lifecycle, real_now=later) == ArrivalResult(polled=3, arrived=1)
+    assert look(lifecycle, FIRST + MINUTE, later) == ArrivalResult(polled=2)
+    assert [each.name for each in taken(lifecycle)] == ["a.json"]
+    told = [each for each in caplog.messages if "stays in the inbox" in each]
+    assert len(told) == 2
+    empty = "its key has an empty part (`//`); give it another one"
+    again = "After you have changed that, `feed-assets feed take orders --cluster primary` tries again."
+    assert f"feed orders on primary: {root}/in/orders//y.json stays in the inbox: {empty}. {again}" in told
+    assert ask(lifecycle) == dict.fromkeys(odd, FileStatus.STUCK)
