@@ -8,6 +8,7 @@ from hypothesis import Phase, settings
 
 from feed_assets import command_lines, masking
 from tests.commands import Offer, offering_function, require_command
+from tests.databases import share_statements
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
 from tests.tiers import Tiers
@@ -21,6 +22,7 @@ settings.register_profile("unshrunk", deadline=None, phases=[Phase.explicit, Pha
 settings.load_profile("undated")
 
 start_lightly()
+share_statements()
 
 
 @pytest.fixture(autouse=True)
