@@ -12,7 +12,7 @@ from feed_assets.storage.listing import nanoseconds, scanned_files
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.object.client import ObjectFile
 from feed_assets.storage.object.listings import entry_of
-from feed_assets.storage.object.obstore_client import _object_file
+from feed_assets.storage.object.obstore_client import object_file
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
 from tests.storage.harnesses import StoreHarness, local_harness, publish
 
@@ -178,7 +178,7 @@ def test_links_that_lead_out_of_the_root_are_passed_over(tmp_path: Path) -> None
 )
 def test_only_tags_that_are_checksums_of_content_count_as_such(etag: str | None, checksum: str) -> None:
     meta = {"path": "a", "size": 1, "last_modified": LATER, "e_tag": etag, "version": None}
-    assert _object_file("a", meta).checksum == checksum
+    assert object_file("a", meta).checksum == checksum
 
 
 def test_an_object_without_a_tag_has_a_version_when_its_time_is_settled() -> None:
