@@ -287,5 +287,7 @@ def test_a_change_of_place_says_how_many_instances_stay(
         )
     issues = [each for each in put(context, edit).issues if each.code == FORMER_PLACE]
     place = "file:///data/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR} on primary"
-    shared = "; instances to come can have their paths, and do not arrive then" if "Tokyo" in edit else ""
+    shared = (
+        "; instances to come can have their paths, and neither arrive nor are written then" if "Tokyo" in edit else ""
+    )
     assert [each.message for each in issues] == [f"{describe_staying(2)}: {place}{shared}"] * (count > 0)

@@ -11,17 +11,20 @@ from datetime import datetime
 from typing import Self
 
 from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.lifecycle.arrival.polling import describe_owner
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import origin_of
 from feed_assets.plan.mirror_records import Directory
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_places import OWN_PATHS, FeedPlaces
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepChunk, SweepItem, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.clearing import find_foreign, refuse_foreign, refuse_unreadable
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Displaced, describe_displaced
 from feed_assets.timing.frequency import Frequency, Unit
@@ -55,9 +58,17 @@ class Place:
     def of(
         cls, context: AttemptContext, record: FeedRecord, nominal_time: datetime, overrides: Mapping[str, object]
     ) -> Self:
-        """Return the place of an instance by the record, the declaration, and what a person has decided."""
+        """Return the place of an instance by the record, the declaration, and what a person has decided.
+
+        Raises:
+            StorageError: another instance, which came before the place of the feed changed, is there.
+        """
         with context.database.read() as connection:
             row = FeedInstances(connection).get(*record.key, nominal_time)
+            owners = FeedPlaces(connection).find_owners([(record, nominal_time)])
+        for other in owners.values():
+            path, reason = record.path(nominal_time), describe_owner(other)
+            raise StorageError(store=record.store.url, path=path, reason=reason, next_step=OWN_PATHS)
         decided = overrides.get(EXISTING)
         clearing = Clearing(
             sweep=_name_sweep(context),

@@ -60,7 +60,9 @@ def find_staying(
         staying = Counter((there.store, there.template) for _, there in places.find_elsewhere(record))
         for (store, template), count in staying.items():
             is_shared = find_nesting(f"{store.url}/{template}", f"{record.store.url}/{record.template}") is not None
-            shared = "; instances to come can have their paths, and do not arrive then" if is_shared else ""
+            shared = (
+                "; instances to come can have their paths, and neither arrive nor are written then" if is_shared else ""
+            )
             yield Issue(
                 severity=Severity.WARNING,
                 code=FORMER_PLACE,

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.existing import EXISTING
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.undoing import undo_sweep
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import Sweep, SweepState
@@ -116,6 +119,32 @@ def test_what_the_last_manifest_does_not_name_is_told_and_can_be_undone(tmp_path
     assert (undone.restored, undone.sweep.state) == (1, SweepState.UNDONE)
     assert texts(folder) == {"part-0": "made", "mine": "mine"}
     assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+
+
+def test_what_another_instance_has_at_a_former_place_is_not_replaced(tmp_path: Path) -> None:
+    """Five hours west, the output has the path of the one five hours before, which stays and is read there."""
+    lifecycle = counting(tmp_path)
+    lifecycle.run("count", START, NOON)
+    folder = put(lifecycle)
+    west = feed("counts").model_copy(update={"path_timezone": "Etc/GMT+5"})
+    entity = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    lifecycle.declare(feed("clicks"), west, entity)
+    later = START + timedelta(hours=5)
+    lifecycle.land("clicks", later)
+    job, lifecycle.job = lifecycle.job, refuse
+    why = r"its path is that of instance 2013-11-01T00:00Z, which came before .* Give the feed another location"
+    with pytest.raises(StorageError, match=why):
+        lifecycle.run("count", later, NOON)
+    assert lifecycle.folder("counts", later) == folder
+    assert texts(folder) == {"part-0": "made"}
+    assert lifecycle.instances("count")[later].status is ProcessInstanceStatus.FAILED
+    with lifecycle.database.begin() as connection:
+        FeedInstances(connection).put(
+            [replace(lifecycle.feed_instances("counts")[START], status=FeedInstanceStatus.EVICTED)]
+        )
+    lifecycle.job = job
+    lifecycle.run("count", later, NOON, "run-2")
+    assert lifecycle.feed_statuses("counts")[later] is FeedInstanceStatus.AVAILABLE
 
 
 def test_an_instance_that_the_record_knows_is_replaced_without_its_manifest(tmp_path: Path) -> None:
