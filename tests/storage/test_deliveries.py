@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.storage import registry
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import StorageError
@@ -84,6 +85,16 @@ def test_a_key_that_obstore_refuses_keeps_no_other_from_being_found(s3: StoreHar
         list(s3.store.walk_folders("in/orders", 1, lambda _, names: names))
     assert deliveries_of(s3).remove([file for file in files if file.name in known]) == {}
     assert not s3.names() & {f"in/orders/{name}" for name in known}
+
+
+@pytest.mark.server
+def test_without_boto3_such_a_key_is_an_error_that_names_it(
+    s3: StoreHarness, s3_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.put("in/orders//y.json", b"odd")
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    with pytest.raises(StorageError, match='/in/orders//"'):
+        open_store(s3.store.root_url, s3_server.options).deliveries("in/orders").find()
 
 
 @pytest.mark.server
