@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.project import run
 from tests.databases import open_migrated
+from tests.projects import enter
 
 VALIDITY = "clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}"
 NESTED = ", plane struct<tail: string, seats: array<struct<row: int>>>"
@@ -37,10 +38,7 @@ workflow: {{engine: sql, path: delays.sql}}
 
 def prepare(folder: Path, patch: pytest.MonkeyPatch, state: str, settings: str = "") -> None:
     """Flights on a cluster, and a process that reads them, are applied; other versions of the feed lie there."""
-    patch.chdir(folder)
-    patch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        patch.delenv(name, raising=False)
+    enter(folder, patch)
     for name in ("entities", "data"):
         (folder / name).mkdir()
     for name, text in ENTITIES.items():

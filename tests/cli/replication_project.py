@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
-from tests.databases import lay_tables
 from tests.operations.harness import CLICKS, COUNTING, COUNTS
+from tests.projects import declare, enter, land
 
 START = "2013-11-01T00:00Z"
 NOW = "2013-11-01T02:30Z"
@@ -28,23 +27,14 @@ REPLICATED = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Half past two, with no record of anything."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
+    enter(tmp_path, monkeypatch)
     counts = {**COUNTS, "clusters": {"west": VALIDITY}}
     counting = {**COUNTING, "clusters": {"west": VALIDITY}}
-    declared = [EAST, WEST, REPLICATED, counts, counting]
-    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(declared))
+    declare(tmp_path, EAST, WEST, REPLICATED, counts, counting)
     (tmp_path / "counting.sql").write_text("select count(*) as n from clicks")
-    lay_tables(tmp_path / "state.db")
     set_clock(tmp_path, NOW)
     for hour in range(3):
-        folder = instance(tmp_path, hour, "east")
-        folder.mkdir(parents=True)
-        (folder / "part.csv").write_text(f"clicks {hour}")
-        (folder / "_SUCCESS").touch()
+        land(instance(tmp_path, hour, "east"), f"clicks {hour}", is_flagged=True)
     return tmp_path
 
 

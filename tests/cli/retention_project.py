@@ -9,8 +9,8 @@ import yaml
 from click.testing import Result
 
 from tests.cli.project import rows, run
-from tests.databases import lay_tables
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
+from tests.projects import declare, enter, land
 
 LANDED = {"clicks": range(10), "views": range(2)}
 EXPIRED = [f"clicks/2013-11-03/{hour:02d}" for hour in range(6)]
@@ -21,23 +21,15 @@ _LOCATION = "/{}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """At noon, with no record of anything."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    enter(tmp_path, monkeypatch)
     feeds: list[dict[str, Any]] = []
     for name, hours in LANDED.items():
         feed = with_validity({**CLICKS, "name": name, "locations": {"data": _LOCATION.format(name)}})
         feed["clusters"]["primary"]["retention"] = {"limit": "hours(6)"}  # type: ignore[index]
         feeds.append(feed)
         for hour in hours:
-            folder = tmp_path / f"data/{name}/2013-11-03/{hour:02d}"
-            folder.mkdir(parents=True)
-            (folder / "part.csv").write_text(f"{name} {hour}")
-            (folder / "_SUCCESS").touch()
-    (tmp_path / "entities").mkdir()
-    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all([CLUSTER, *feeds]))
-    lay_tables(tmp_path / "state.db")
+            land(tmp_path / f"data/{name}/2013-11-03/{hour:02d}", f"{name} {hour}", is_flagged=True)
+    declare(tmp_path, CLUSTER, *feeds)
     set_clock(tmp_path, NOON)
     return tmp_path
 
@@ -92,10 +84,7 @@ def daily_sweep(project: Path) -> str:
         document["clusters"]["primary"]["validity"]["start"] = f"2013-10-30T{start}:00Z"
         document["clusters"]["primary"]["retention"] = {"limit": "days(1)", "sweep_limits": {"share": 1.0}}
         for day in ("01", "02", "03"):
-            folder = project / f"data/daily/{document['name']}/2013-11-{day}"
-            folder.mkdir(parents=True)
-            (folder / "_SUCCESS").touch()
-            (folder / "part.csv").write_text(day)
+            land(project / f"data/daily/{document['name']}/2013-11-{day}", day, is_flagged=True)
     (project / "entities/all.yaml").write_text(yaml.safe_dump_all(documents))
     sweep = planned("clicks", "views")
     retention("run", sweep)

@@ -19,7 +19,8 @@ from feed_assets.storage.errors import StorageError
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import let_ticks_come, run
 from tests.cli.scripts import run_script
-from tests.databases import drilled_database_url, open_migrated
+from tests.databases import drilled_database_url
+from tests.projects import declare, enter
 
 __all__ = ["drilled_database_url", "paste"]
 
@@ -129,16 +130,9 @@ on_each = pytest.mark.parametrize(
 
 @pytest.fixture
 def project(drilled_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
+    enter(tmp_path, monkeypatch)
+    declare(tmp_path, ENTITIES, schedule="automatic", state=drilled_database_url)
     (tmp_path / "count.sql").write_text("select 1 as n")
-    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: {drilled_database_url}\n")
-    open_migrated(drilled_database_url).close()
     return tmp_path
 
 

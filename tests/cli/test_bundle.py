@@ -14,6 +14,7 @@ from tests.cli.project import prepare, run
 from tests.cli.retention_project import set_clock
 from tests.databases import drilled_database_url
 from tests.operations.harness import ALL, COUNTING, changed
+from tests.projects import enter
 
 __all__ = ["drilled_database_url"]
 
@@ -32,9 +33,6 @@ def share_database(folder: Path, url: str) -> None:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str) -> Path:
     """A project with entities, a SQL file and metadata; its folder is the working directory."""
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
     here = tmp_path / "here"
     here.mkdir()
     prepare(here)
@@ -46,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: 
     )
     (here / "sql").mkdir()
     (here / "sql" / "counting.sql").write_text(COUNTING_SQL)
-    monkeypatch.chdir(here)
+    enter(here, monkeypatch)
     ok("entity", "submit", "all.yaml")
     ok("metadata", "put", "feed/clicks", "steward=ann")
     ok("metadata", "tag", "feed/clicks/cluster/primary/instance/2013-11-03T05:00Z", "checked")

@@ -10,14 +10,12 @@ from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import below, prepare, rows, run
 from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, COUNTING, changed
+from tests.projects import enter
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    enter(tmp_path, monkeypatch)
     prepare(tmp_path)
     return tmp_path
 

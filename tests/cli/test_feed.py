@@ -4,28 +4,22 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import prepare, run
+from tests.projects import enter, land
+
+FOLDER = "data/clicks/2013-11-03/05"
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    enter(tmp_path, monkeypatch)
     prepare(tmp_path)
     assert run("entity", "submit", "all.yaml").exit_code == 0
     return tmp_path
 
 
-def land(project: Path) -> None:
-    folder = project / "data" / "clicks" / "2013-11-03" / "05"
-    folder.mkdir(parents=True)
-    (folder / "part.csv").write_text("data")
-
-
 @pytest.mark.parametrize("instance", ["2013-11-03T05:00Z", "2013-11-03-05:00"])
 def test_a_notice_is_recorded_once(project: Path, instance: str) -> None:
-    land(project)
+    land(project / FOLDER, "data")
     first = run("feed", "notify", "clicks", instance, "--key", "k1")
     again = run("feed", "notify", "clicks", instance, "--key", "k1")
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
@@ -34,7 +28,7 @@ def test_a_notice_is_recorded_once(project: Path, instance: str) -> None:
 
 
 def test_a_notice_has_a_json_form(project: Path) -> None:
-    land(project)
+    land(project / FOLDER, "data")
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--dry-run", "--output", "json")
     document = json.loads(result.stdout)
     assert (document["version"], document["outcome"], document["dry_run"]) == (2, "recorded", True)
@@ -64,7 +58,7 @@ def test_a_trusted_notice_needs_no_data(project: Path) -> None:
 
 
 def test_a_range_is_polled_at_once_and_what_is_absent_is_named(project: Path) -> None:
-    land(project)
+    land(project / FOLDER, "data")
     dry = run("feed", "notify", "clicks", "--start", "2013-11-03T04:00Z", "--end", "2013-11-03T08:00Z", "--dry-run")
     absent = "2013-11-03T04:00Z, 2013-11-03T06:00Z to 2013-11-03T07:00Z not there or incomplete"
     assert dry.stdout == f"feed 'clicks' on primary: 1 instance would be recorded, {absent}\n"
@@ -94,7 +88,7 @@ def test_a_wrong_range_is_refused_with_a_sentence(project: Path, arguments: list
 
 def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
     assert run("feed", "notify", "clicks", "--start", "2013-11-03T05:00Z", "--end", "2013-11-03T06:00Z").exit_code == 0
-    land(project)
+    land(project / FOLDER, "data")
     assert "is MISSING" in run("why", "counting", "2013-11-03T05:00Z").stdout
     looked = run("why", "counting", "2013-11-03T05:00Z", "--look")
     assert looked.stderr == "1 instance found in storage and recorded\n"
@@ -111,6 +105,6 @@ def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
     ],
 )
 def test_a_payload_that_is_no_plain_object_of_json_is_wrong_usage(project: Path, payload: str, reason: str) -> None:
-    land(project)
+    land(project / FOLDER, "data")
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--payload", payload)
     assert (result.exit_code, reason in result.stderr, len(result.stderr) < 1_000) == (2, True, True), result.stderr

@@ -42,6 +42,7 @@ from tests.lifecycle.harness import LifecycleHarness, at
 from tests.lifecycle.replication.test_mirror_runs import run as run_mirror
 from tests.lifecycle.replication.test_mirror_runs import write
 from tests.operations.harness import CLICKS, COUNTING, COUNTS
+from tests.projects import enter
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -308,11 +309,8 @@ def _write_letter(folder: Path) -> None:
 
 def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Clicks lie on `primary`, are counted there and copied to `backup`; a mirror of models; a change to come."""
-    patch.chdir(folder)
-    patch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    enter(folder, patch)
     patch.setenv("FEED_ASSETS_NOTIFY__OPS__URL", "https://hooks.example.org/T0?token=abc")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        patch.delenv(name, raising=False)
     patch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(at("03T12:00")))
     validity = {"validity": {"start": FIRST, "end": "2013-12-01T00:00Z"}}
     clusters = [

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.lifecycle.arrival import taking
@@ -19,6 +18,7 @@ from feed_assets.state.database import open_database
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import run
 from tests.cli.retention_project import ok
+from tests.projects import declare, enter
 
 __all__ = ["paste"]
 
@@ -42,13 +42,8 @@ ENTITIES = [
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
-    (tmp_path / "entities" / "all.yaml").write_text(yaml.safe_dump_all(ENTITIES))
-    (tmp_path / "feed_assets.yaml").write_text(f"state: sqlite:///{tmp_path}/state.db\n")
+    enter(tmp_path, monkeypatch)
+    declare(tmp_path, *ENTITIES)
     return tmp_path
 
 

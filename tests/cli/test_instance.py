@@ -13,6 +13,7 @@ from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from tests.cli.project import below, let_ticks_come, prepare, rows, run
 from tests.operations.harness import ALL, COUNTING, NOON
+from tests.projects import land
 
 TIME = "2013-11-03T05:00Z"
 
@@ -110,8 +111,7 @@ def test_row_114_a_summary_as_text(project: Path) -> None:
 
 def test_row_117_a_listing_with_a_look(project: Path) -> None:
     folder = project / "data/clicks/2013-11-03/12"
-    folder.mkdir(parents=True)
-    (folder / "part.csv").write_text("12345")
+    land(folder, "12345")
     head, *_, last = ok(run("instance", "listing", "clicks", "--look")).splitlines()
     line = last.split("\t")
     assert head.split("\t")[6] == "url"
@@ -166,9 +166,7 @@ def test_why_begins_with_a_daemon_that_is_down(project: Path) -> None:
     )
     assert second == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
     assert json.loads(ok(run("why", "counting", TIME, "--output", "json")))["no_ticks"] == first
-    land = project / "data/clicks/2013-11-03/05"
-    land.mkdir(parents=True)
-    (land / "part.csv").write_text("1")
+    land(project / "data/clicks/2013-11-03/05")
     assert run("feed", "notify", "clicks", TIME).stderr == f"{first}\n"
     assert run("feed", "notify", "clicks", "--start", TIME).stderr.endswith(f"{first}\n")
     assert "no tick" not in run("why", "clicks", TIME).stdout, "nothing has to be done for what is there"

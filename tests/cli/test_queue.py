@@ -14,7 +14,7 @@ from feed_assets.settings import load_settings
 from feed_assets.state.database import open_database
 from feed_assets.state.trigger_schema import batches
 from tests.cli.project import run
-from tests.databases import lay_tables
+from tests.projects import declare, enter
 
 FEEDS = """
 kind: cluster
@@ -40,16 +40,9 @@ TAKEN_BY = "A process that is to take them begins with trigger: {from: 20"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
+    enter(tmp_path, monkeypatch)
+    declare(tmp_path, ENTITIES, schedule="automatic")
     (tmp_path / "load.sql").write_text("select 1 as n")
-    (tmp_path / "feed_assets.yaml").write_text(f"schedule: automatic\nstate: sqlite:///{tmp_path}/state.db\n")
-    lay_tables(tmp_path / "state.db")
     tick(tmp_path)
     return tmp_path
 

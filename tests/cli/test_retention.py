@@ -25,6 +25,7 @@ from tests.cli.retention_project import (
     table,
 )
 from tests.lifecycle.retention.harness import Tree, tree_of
+from tests.projects import land
 from tests.storage.hanging import hanging
 
 __all__ = ["project"]
@@ -277,8 +278,7 @@ def test_a_day_is_that_of_each_feed_and_asks_which_if_these_differ(project: Path
 def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
     sweep = swept()
     folder = project / "data" / EXPIRED[0]
-    folder.mkdir(parents=True)
-    (folder / "part.csv").write_text("newer")
+    land(folder, "newer")
 
     result = run("retention", "undo", sweep)
 
@@ -339,9 +339,7 @@ def test_a_dry_run_changes_nothing(project: Path) -> None:
     asking = planned("views")
     let_a_week_pass(project)
     for hour in range(12):
-        folder = project / f"data/clicks/2013-11-11/{hour:02d}"
-        folder.mkdir(parents=True)
-        (folder / "part.csv").write_text("new")
+        land(project / f"data/clicks/2013-11-11/{hour:02d}", "new")
     waiting = planned("clicks")
     before = everything(project)
     for arguments in (

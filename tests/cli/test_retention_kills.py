@@ -27,6 +27,7 @@ from tests.drills import drill_seed, sized
 from tests.lifecycle.harness import at
 from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
+from tests.projects import enter
 
 KILLS = sized(2, 40)
 FEEDS = [f"clicks-{letter}" for letter in "abcdefghij"]
@@ -42,11 +43,8 @@ Facts = Mapping[tuple[str, datetime], tuple[object, ...]]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten feeds with thirty expired hours each, all of them on record."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    enter(tmp_path, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
     policy = {"limit": "hours(6)", "sweep_limits": {"share": 1.0}}
     documents: list[Mapping[str, object]] = [CLUSTER]
     for name in FEEDS:

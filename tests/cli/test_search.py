@@ -10,6 +10,7 @@ import pytest
 from tests.cli.project import below, rows, run
 from tests.cli.scripts import run_script
 from tests.databases import database_url, open_migrated
+from tests.projects import enter
 
 __all__ = ["database_url"]
 
@@ -65,9 +66,7 @@ finds() { expected=$1; shift; test "$(entities "$@" | sed 's:[a-z]*/::g')" = "$e
 @pytest.fixture
 def demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The entities of the demo have been applied."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    enter(tmp_path, monkeypatch)
     monkeypatch.setenv("FEED_ASSETS_VARIABLES__DATA_ROOT", str(tmp_path / "data"))
     monkeypatch.setenv("FEED_ASSETS_VARIABLES__S3_ENDPOINT", "http://127.0.0.1:1")
     (tmp_path / "entities").mkdir()

@@ -6,24 +6,16 @@ import pytest
 
 from tests.cli.project import run
 from tests.cli.scripts import run_script
-from tests.databases import lay_tables
 from tests.documents.markdown import ROOT, fences
+from tests.projects import declare, enter
 
 PAGE = ROOT / "docs/elsewhere.md"
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
-    (entities,) = fences(PAGE, "yaml")
-    (tmp_path / "entities/load.yaml").write_text(entities)
-    settings = f"state: sqlite:///{tmp_path}/state.db\nvariables: {{DATA_ROOT: {tmp_path}/data}}\n"
-    (tmp_path / "feed_assets.yaml").write_text(settings)
-    lay_tables(tmp_path / "state.db")
+    enter(tmp_path, monkeypatch)
+    declare(tmp_path, *fences(PAGE, "yaml"), variables={"DATA_ROOT": f"{tmp_path}/data"})
     return tmp_path
 
 

@@ -15,8 +15,8 @@ from feed_assets.state.database import open_database
 from feed_assets.state.facts import Facts
 from feed_assets.state.records import ProcessKey
 from tests.cli.project import run
-from tests.databases import lay_tables
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
+from tests.projects import declare, enter
 
 DOCUMENT = "docs/quality.md"
 PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
@@ -39,15 +39,9 @@ def table(header: str) -> Table:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "entities").mkdir()
-    (tmp_path / "entities" / "all.yaml").write_text(fences(ROOT / DOCUMENT, "yaml")[0])
+    enter(tmp_path, monkeypatch)
+    declare(tmp_path, fences(ROOT / DOCUMENT, "yaml")[0], variables={"DATA_ROOT": f"{tmp_path}/data"})
     (tmp_path / "read.sql").write_text("SELECT 1 AS id, 'a' AS station, 0.5D AS temp")
-    settings = f"state: sqlite:///{tmp_path}/state.db\nvariables: {{DATA_ROOT: {tmp_path}/data}}\n"
-    (tmp_path / "feed_assets.yaml").write_text(settings)
-    lay_tables(tmp_path / "state.db")
     return tmp_path
 
 

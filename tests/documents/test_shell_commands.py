@@ -18,6 +18,7 @@ from tests.documents.markdown import ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
 from tests.lifecycle.harness import at
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+from tests.projects import enter, land
 
 ELSEWHERE = {
     "dagster": "needs Spark or never ends: tests/documents/test_your_assets.py, tests/documents/test_newcomer.py",
@@ -62,10 +63,7 @@ def test_every_command_of_a_page_is_run_by_a_test() -> None:
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A shell in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
-    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    enter(tmp_path, monkeypatch)
     return Shell(monkeypatch=monkeypatch, elsewhere=ELSEWHERE)
 
 
@@ -138,10 +136,7 @@ def lay_tour(folder: Path) -> None:
     with (folder / "feed_assets.yaml").open("a") as file:
         file.write(f"variables: {{DATA_ROOT: {folder}/data}}\n")
     for day in TOUR_DAYS:
-        instance = folder / f"data/flights/{day}"
-        instance.mkdir(parents=True)
-        (instance / "part.csv").write_text("UA,2.0,EWR,2013-11-01T10:00:00Z\n")
-        (instance / "_SUCCESS").touch()
+        land(folder / f"data/flights/{day}", "UA,2.0,EWR,2013-11-01T10:00:00Z\n", is_flagged=True)
 
 
 def test_the_commands_of_the_tour_run(shell: Shell, tmp_path: Path) -> None:

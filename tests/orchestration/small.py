@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
-ENTITIES = """
+CLUSTER = """
     kind: cluster
     name: here
     storage: file://${DATA_ROOT}
     spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
-    ---
+"""
+NUMBERS = """
     kind: feed
     name: numbers
     frequency: hours(1)
@@ -17,7 +18,8 @@ ENTITIES = """
     availability_flag: _SUCCESS
     locations: {data: "/numbers/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
     clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
-    ---
+"""
+SUMS = """
     kind: feed
     name: sums
     frequency: hours(1)
@@ -26,7 +28,8 @@ ENTITIES = """
     availability_flag: _SUCCESS
     locations: {data: "/sums/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
     clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
-    ---
+"""
+SUMMING = """
     kind: process
     name: summing
     frequency: hours(1)
@@ -36,6 +39,7 @@ ENTITIES = """
     workflow: {engine: python, path: "jobs_of_test:summing"}
     timeout: months(60)
 """
+ENTITIES = "    ---".join((CLUSTER, NUMBERS, SUMS, SUMMING))
 
 JOBS = """
     from pyspark.sql import functions as f

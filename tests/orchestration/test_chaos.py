@@ -29,7 +29,7 @@ from tests.connect_server import ConnectServer
 from tests.drills import drill_seed
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.dev_server import DevServer, Role, dev_server
-from tests.orchestration.small import START, key, land, total
+from tests.orchestration.small import CLUSTER, NUMBERS, START, SUMMING, SUMS, key, land, total
 
 SECONDS = 600.0
 SETTLING_SECONDS = 900.0 + SECONDS
@@ -50,49 +50,8 @@ EVERY = 24
 """Hours are landed in blocks of a day, in any order, and some of them never."""
 MISSING = 0.03
 
-ENTITIES = """
-    kind: cluster
-    name: here
-    storage: file://${DATA_ROOT}
-    spark: {remote: "${SPARK}"}
-    ---
-    kind: feed
-    name: numbers
-    frequency: hours(1)
-    format: csv
-    schema: "n int"
-    availability_flag: _SUCCESS
-    locations: {data: "/numbers/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
-    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-02-01T00:00Z}}}
-    ---
-    kind: feed
-    name: sums
-    frequency: hours(1)
-    format: csv
-    schema: "total bigint"
-    availability_flag: _SUCCESS
-    locations: {data: "/sums/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
-    clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-02-01T00:00Z}}}
-    ---
-    kind: feed
-    name: days
-    frequency: days(1)
-    format: csv
-    schema: "total bigint"
-    availability_flag: _SUCCESS
-    locations: {data: "/days/${YEAR}-${MONTH}-${DAY}"}
-    clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-02-01T00:00Z}}}
-    ---
-    kind: process
-    name: summing
-    frequency: hours(1)
-    parallel: 2
-    clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-02-01T00:00Z}}}
-    inputs: {numbers: {feed: numbers, start: "now(0,0)", end: "now(0,0)"}}
-    outputs: {sums: {feed: sums, instance: "now(0,0)"}}
-    workflow: {engine: python, path: "jobs_of_test:summing"}
-    timeout: months(1200)
-    ---
+DAYS = SUMS.replace("sums", "days").replace("hours(1)", "days(1)").replace("/${HOUR}", "")
+ADDING = """
     kind: process
     name: adding
     frequency: days(1)
@@ -102,6 +61,13 @@ ENTITIES = """
     workflow: {engine: python, path: "jobs_of_test:adding"}
     timeout: months(1200)
 """
+ENTITIES = (
+    "    ---".join((CLUSTER, NUMBERS, SUMS, DAYS, SUMMING, ADDING))
+    .replace('{master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}', '{remote: "${SPARK}"}')
+    .replace("2026-01-02T", "2026-02-01T")
+    .replace("name: summing\n", "name: summing\n    parallel: 2\n")
+    .replace("months(60)", "months(1200)")
+)
 
 JOBS = """
     import fcntl

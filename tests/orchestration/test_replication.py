@@ -29,32 +29,14 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.hand_ticked import NOON, LocationHarness
-from tests.orchestration.small import START, key, land
+from tests.orchestration.small import CLUSTER, NUMBERS, START, key, land
 from tests.orchestration.test_poisons import assert_told, checks
 
-HERE = """
-    kind: cluster
-    name: here
-    storage: file://${DATA_ROOT}
-    spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
-    ---
-    kind: cluster
-    name: there
-    storage: file://${DATA_ROOT}-there
-    spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
-    ---
-    kind: feed
-    name: numbers
-    frequency: hours(1)
-    format: csv
-    schema: "n int"
-    availability_flag: _SUCCESS
-    locations: {data: "/numbers/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
-    replication: {timeout: months(60)}
-    clusters:
-      here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}
-      there: {type: target, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}
-"""
+THERE = CLUSTER.replace("name: here", "name: there").replace("DATA_ROOT}", "DATA_ROOT}-there")
+REPLICATED = NUMBERS.replace("    clusters: {", "    replication: {timeout: months(60)}\n    clusters: {").replace(
+    "}}}", "}}, there: {type: target, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}"
+)
+HERE = "    ---".join((CLUSTER, THERE, REPLICATED))
 SELECT = ("asset", "materialize", "-f", "definitions.py", "--select", "there/numbers")
 
 
