@@ -11,7 +11,6 @@ from benchmarks.report import Figure, Part, Scale, within
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrival.polling import apply_arrivals
@@ -21,6 +20,7 @@ from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
@@ -44,7 +44,7 @@ def measure_explaining(folder: Path, scale: Scale) -> Iterator[Figure]:
 
 def _seconds(context: OperationContext) -> float:
     begun = time.perf_counter()
-    (explanation,) = explain(context, Kind.PROCESS, "all", context.as_of - timedelta(hours=1)).items
+    (explanation,) = explain(context, resolve_subject(context, "all", context.as_of - timedelta(hours=1))).items
     taken = time.perf_counter() - begun
     assert len(explanation.blockers) == INPUTS
     assert {root.status for root in explanation.root_causes()} == {"MISSING"}

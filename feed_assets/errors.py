@@ -29,6 +29,7 @@ FeedAssetsError
 │   ├── TranslationError          a translator of assets fails, or changes what follows from the entities
 │   ├── AssetKeyClashError        two feeds or processes have the same asset key
 │   └── NoAssetError              a feed or process that has no asset in what has been built
+├── AmbiguousNameError        entities of several kinds have a name that was given without a kind
 ├── MetadataRefusedError      metadata of an entity cannot be written or asked for; nothing was changed
 ├── BundleRefusedError        a bundle cannot be read, made or imported here; nothing was changed
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import MORE, instance_of, open_context_for, page_options
+from feed_assets.cli.instance_options import MORE, open_context_for, page_options
 from feed_assets.cli.options import (
     MomentType,
     author_of,
@@ -93,11 +93,14 @@ def list_(
 @output_option
 def show(process: str, instance: str, cluster: str | None, output: str) -> None:
     """Show the events that a batch of PROCESS has taken; its name is its time."""
+    from feed_assets.operations.instances.subjects import resolve_subject
     from feed_assets.operations.queues.queues import show_batch
     from feed_assets.plan.rendering import counted
 
     context = open_context_for()
-    found = show_batch(context, process, instance_of(context, Kind.PROCESS, process, instance), cluster)
+    on = () if cluster is None else (cluster,)
+    subject = resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=on)
+    found = show_batch(context, subject)
     if output == "json":
         print_json(found)
         return

@@ -21,12 +21,11 @@ from feed_assets.cli.options import (
     output_option,
     subject_arguments,
     text_output_option,
-    the_kind,
 )
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_table, say, say_shown, say_state
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.timing.dates import render_datetime
@@ -380,7 +379,9 @@ def _kind_of(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
     if not found:
         known = [each for kind in Kind for each in loaded.bundle.suggest(kind, name)]
         raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(dict.fromkeys(known)))
-    return the_kind(found, name)
+    if len(found) > 1:
+        raise AmbiguousNameError(name=name, kinds=found)
+    return found[0]
 
 
 def _cluster_of(context: "EntityContext", cluster: str | None, process: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import instance_of, open_context_for, say_silence
+from feed_assets.cli.instance_options import open_context_for, say_silence
 from feed_assets.cli.options import (
     JsonObjectType,
     MomentType,
@@ -85,10 +85,11 @@ def notify(
         _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
         return
     from feed_assets.operations.instances.arrival_notices import Notice, record_notice
+    from feed_assets.operations.instances.subjects import resolve_subject
 
     notice = Notice(
         feed=feed,
-        nominal_time=None if instance is None else instance_of(context, Kind.FEED, feed, instance),
+        nominal_time=resolve_subject(context, feed, instance, kind=Kind.FEED).nominal_time,
         author=author_of(author),
         cluster=cluster,
         key=key,

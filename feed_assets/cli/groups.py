@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from feed_assets.entities.errors import AmbiguousNameError
 from feed_assets.masking import encodable
 
 _SENTENCE = 1_000
@@ -26,7 +27,10 @@ class Verb(click.Command):
                         raise click.BadParameter(
                             f"{text!r} has bytes that are not UTF-8. Write it in UTF-8.", ctx, param
                         )
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except AmbiguousNameError as exc:
+            raise click.UsageError(str(exc), ctx) from exc
 
 
 def find_given(ctx: click.Context) -> click.Context | None:

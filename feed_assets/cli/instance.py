@@ -13,9 +13,7 @@ from feed_assets.cli.instance_options import (
     MORE,
     SCHEDULABLE,
     end_with,
-    instance_of,
     lifecycle_option,
-    lifecycles_of,
     open_context_for,
     page_options,
     print_consolidated,
@@ -106,20 +104,13 @@ def summary(ctx: click.Context, /, num_results: int | None, output: str, **optio
 @lifecycle_option
 @output_option
 @click.pass_context
-def params(
-    ctx: click.Context,
-    name: str,
-    instance: str,
-    clusters: tuple[str, ...],
-    lifecycles: tuple[str, ...],
-    output: str,
-) -> None:
+def params(ctx: click.Context, /, output: str, **named: Any) -> None:
     """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
     from feed_assets.operations.instances.runs import find_params
+    from feed_assets.operations.instances.subjects import resolve_subject
 
     context = open_context_for()
-    nominal_time = instance_of(context, context.kind_of(name), name, instance)
-    found = find_params(context, name, nominal_time, clusters, lifecycles_of(lifecycles))
+    found = find_params(context, resolve_subject(context, preferred=Kind.PROCESS, **named))
     if output == "json":
         print_consolidated(found, "instances")
     else:
@@ -140,10 +131,11 @@ def params(
 def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
     """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
     from feed_assets.operations.instances.steps import find_steps
+    from feed_assets.operations.instances.subjects import resolve_subject
 
     context = open_context_for()
-    nominal_time = instance_of(context, Kind.PROCESS, name, instance)
-    found = find_steps(context, name, nominal_time, clusters)
+    subject = resolve_subject(context, name, instance, kind=Kind.PROCESS, clusters=clusters)
+    found = find_steps(context, subject)
     if output == "json":
         print_consolidated(found, "steps")
     else:
@@ -151,7 +143,7 @@ def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...
         rows = [_step_cells(each) for each in found.items]
         print_table(header, rows, output)
         if not rows:
-            say(f"{name} at {render_datetime(nominal_time)}: no attempt with steps has begun", err=True)
+            say(f"{name} at {render_datetime(subject.instance)}: no attempt with steps has begun", err=True)
     end_with(ctx, found.result, found.message)
 
 
@@ -208,14 +200,15 @@ def listing(
     from feed_assets.operations.instances.feed_listings import list_feed, render_size
     from feed_assets.operations.instances.ranges import parse_filter
     from feed_assets.operations.instances.rows import rendered
+    from feed_assets.operations.instances.subjects import resolve_subject
     from feed_assets.state.feed_places import describe_staying
 
+    context = open_context_for()
     found = list_feed(
-        open_context_for(),
-        feed,
+        context,
+        resolve_subject(context, feed, kind=Kind.FEED, clusters=clusters),
         start=start,
         end=end,
-        clusters=clusters,
         statuses=parse_filter(Kind.FEED, filters).statuses,
         results=num_results,
         look=look,

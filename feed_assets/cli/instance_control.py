@@ -1,20 +1,19 @@
 """`instance kill`, `suspend`, `resume` and `rerun`: actions on instances of processes and on copies of feeds."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import instance_of, lifecycle_option, lifecycles_of, open_context_for
+from feed_assets.cli.instance_options import lifecycle_option, open_context_for
 from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.entities.existing import EXISTING, Existing
-from feed_assets.entities.flow_names import is_flow
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.instances.actions import InstanceAction
@@ -104,33 +103,33 @@ def rerun(
 def _control(
     action: "InstanceAction",
     *,
-    name: str,
     start: datetime | None,
     end: datetime | None,
     instance: str | None,
-    clusters: tuple[str, ...],
-    lifecycles: tuple[str, ...],
     author: str | None,
     dry_run: bool,
     output: str,
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
     from_start: bool = False,
+    **named: Any,
 ) -> None:
     from feed_assets.cli.instance_options import say_silence
     from feed_assets.cli.state import stop_runs
     from feed_assets.lifecycle.instances.actions import InstanceAction
     from feed_assets.operations.instances.control import control_instances
+    from feed_assets.operations.instances.subjects import resolve_subject
 
+    if (start is None, end is None, instance is None) not in ((False, False, True), (True, True, False)):
+        raise click.UsageError("Give either --instance, or --start and --end.")
     context = open_context_for()
     done = control_instances(
         context,
         action,
-        name,
-        *_range_of(context, name, start, end, instance),
+        resolve_subject(context, preferred=Kind.PROCESS, instance=instance, **named),
+        start,
+        end,
         author=author_of(author),
-        lifecycles=lifecycles_of(lifecycles),
-        clusters=clusters or None,
         overrides=overrides,
         force=force,
         from_start=from_start,
@@ -144,19 +143,6 @@ def _control(
     say(done.render_summary(), err=True)
     if done.instances and action in (InstanceAction.RERUN, InstanceAction.RESUME):
         say_silence(context, {each.cluster for each in done.instances})
-
-
-def _range_of(
-    context: "OperationContext", name: str, start: datetime | None, end: datetime | None, instance: str | None
-) -> tuple[datetime, datetime]:
-    match start, end, instance:
-        case datetime(), datetime(), None:
-            return start, end
-        case None, None, str():
-            kind = Kind.PROCESS if is_flow(name) else context.kind_of(name)
-            nominal_time = instance_of(context, kind, name, instance)
-            return nominal_time, nominal_time + timedelta(seconds=1)
-    raise click.UsageError("Give either --instance, or --start and --end.")
 
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:

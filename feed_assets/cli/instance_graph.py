@@ -10,7 +10,6 @@ from feed_assets.cli.instance_options import (
     MORE,
     SCHEDULABLE,
     end_with,
-    find_about,
     instance_options,
     open_context_for,
     page_options,
@@ -31,9 +30,10 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show the instances that one depends on, and its dependents, one step away."""
     from feed_assets.operations.instances.neighbours import find_dependencies
     from feed_assets.operations.instances.ranges import join_consecutive, render_range
+    from feed_assets.operations.instances.subjects import resolve_subject
 
     context = open_context_for()
-    found = find_about(context, find_dependencies, **options)
+    found = find_dependencies(context, resolve_subject(context, **options))
     if output == "json":
         print_consolidated(found, "dependencies")
     else:
@@ -62,9 +62,11 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
+    from feed_assets.operations.instances.subjects import resolve_subject
     from feed_assets.operations.instances.triage import find_triage
 
-    found = find_about(open_context_for(), find_triage, **options)
+    context = open_context_for()
+    found = find_triage(context, resolve_subject(context, **options))
     if output == "json":
         print_consolidated(found, "graphs")
     else:

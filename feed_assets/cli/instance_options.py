@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import MomentType, clusters_option, name_argument, subject_arguments, the_kind
+from feed_assets.cli.options import MomentType, clusters_option, name_argument, subject_arguments
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times
 from feed_assets.cli.render import print_json, say
@@ -24,7 +24,6 @@ MORE = "--num-results and --offset show more"
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_Item = TypeVar("_Item")
 
 
 def open_context_for() -> "OperationContext":
@@ -99,49 +98,34 @@ def lifecycle_option(command: _Command) -> _Command:
     )(command)
 
 
-def lifecycles_of(texts: Iterable[str]) -> frozenset[Lifecycle]:
-    """Parse lifecycles."""
-    return frozenset(map(Lifecycle, texts))
-
-
-def kind_of(context: "OperationContext", kind: Kind | None, name: str) -> Kind:
-    """Return the given kind, else the only kind in which the name is declared."""
-    return kind or the_kind(context.kinds_of(name), name)
-
-
 def query_of(
     context: "OperationContext",
     *,
-    kind: Kind | None,
-    name: str,
-    start: datetime | None = None,
-    end: datetime | None = None,
-    clusters: tuple[str, ...] = (),
     filters: Iterable[str] = (),
     order_by: str | None = None,
     sort_order: str | None = None,
-    offset: int = 0,
     num_results: int = PAGE,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    offset: int = 0,
     all_attempts: bool = False,
-    lifecycles: tuple[str, ...] = (),
+    **named: Any,
 ) -> "InstanceQuery":
-    """Build the query from the options."""
+    """Build the query from the options; those that are `named` tell the subject."""
     from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
+    from feed_assets.operations.instances.subjects import resolve_subject
 
-    kind = kind_of(context, kind, name)
+    subject = resolve_subject(context, **named)
     return InstanceQuery(
-        kind=kind,
-        name=name,
+        subject=subject,
         start=start,
         end=end,
-        clusters=frozenset(clusters) or None,
-        filter=parse_filter(kind, filters, is_of_data=False),
+        filter=parse_filter(subject.kind, filters, is_of_data=False),
         order=OrderField(order_by) if order_by else None,
         descending=None if sort_order is None else sort_order == "desc",
         offset=offset,
         results=num_results,
         all_attempts=all_attempts,
-        lifecycles=lifecycles_of(lifecycles),
     )
 
 
@@ -161,32 +145,9 @@ def subject_options(command: _Command) -> _Command:
 
 
 def instance_options(command: _Command) -> _Command:
-    """Add the options of verbs on one instance; see `find_about`."""
+    """Add the options of verbs on one instance; see `resolve_subject`."""
     instance = name_argument("instance", find_times)
     return subject_arguments(*SCHEDULABLE)(instance(clusters_option(lifecycle_option(command))))
-
-
-def find_about(
-    context: "OperationContext",
-    find: Callable[..., Consolidated[_Item]],
-    *,
-    kind: Kind | None,
-    name: str,
-    instance: str,
-    clusters: tuple[str, ...],
-    lifecycles: tuple[str, ...],
-) -> Consolidated[_Item]:
-    """Return what `find` returns for the instance that the options name, on each cluster."""
-    kind = kind_of(context, kind, name)
-    nominal_time = instance_of(context, kind, name, instance)
-    return find(context, kind, name, nominal_time, clusters, lifecycles_of(lifecycles))
-
-
-def instance_of(context: "OperationContext", kind: Kind, name: str, text: str) -> datetime:
-    """Parse the nominal time of an instance, in the time zone of the entity unless it is a UTC time."""
-    from feed_assets.operations.instances.ranges import resolve_instance
-
-    return resolve_instance(context, kind, name, text)
 
 
 def print_consolidated(found: Consolidated[Any], name: str, **more: object) -> None:

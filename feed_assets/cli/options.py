@@ -3,7 +3,7 @@
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,7 @@ def kind_argument(*kinds: Kind) -> Callable[[_Command], _Command]:
 
 
 def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
-    """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name (see `the_kind`)."""
+    """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name."""
     known = kinds or tuple(Kind)
 
     def take_one(ctx: click.Context, param: click.Parameter, value: tuple[Kind, ...]) -> Kind | None:  # noqa: ARG001
@@ -113,19 +113,6 @@ def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
         "kind", nargs=-1, type=KindType(*known), callback=take_one, metavar="[KIND]", shell_complete=complete
     )
     return lambda command: kind(click.argument("name")(command))
-
-
-def the_kind(kinds: Iterable[Kind], name: str) -> Kind:
-    """Return the only one of the kinds in which a name was found.
-
-    Raises:
-        click.UsageError: there are several.
-    """
-    first, *others = kinds
-    if others:
-        both = " and ".join(f"a {kind.value}" for kind in (first, *others))
-        raise click.UsageError(f"{both} have the name {name!r}: give KIND, too.")
-    return first
 
 
 def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Command], _Command]:

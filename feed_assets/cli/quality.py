@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import instance_of, open_context_for
+from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import cluster_option, name_argument, output_option
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
@@ -14,7 +14,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
     from feed_assets.operations.instances.quality import InstanceQuality
+    from feed_assets.operations.instances.subjects import Subject
 
 _ON = "The cluster; by default each on which a process writes the feed."
 
@@ -36,9 +38,7 @@ def show(feed: str, instance: str | None, cluster: str | None, output: str) -> N
     """
     from feed_assets.operations.instances.quality import show_quality
 
-    context = open_context_for()
-    time = None if instance is None else instance_of(context, Kind.FEED, feed, instance)
-    found = show_quality(context, feed, time, cluster)
+    found = show_quality(*_asked(feed, cluster, instance))
     if output == "json":
         print_json(instances=found)
         return
@@ -56,7 +56,7 @@ def history(feed: str, cluster: str | None, limit: int, output: str) -> None:
     """Show how good the newest instances of FEED were, newest first."""
     from feed_assets.operations.instances.quality import quality_history
 
-    trend = quality_history(open_context_for(), feed, cluster, limit)
+    trend = quality_history(*_asked(feed, cluster), limit)
     if output == "json":
         print_json(trend)
         return
@@ -81,6 +81,13 @@ def history(feed: str, cluster: str | None, limit: int, output: str) -> None:
             f"{trend.failed:,} of {len(rows):,} failed",
             err=True,
         )
+
+
+def _asked(feed: str, cluster: str | None, instance: str | None = None) -> "tuple[OperationContext, Subject]":
+    from feed_assets.operations.instances.subjects import resolve_subject
+
+    context, on = open_context_for(), () if cluster is None else (cluster,)
+    return context, resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=on)
 
 
 def _lines(found: "InstanceQuality") -> Iterator[str]:

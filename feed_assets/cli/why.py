@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
+from feed_assets.cli.instance_options import SCHEDULABLE, end_with, open_context_for, print_consolidated
 from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_list_json, say
@@ -13,6 +13,7 @@ from feed_assets.entities.common import Kind
 
 if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
+    from feed_assets.operations.instances.subjects import Subject
 
 
 @click.command(cls=Verb, epilog="Example: feed-assets why daily-delays 2013-11-03")
@@ -55,28 +56,28 @@ def why(
     from feed_assets.operations.explaining.summaries import render_summary
     from feed_assets.operations.explaining.tick_failures import find_silence
     from feed_assets.operations.instances.polled_ranges import poll_instances_now, record_vanished_now
+    from feed_assets.operations.instances.subjects import resolve_subject
     from feed_assets.plan.rendering import counted
     from feed_assets.state.records import FeedKey
 
     context = open_context_for()
-    of_kind = kind or context.kind_of(name)
+    subject = resolve_subject(context, name, instance, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
     if instance is None:
-        if of_kind is Kind.FEED:
+        if subject.kind is Kind.FEED:
             raise click.UsageError("Missing argument 'INSTANCE': name an instance of the feed.")
-        _explain_queues(context, name, clusters, output)
+        _explain_queues(context, subject, output)
         return
-    nominal_time = instance_of(context, of_kind, name, instance)
-    found = explain(context, of_kind, name, nominal_time, clusters)
+    found = explain(context, subject)
     if look:
         asked = {each.cluster for each in found.items}
-        if lost := record_vanished_now(context, of_kind, name, nominal_time, asked, author_of(None)):
+        if lost := record_vanished_now(context, subject, asked, author_of(None)):
             say(f"{counted(lost, 'instance')} lost by storage, and recorded as missing", err=True)
-            found = explain(context, of_kind, name, nominal_time, clusters)
+            found = explain(context, subject)
         roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
         missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
         if arrived := poll_instances_now(context, missing, author_of(None)):
             say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
-            found = explain(context, of_kind, name, nominal_time, clusters)
+            found = explain(context, subject)
     undone = {each.cluster for each in found.items if each.status not in ("AVAILABLE", "SUCCEEDED")}
     silence = find_silence(context, undone)
     if output == "json":
@@ -90,11 +91,11 @@ def why(
     end_with(ctx, found.result, found.message)
 
 
-def _explain_queues(context: "OperationContext", name: str, clusters: tuple[str, ...], output: str) -> None:
+def _explain_queues(context: "OperationContext", subject: "Subject", output: str) -> None:
     """Print what the next batch of a process waits for, on each of its clusters."""
     from feed_assets.operations.queues.queues import find_queues
 
-    found = find_queues(context, name, clusters)
+    found = find_queues(context, subject)
     if output == "json":
         print_list_json("queues", found, len(found))
         return

@@ -59,6 +59,15 @@ class DuplicateEntityError(DefinitionsError):
         )
 
 
+class AmbiguousNameError(FeedAssetsError):
+    """Entities of several kinds have the name that was given without a kind."""
+
+    def __init__(self, *, name: str, kinds: Sequence[str]) -> None:
+        self.name = name
+        self.kinds = tuple(kinds)
+        super().__init__(f"{' and '.join(f'a {kind}' for kind in kinds)} have the name {name!r}: give KIND, too.")
+
+
 class ColumnsError(DefinitionsError):
     """A feed's schema cannot be parsed."""
 

@@ -100,24 +100,15 @@ class OperationContext(LifecycleContext):
         found = tuple(cluster for cluster in sorted(self.plan.clusters) if (name, cluster) in records)
         return found or self._not_found((kind,), name)
 
-    def kind_of(self, name: str) -> Kind:
-        """Return whether a feed or a process has this name; the process if both have it.
+    def kinds_of(self, name: str, kind: Kind | None = None) -> tuple[Kind, ...]:
+        """Return which of process and feed, or of one kind, have this name, at least one.
 
         Raises:
-            EntityNotFoundError: neither has it.
+            EntityNotFoundError: none has it.
             DefinitionsError: what has it has errors.
         """
-        return self.kinds_of(name)[0]
-
-    def kinds_of(self, name: str) -> tuple[Kind, ...]:
-        """Return which of process and feed have this name, at least one.
-
-        Raises:
-            EntityNotFoundError: neither has it.
-            DefinitionsError: what has it has errors.
-        """
-        kinds = (Kind.PROCESS, Kind.FEED)
-        found = [kind for kind in kinds if any((name, cluster) in self.records(kind) for cluster in self.plan.clusters)]
+        kinds = (Kind.PROCESS, Kind.FEED) if kind is None else (kind,)
+        found = [each for each in kinds if any((name, cluster) in self.records(each) for cluster in self.plan.clusters)]
         return tuple(found) or self._not_found(kinds, name)
 
     def _not_found(self, kinds: Sequence[Kind], name: str) -> NoReturn:
@@ -132,6 +123,16 @@ class OperationContext(LifecycleContext):
         """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""
         record = self.plan.feeds.get((name, cluster))
         return record if record is not None else self._not_on(Kind.FEED, name, cluster)
+
+    def feeds_of(self, name: str, cluster: str | None = None) -> tuple[FeedRecord, ...]:
+        """Return a feed on a cluster, or on all its clusters if none is named.
+
+        Raises:
+            EntityNotFoundError: there is no such feed.
+            InstanceQueryError: it is not on the cluster.
+        """
+        on = self.clusters_of(Kind.FEED, name) if cluster is None else (cluster,)
+        return tuple(self.feed_on(name, each) for each in on)
 
     def process_on(self, name: str, cluster: str) -> ProcessRecord:
         """Return a process on a cluster. Raises InstanceQueryError if the process is not on it."""

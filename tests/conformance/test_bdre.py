@@ -40,7 +40,7 @@ from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.state.step_records import StepStatus
 from tests.conformance.what_comes import ON, Flow, flow, signal
 from tests.lifecycle.harness import START, LifecycleHarness, validity
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 from tests.operations.harness import CLUSTER, EntityHarness, file_of
 
 Case = dict[str, Any]
@@ -213,7 +213,7 @@ def find_lineage(case: Case) -> None:
     with two_jobs() as found:
         assert case["expect"] == {"error": "Invalid Target BatchId"}
         with pytest.raises(InstanceQueryError, match="no batch has this time"):
-            show_batch(found.later(), CONSUMER, found.now, None)
+            about(show_batch, found.later(), CONSUMER, found.now)
 
 
 def fail_producer(case: Case) -> None:

@@ -17,6 +17,7 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.feed_listings import ListedInstance, list_feed
 from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.operations.instances.ranges import decide_range
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.instances.triage import find_triage
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
@@ -26,7 +27,7 @@ from feed_assets.timing.dates import parse_datetime, parse_timezone, render_date
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
-from tests.operations.contexts import context_of, put, row
+from tests.operations.contexts import about, context_of, put, row
 
 Case = dict[str, Any]
 TABLE = "feed_listing.json"
@@ -78,7 +79,13 @@ def listing_of(case: Case, start: datetime, end: datetime) -> tuple[ListedInstan
             for name, size in files.items():
                 with (folder / name).open("wb") as file:
                     file.truncate(size)
-        return list_feed(context_of(made, LATER), "clicks", start=start, end=end + MOMENT, look=True).instances
+        return list_feed(
+            context_of(made, LATER),
+            resolve_subject(context_of(made, LATER), "clicks"),
+            start=start,
+            end=end + MOMENT,
+            look=True,
+        ).instances
 
 
 def run_listing(case: Case) -> None:
@@ -149,7 +156,9 @@ def run_triage(case: Case) -> None:
         )
         if case["data"] != "none":
             raise LookupError(case["data"])
-        (graph,) = find_triage(context_of(made, parse_datetime(time)), Kind(kind), name, parse_datetime(time)).items
+        (graph,) = about(
+            find_triage, context_of(made, parse_datetime(time)), name, parse_datetime(time), kind=Kind(kind)
+        ).items
     labels = [(each.name, render_datetime(each.nominal_time)) for each in graph.vertices]
     vertices = [[*label, each.status] for label, each in zip(labels, graph.vertices, strict=True)]
     assert sorted(vertices) == sorted(case["expected"]["vertices"])
@@ -163,9 +172,9 @@ def run_request_rule(case: Case) -> None:
     with lifecycle(process("clicks") if kind is Kind.PROCESS else feed("clicks")) as made:
         if case["expected"] == "error":
             with pytest.raises(EntityNotFoundError):
-                list_feed(context_of(made, LATER), "clicks")
+                about(list_feed, context_of(made, LATER), "clicks", kind=Kind.FEED)
         else:
-            list_feed(context_of(made, LATER), "clicks")
+            about(list_feed, context_of(made, LATER), "clicks", kind=Kind.FEED)
 
 
 def run_triage_step(case: Case) -> None:
@@ -182,7 +191,7 @@ def run_triage_step(case: Case) -> None:
             )
             with made.database.begin() as connection:
                 FeedInstances(connection).put([counted])
-        (graph,) = find_triage(context_of(made, START), Kind(case["entity"]), name, START).items
+        (graph,) = about(find_triage, context_of(made, START), name, START, kind=Kind(case["entity"])).items
     goes_on = case.get("expected_search_producer", case.get("expected_search_inputs"))
     assert isinstance(goes_on, bool)
     producer = (

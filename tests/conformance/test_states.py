@@ -23,6 +23,7 @@ from feed_assets.operations.entities.reading import find_status
 from feed_assets.operations.entities.schedules import resume, schedule, suspend
 from feed_assets.operations.entities.states import EntityState
 from feed_assets.operations.instances.control import control_instances
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
@@ -73,7 +74,7 @@ class Life:
     def act(self, action: InstanceAction, time: datetime = START) -> bool:
         """What a person does to the instance; whether it had an effect."""
         context, end = context_of(self.lifecycle, time + timedelta(minutes=1)), time + timedelta(hours=1)
-        return bool(control_instances(context, action, "p", time, end, author="ann").changed)
+        return bool(control_instances(context, action, resolve_subject(context, "p"), time, end, author="ann").changed)
 
     def act_on_each(self, action: InstanceAction, times: Sequence[datetime]) -> None:
         for time in times:

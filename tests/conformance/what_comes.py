@@ -32,7 +32,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import ProcessKey
 from feed_assets.state.step_records import StepStatus
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, validity
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 ON = {"primary": validity(START, None)}
 
@@ -76,7 +76,7 @@ class Flow:
         return list(done.batches)
 
     def taken(self, batch: ProcessKey) -> tuple[QueuedEvent, ...]:
-        return show_batch(self.later(), batch.process, batch.nominal_time, None).events
+        return about(show_batch, self.later(), batch.process, batch.nominal_time).events
 
     def pending(self, name: str, input_name: str | None = None) -> list[QueuedEvent]:
         """Return what is pending at a process, or at one of its inputs."""

@@ -11,6 +11,7 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.operations.instances.feed_listings import list_feed
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
@@ -98,7 +99,12 @@ def test_row_27_an_instance_waits_for_partitions_and_becomes_one(
     add(lifecycle, catalog, START)
     assert lifecycle.tick(ONE + timedelta(minutes=10)) == []
     add(lifecycle, catalog, ONE)
-    listed = list_feed(context_of(lifecycle, ONE + timedelta(hours=1)), "clicks", start=START, look=True).instances
+    listed = list_feed(
+        context_of(lifecycle, ONE + timedelta(hours=1)),
+        resolve_subject(context_of(lifecycle, ONE + timedelta(hours=1)), "clicks"),
+        start=START,
+        look=True,
+    ).instances
     assert [(each.status, each.bytes) for each in listed] == [(AVAILABLE, 4), (AVAILABLE, 4), (MISSING, None)]
     requests = lifecycle.tick(ONE + timedelta(minutes=20))
     assert [request.nominal_times for request in requests] == [(ONE,)]

@@ -1,18 +1,22 @@
 """The context that commands have, of a harness."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.common import Kind
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.queries import InstancePage, list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.instances.subjects import Subject, resolve_subject
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
+
+_Answer = TypeVar("_Answer")
 
 WEBSERVER = "http://dagster.example:3000"
 
@@ -58,6 +62,19 @@ def row(name: str, time: datetime, status: ProcessInstanceStatus, **more: Any) -
     return replace(base, **more)
 
 
-def listed(context: OperationContext, name: str, kind: Kind = Kind.PROCESS, **more: Any) -> InstancePage:
+def about(
+    operation: Callable[[OperationContext, Subject], _Answer], context: OperationContext, *named: Any, **more: Any
+) -> _Answer:
+    """The answer of an operation about what is named, as to `resolve_subject`."""
+    return operation(context, resolve_subject(context, *named, **more))
+
+
+def query_of(context: OperationContext, name: str, kind: Kind | None = None, **more: Any) -> InstanceQuery:
+    """A query for instances of what is named."""
+    named = {option: more.pop(option) for option in ("clusters", "lifecycles") if option in more}
+    return InstanceQuery(subject=resolve_subject(context, name, kind=kind, **named), **more)
+
+
+def listed(context: OperationContext, name: str, kind: Kind | None = None, **more: Any) -> InstancePage:
     """The instances that a query gives."""
-    return list_instances(context, InstanceQuery(kind=kind, name=name, **more))
+    return list_instances(context, query_of(context, name, kind, **more))

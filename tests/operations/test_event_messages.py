@@ -14,7 +14,7 @@ from feed_assets.entities.process import Process
 from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
 from feed_assets.operations.queues.queues import show_batch, show_queue
 from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, at, feed, hours, process, validity
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 AS_OF = at("02T00:00")
 
@@ -63,7 +63,7 @@ def test_af_30_those_who_take_the_event_of_an_output_see_what_the_function_has_s
     assert [(each.payload, each.marking) for each in show_queue(context, "report").events] == shown
 
     (batch,) = route(lifecycle).batches
-    assert [(each.payload, each.marking) for each in show_batch(context, *batch[::2], "primary").events] == shown
+    assert [(each.payload, each.marking) for each in about(show_batch, context, *batch[::2]).events] == shown
     read: list[InputEvent] = []
     lifecycle.code = lambda context: read.extend(context.events["counts"])
     lifecycle.run("report", batch.nominal_time, AS_OF, "run-3")

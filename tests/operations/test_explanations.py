@@ -28,7 +28,7 @@ from feed_assets.state.records import (
 from feed_assets.state.schema import process_instances
 from feed_assets.timing.dates import NEVER
 from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_harness, put, row
+from tests.operations.contexts import WEBSERVER, about, context_of, counting_harness, put, row
 
 READY, RUNNING, FAILED = (
     ProcessInstanceStatus.READY,
@@ -42,7 +42,7 @@ BOOM = {"cause": Cause.FAILURE, "cause_detail": "boom"}
 def why(
     lifecycle: LifecycleHarness, name: str, time: datetime, as_of: datetime, kind: Kind = Kind.PROCESS
 ) -> Explanation:
-    (only,) = explain(context_of(lifecycle, as_of), kind, name, time).items
+    (only,) = about(explain, context_of(lifecycle, as_of), name, time, kind=kind).items
     return only
 
 
@@ -397,7 +397,7 @@ def test_a_long_chain_ends_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_time_that_is_no_instance_is_refused_alone(tmp_path: Path) -> None:
-    found = explain(context_of(counting_harness(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
+    found = about(explain, context_of(counting_harness(tmp_path), at("02")), "count", at("01T00:30"))
     assert (found.result, found.items) == (Result.FAILED, ())
     assert "it is between two instances" in found.message
 
@@ -459,7 +459,7 @@ def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its
     lifecycle.tick(at("01T01:30"))
 
     kind = Kind.PROCESS if name == "count" else Kind.FEED
-    (found,) = explain(context_of(lifecycle, at("01T01:30")), kind, name, at("01T01:00")).items
+    (found,) = about(explain, context_of(lifecycle, at("01T01:30")), name, at("01T01:00"), kind=kind).items
     told = found.render()
     assert "lacks 1 of 1 instances of feed clicks, which is not declared any more" in told
     assert f"{url} has not been polled yet" in told or f"{url} did not exist" in told

@@ -11,6 +11,7 @@ from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, process
 
@@ -35,16 +36,21 @@ def context(tmp_path: Path) -> OperationContext:
     )
 
 
-def kill(context: OperationContext, clusters: tuple[str, ...] | None) -> Controlled:
+def kill(context: OperationContext, clusters: tuple[str, ...] = ()) -> Controlled:
     return control_instances(
-        context, InstanceAction.KILL, "report", START, START + 2 * DAY, author="ann", clusters=clusters
+        context,
+        InstanceAction.KILL,
+        resolve_subject(context, "report", clusters=clusters),
+        START,
+        START + 2 * DAY,
+        author="ann",
     )
 
 
 def test_row_111_only_the_clusters_that_are_named_are_acted_on(context: OperationContext) -> None:
     done = kill(context, ("west",))
     assert {(each.cluster, each.after) for each in done.instances} == {("west", ProcessInstanceStatus.KILLED)}
-    assert [each.before for each in kill(context, None).instances if each.cluster == "east"] == [
+    assert [each.before for each in kill(context).instances if each.cluster == "east"] == [
         ProcessInstanceStatus.READY
     ] * 2
 
@@ -53,4 +59,6 @@ def test_a_cluster_or_process_that_is_not_there_is_refused(context: OperationCon
     with pytest.raises(InstanceQueryError, match=r"cluster north: process 'report' is not on it"):
         kill(context, ("north",))
     with pytest.raises(EntityNotFoundError, match="report"):
-        control_instances(context, InstanceAction.KILL, "reports", START, START + DAY, author="ann")
+        control_instances(
+            context, InstanceAction.KILL, resolve_subject(context, "reports"), START, START + DAY, author="ann"
+        )

@@ -6,8 +6,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.neighbours import NeighbourInstance, find_dependencies
+from feed_assets.operations.instances.subjects import resolve_subject
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
-from tests.operations.contexts import context_of, counting_harness
+from tests.operations.contexts import about, context_of, counting_harness
 
 
 def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
@@ -16,16 +17,16 @@ def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
 
 def test_row_118_a_process_instance_has_its_inputs_and_outputs(tmp_path: Path, state_url: str) -> None:
     context = context_of(counting_harness(tmp_path, state_url), at("02"))
-    found = find_dependencies(context, Kind.PROCESS, "count", at("01T05:00"))
+    found = find_dependencies(context, resolve_subject(context, "count", at("01T05:00")))
     assert found.result is Result.SUCCEEDED
     assert told(found.items) == [("Input", "clicks", 5), ("Input", "weather", 5), ("Output", "counts", 5)]
-    report = find_dependencies(context, Kind.PROCESS, "report", at("01T04:00"))
+    report = find_dependencies(context, resolve_subject(context, "report", at("01T04:00")))
     assert told(report.items) == [*(("Input", "counts", hour) for hour in (4, 5, 6, 7)), ("Output", "reports", 4)]
 
 
 def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) -> None:
     context = context_of(counting_harness(tmp_path), at("02"))
-    found = find_dependencies(context, Kind.FEED, "counts", at("01T05:00"))
+    found = find_dependencies(context, resolve_subject(context, "counts", at("01T05:00")))
     assert told(found.items) == [("Output", "count", 5), ("Input", "report", 4)]
     assert render_document(found.items[0]) == {
         "version": 2,
@@ -43,13 +44,13 @@ def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) 
     [(Kind.FEED, "clicks", "between two instances"), (Kind.PROCESS, "count", "between two instances")],
 )
 def test_row_118_a_misaligned_time_is_an_error(tmp_path: Path, kind: Kind, name: str, match: str) -> None:
-    found = find_dependencies(context_of(counting_harness(tmp_path), at("02")), kind, name, at("01T05:30"))
+    found = about(find_dependencies, context_of(counting_harness(tmp_path), at("02")), name, at("01T05:30"), kind=kind)
     assert found.result is Result.FAILED
     assert match in found.message
 
 
 def test_row_118_a_time_outside_the_validity_is_an_error(tmp_path: Path) -> None:
-    found = find_dependencies(context_of(counting_harness(tmp_path), at("02")), Kind.FEED, "clicks", at("2013-10-01"))
+    found = about(find_dependencies, context_of(counting_harness(tmp_path), at("02")), "clicks", at("2013-10-01"))
     assert "it is outside the validity" in found.message
 
 
@@ -69,9 +70,9 @@ def test_several_producers_are_found_across_a_change_of_the_clock(tmp_path: Path
         ),
     )
     context = context_of(lifecycle, at("09"))
-    (reader,) = find_dependencies(context, Kind.FEED, "hours", at("04T04:00")).items
+    (reader,) = find_dependencies(context, resolve_subject(context, "hours", at("04T04:00"))).items
     assert reader.nominal_time == at("03T04:00")
-    day = find_dependencies(context, Kind.PROCESS, "sum", at("03T04:00")).items
+    day = find_dependencies(context, resolve_subject(context, "sum", at("03T04:00"))).items
     assert sum(each.tag == "Input" for each in day) == 25
 
 
@@ -84,13 +85,13 @@ def test_latest_is_what_the_instance_read_or_what_it_would_read_now(tmp_path: Pa
     lifecycle.land("clicks", at("01T02:00"))
     lifecycle.arrive(at("01T02:30"))
     context = context_of(lifecycle, at("01T02:30"))
-    ran = find_dependencies(context, Kind.PROCESS, "peek", START).items
-    now = find_dependencies(context, Kind.PROCESS, "peek", at("01T02:00")).items
+    ran = find_dependencies(context, resolve_subject(context, "peek", START)).items
+    now = find_dependencies(context, resolve_subject(context, "peek", at("01T02:00"))).items
     assert (told(ran), told(now)) == (
         [("Input", "clicks", 0), ("Input", "clicks", 1)],
         [("Input", "clicks", 1), ("Input", "clicks", 2)],
     )
-    guessed = find_dependencies(context, Kind.FEED, "clicks", at("01T01:00")).items
+    guessed = find_dependencies(context, resolve_subject(context, "clicks", at("01T01:00"))).items
     assert told(guessed) == [("Input", "peek", 1)]
 
 
@@ -104,9 +105,14 @@ def test_neighbours_follow_the_definition_that_governs(tmp_path: Path) -> None:
     wider = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"counts": "now(0,0)"})
     lifecycle.declare(clicks, feed("counts"), wider)
     context = context_of(lifecycle, at("01T03:30"))
-    readers = find_dependencies(context, Kind.FEED, "clicks", at("01T03:00")).items
+    readers = find_dependencies(context, resolve_subject(context, "clicks", at("01T03:00"))).items
     assert told(readers) == [("Input", "count", 3), ("Input", "count", 4)]
-    assert told(find_dependencies(context, Kind.FEED, "clicks", at("01T02:00")).items) == [("Input", "count", 2)]
-    old, new = (find_dependencies(context, Kind.PROCESS, "count", at(text)).items for text in ("01T03:00", "01T04:00"))
+    assert told(find_dependencies(context, resolve_subject(context, "clicks", at("01T02:00"))).items) == [
+        ("Input", "count", 2)
+    ]
+    old, new = (
+        find_dependencies(context, resolve_subject(context, "count", at(text))).items
+        for text in ("01T03:00", "01T04:00")
+    )
     assert [each.tag for each in old] == ["Input", "Output"]
     assert [each.tag for each in new] == ["Input", "Input", "Output"]

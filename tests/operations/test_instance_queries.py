@@ -14,11 +14,12 @@ from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.queries import find_running, list_instances
 from feed_assets.operations.instances.query_fields import OrderField
-from feed_assets.operations.instances.ranges import InstanceFilter, InstanceQuery, decide_range, parse_filter
+from feed_assets.operations.instances.ranges import InstanceFilter, decide_range, parse_filter
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.errors import DateTimeError
 from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_harness, listed, put, row
+from tests.operations.contexts import WEBSERVER, context_of, counting_harness, listed, put, query_of, row
 
 WAITING, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.WAITING,
@@ -91,7 +92,7 @@ def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
     context = context_of(lifecycle, at("01T12:30"))
 
     def told(kind: Kind, name: str, *filters: str) -> tuple[int, int]:
-        query = InstanceQuery(kind=kind, name=name, filter=parse_filter(kind, filters), results=2)
+        query = query_of(context, name, kind, filter=parse_filter(kind, filters), results=2)
         page = list_instances(context, query)
         return page.listed, page.total
 
@@ -101,9 +102,9 @@ def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
     assert told(Kind.FEED, "clicks", "STATUS:MISSING") == (2, 9)
     assert told(Kind.FEED, "clicks", "STARTEDAFTER:2013-11-01T12:00Z") == (0, 4)
     assert told(Kind.FEED, "clicks", "STARTEDAFTER:2013-11-01T13:00Z") == (0, 0)
-    listing = list_feed(context, "clicks", results=2)
+    listing = list_feed(context, resolve_subject(context, "clicks"), results=2)
     assert (len(listing.instances), listing.total, listing.has_more) == (2, 13, True)
-    every = list_feed(context, "clicks", start=START, statuses=frozenset({"AVAILABLE"}))
+    every = list_feed(context, resolve_subject(context, "clicks"), start=START, statuses=frozenset({"AVAILABLE"}))
     assert (len(every.instances), every.total, every.has_more) == (4, 4, False)
 
 
@@ -146,10 +147,11 @@ def test_row_107_running_shows_what_runs_whatever_its_time(tmp_path: Path, state
         row("count", hours(2)[0], RUNNING, started_at=at("01T05:00"), run_id="r1", attempt=1),
         row("count", hours(2)[1], WAITING),
     )
-    page = find_running(context_of(lifecycle, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
+    context = context_of(lifecycle, at("09T06:00"))
+    page = find_running(context, query_of(context, "count"))
     (only,) = page.instances
     assert (only.nominal_time, only.run_id, only.log) == (START, "r1", f"{WEBSERVER}/runs/r1")
-    assert find_running(context_of(lifecycle, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+    assert find_running(context, query_of(context, "clicks")).instances == ()
 
 
 def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_path: Path, state_url: str) -> None:
@@ -242,7 +244,7 @@ def test_row_114_a_summary_counts_each_status_and_what_has_not_come_into_being(t
     context = context_of(lifecycle, at("01T05:30"))
 
     def counts(kind: Kind, name: str, **more: object) -> dict[str, int]:
-        query = InstanceQuery(kind=kind, name=name, start=START, end=at("01T10:00"), **more)  # type: ignore[arg-type]
+        query = query_of(context, name, kind, start=START, end=at("01T10:00"), **more)
         (only,) = summarize_instances(context, query).clusters
         return dict(only.counts)
 
@@ -261,8 +263,8 @@ def test_a_summary_covers_a_change_of_the_definition(tmp_path: Path) -> None:
     lifecycle.launch(lifecycle.tick(at("01T02:30")), at("01T02:30"))
     slower = process("count", "hours(2)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
     lifecycle.declare(feed("clicks", flag="_SUCCESS"), feed("counts"), slower)
-    query = InstanceQuery(kind=Kind.PROCESS, name="count", start=START, end=at("01T10:00"))
-    (only,) = summarize_instances(context_of(lifecycle, at("01T02:40")), query).clusters
+    context = context_of(lifecycle, at("01T02:40"))
+    (only,) = summarize_instances(context, query_of(context, "count", start=START, end=at("01T10:00"))).clusters
     assert only.counts == {"SUCCEEDED": 1, "WAITING": 2, "UNSCHEDULED": 4}
 
 
@@ -271,7 +273,7 @@ def test_a_summary_takes_no_filter_of_single_instances(tmp_path: Path) -> None:
     started = InstanceFilter(started_after=START)
     for more in ({"filter": started}, {"order": OrderField.STATUS}):
         with pytest.raises(InstanceQueryError, match="Filter by STATUS or CLUSTER"):
-            summarize_instances(context, InstanceQuery(kind=Kind.PROCESS, name="count", **more))
+            summarize_instances(context, query_of(context, "count", **more))
 
 
 def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_make_it_fail(tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_m
     assert some.message == "mars/process 'count': it is not on cluster 'mars'. It is on backup, primary."
     none = listed(context, "count", clusters=frozenset({"venus", "mars"}))
     assert (none.result, none.instances) == (Result.FAILED, ())
-    query = InstanceQuery(kind=Kind.PROCESS, name="count", clusters=frozenset({"primary", "mars"}))
+    query = query_of(context, "count", clusters=frozenset({"primary", "mars"}))
     assert summarize_instances(context, query).result is Result.PARTIAL
 
 
@@ -341,20 +343,19 @@ def test_a_time_in_a_filter_is_written_as_entities_write_it() -> None:
         parse_filter(Kind.PROCESS, ["STARTEDAFTER:yesterday"])
 
 
-def test_a_direction_needs_an_order_and_a_page_needs_results() -> None:
+def test_a_direction_needs_an_order_and_a_page_needs_results(tmp_path: Path) -> None:
+    context = context_of(counting_harness(tmp_path), START)
     with pytest.raises(InstanceQueryError, match="a direction needs a field to order by"):
-        InstanceQuery(kind=Kind.PROCESS, name="count", descending=True)
+        query_of(context, "count", descending=True)
     with pytest.raises(InstanceQueryError, match="at least 1 result"):
-        InstanceQuery(kind=Kind.PROCESS, name="count", results=0)
+        query_of(context, "count", results=0)
 
 
 def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", start=at("1990-01-01")))
     context = context_of(lifecycle, at("2013-12-01"))
     with counted_statements() as statements:
-        page = list_instances(
-            context, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
-        )
+        page = list_instances(context, query_of(context, "clicks", start=at("1990-01-01"), descending=None, results=3))
     assert len(page.instances) == 3
     rows, counts = (
         [text for text in statements if "fa_feed_instances" in text and ("count(*)" in text) is is_count]

@@ -2,12 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Result
-from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.runs import find_logs, find_params
+from feed_assets.operations.instances.subjects import resolve_subject
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_harness
+from tests.operations.contexts import WEBSERVER, about, context_of, counting_harness, query_of
 
 
 def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path, state_url: str) -> None:
@@ -17,7 +16,7 @@ def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path
     for number, minute in ((1, "10"), (2, "20")):
         lifecycle.run("count", START, at(f"01T00:{minute}"), f"run-{number}")
     context = context_of(lifecycle, at("01T00:30"))
-    query = InstanceQuery(kind=Kind.PROCESS, name="count")
+    query = query_of(context, "count")
 
     (newest,) = find_logs(context, query).instances
     assert (newest.attempt, newest.log) == (2, f"{WEBSERVER}/runs/run-2")
@@ -33,8 +32,8 @@ def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path
 def test_row_115_without_a_webserver_a_log_is_the_id_of_a_run(tmp_path: Path) -> None:
     lifecycle = counting_harness(tmp_path)
     lifecycle.tick(at("01T00:10"))
-    query = InstanceQuery(kind=Kind.PROCESS, name="count")
-    (waiting,) = find_logs(context_of(lifecycle, at("01T00:30"), webserver=None), query).instances
+    context = context_of(lifecycle, at("01T00:30"), webserver=None)
+    (waiting,) = find_logs(context, query_of(context, "count")).instances
     assert (waiting.run_id, waiting.log, waiting.actions) == (None, None, ())
 
 
@@ -52,7 +51,7 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
     told = lifecycle.properties_of("count", at("01T01:00"), at("01T01:10"))
     context = context_of(lifecycle, at("01T02:00"))
 
-    found = find_params(context, "count", at("01T01:00"), ())
+    found = find_params(context, resolve_subject(context, "count", at("01T01:00")))
 
     (params,) = found.items
     assert params.status == "SUCCEEDED"
@@ -68,12 +67,12 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
 def test_row_116_an_instance_that_waits_has_no_params(tmp_path: Path) -> None:
     lifecycle = counting_harness(tmp_path)
     lifecycle.tick(at("01T00:10"))
-    (params,) = find_params(context_of(lifecycle, at("01T00:30")), "count", START, ()).items
+    (params,) = about(find_params, context_of(lifecycle, at("01T00:30")), "count", START).items
     assert (params.status, params.properties) == ("WAITING", {})
 
 
 @pytest.mark.parametrize("time", ["01T00:30", "2013-10-01"])
 def test_a_time_that_is_no_instance_is_refused(tmp_path: Path, time: str) -> None:
-    found = find_params(context_of(counting_harness(tmp_path), at("01T00:30")), "count", at(time), ())
+    found = about(find_params, context_of(counting_harness(tmp_path), at("01T00:30")), "count", at(time))
     assert found.result is Result.FAILED
     assert "Instances are every hours(1) from 2013-11-01T00:00Z" in found.message

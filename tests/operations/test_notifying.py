@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.notifying.commands import WayDesk
 from feed_assets.operations.notifying.notifier import Notifier
 from feed_assets.patience import Patience
@@ -172,7 +172,7 @@ def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receive
     context = replace(context_of(lifecycle, START), settings=settings)
 
     def told() -> list[str]:
-        (found,) = explain(context, Kind.PROCESS, "count", START).items
+        (found,) = explain(context, resolve_subject(context, "count", START)).items
         return [each.text for each in found.reasons if each.code in (ReasonCode.TOLD, ReasonCode.NOT_TOLD)]
 
     assert told() == [f"{name} is not told of its end yet" for name in ("away", "dead", "ops")]

@@ -9,12 +9,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, StepKind
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation, ReasonCode
-from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.runs import LEFT_OUT, find_logs
 from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of, query_of
 
 NOON = START + timedelta(hours=12)
 END = START + timedelta(hours=1)
@@ -48,7 +47,7 @@ def tick(lifecycle: LifecycleHarness, as_of: datetime) -> int:
 
 
 def why(lifecycle: LifecycleHarness, kind: Kind, name: str) -> Explanation:
-    (only,) = explain(context_of(lifecycle, NOON), kind, name, START).items
+    (only,) = about(explain, context_of(lifecycle, NOON), name, START, kind=kind).items
     return only
 
 
@@ -97,11 +96,11 @@ def test_what_an_earlier_attempt_wrote_stays_and_logs_and_why_say_so(lifecycle: 
     assert lifecycle.content("rejected", START) == "two"
     (reason,) = [each for each in why(lifecycle, Kind.PROCESS, "load").reasons if each.code is ReasonCode.LEFT_OUT]
     assert reason.text.endswith("; what attempt 1 wrote stays")
-    query = InstanceQuery(kind=Kind.PROCESS, name="load")
+    context = context_of(lifecycle, NOON)
     actions = [
         [(action.name, action.status) for action in row.actions or ()]
         for attempt in (1, 2)
-        for row in find_logs(context_of(lifecycle, NOON), query, attempt).instances
+        for row in find_logs(context, query_of(context, "load"), attempt).instances
     ]
     own = [("load", "SUCCEEDED"), ("load/loaded", "PRODUCED")]
     assert actions == [[*own, ("load/rejected", "PRODUCED")], [*own, ("load/rejected", LEFT_OUT)]]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule
 from feed_assets.operations.explaining.explanations import explain
@@ -17,7 +16,7 @@ from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceS
 from feed_assets.state.sweep_records import Sweep
 from tests.lifecycle.harness import START, at, feed, process
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
@@ -38,7 +37,7 @@ def landed(harness: RetentionHarness) -> RetentionHarness:
 
 
 def why(harness: RetentionHarness, time: datetime = START, as_of: datetime | None = None) -> Explanation:
-    (only,) = explain(context_of(harness.lifecycle, as_of or harness.now), Kind.FEED, "clicks", time).items
+    (only,) = about(explain, context_of(harness.lifecycle, as_of or harness.now), "clicks", time).items
     return only
 
 

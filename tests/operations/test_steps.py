@@ -9,6 +9,7 @@ from feed_assets.issues import SourceMap
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.instances.control import control_instances
 from feed_assets.operations.instances.steps import find_steps
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.outside.code_checks import check_code
 from feed_assets.operations.outside.code_trials import try_code
 from feed_assets.state.attempts import Attempts
@@ -17,7 +18,7 @@ from feed_assets.state.step_records import StepStatus
 from tests.entities.samples import BASE, bundle
 from tests.lifecycle.harness import LifecycleHarness, at
 from tests.lifecycle.stepping import TIME, Jobs, failing, jobs, ready, run, vanish, vanishing
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 __all__ = ["jobs"]
 
@@ -33,7 +34,7 @@ def test_the_steps_of_each_attempt_are_told(tmp_path: Path, jobs: Jobs) -> None:
     failing(lifecycle)
     jobs.fails = set()
     run(lifecycle)
-    found = find_steps(context_of(lifecycle, TIME), "load", TIME).items
+    found = about(find_steps, context_of(lifecycle, TIME), "load", TIME).items
     assert [(each.attempt, each.step, each.status.value, each.made_in, dict(each.frames)) for each in found] == [
         (1, "extract", "SUCCEEDED", 1, {"extract": 1}),
         (1, "clean", "SUCCEEDED", 1, {"clean": 1}),
@@ -42,7 +43,7 @@ def test_the_steps_of_each_attempt_are_told(tmp_path: Path, jobs: Jobs) -> None:
         (2, "clean", "SUCCEEDED", 2, {"clean": 1}),
         (2, "load", "SUCCEEDED", 2, {"loaded": 1}),
     ]
-    assert find_steps(context_of(lifecycle, TIME), "load", at("01T02:00")).items == ()
+    assert about(find_steps, context_of(lifecycle, TIME), "load", at("01T02:00")).items == ()
 
 
 def test_a_step_that_was_running_when_its_worker_died_has_ended_with_its_attempt(tmp_path: Path, jobs: Jobs) -> None:
@@ -53,7 +54,7 @@ def test_a_step_that_was_running_when_its_worker_died_has_ended_with_its_attempt
     with lifecycle.database.begin() as connection:
         key = ProcessKey("load", "primary", TIME)
         Attempts(connection).end(key, ProcessInstanceStatus.FAILED, at("01T01:30"), "its worker died")
-    found = {each.step: each for each in find_steps(context_of(lifecycle, TIME), "load", TIME).items}
+    found = {each.step: each for each in about(find_steps, context_of(lifecycle, TIME), "load", TIME).items}
     assert (found["clean"].status, found["clean"].reason) == (StepStatus.FAILED, "its worker died")
     assert found["load"].status is StepStatus.PENDING
 
@@ -71,7 +72,7 @@ def test_frames_go_when_an_instance_is_killed_or_run_again_from_the_start(
         control_instances(
             context,
             action,
-            "load",
+            resolve_subject(context, "load"),
             TIME,
             at("01T02:00"),
             author="ann",

@@ -4,14 +4,15 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
 from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.instances.triage import MOST_VERTICES, TriageGraph, find_triage
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process, validity
-from tests.operations.contexts import context_of, counting_harness, put, row
+from tests.operations.contexts import about, context_of, counting_harness, put, row
 
 
 def triage(lifecycle: LifecycleHarness, kind: Kind, name: str, as_of: str = "01T05:00") -> TriageGraph:
-    (graph,) = find_triage(context_of(lifecycle, at(as_of)), kind, name, START).items
+    (graph,) = about(find_triage, context_of(lifecycle, at(as_of)), name, START, kind=kind).items
     return graph
 
 
@@ -78,7 +79,7 @@ def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
 def test_row_119_a_time_that_is_no_instance_is_an_error(tmp_path: Path) -> None:
     context = context_of(counting_harness(tmp_path), at("02"))
     for kind, name in ((Kind.PROCESS, "count"), (Kind.FEED, "clicks")):
-        found = find_triage(context, kind, name, at("01T00:30"))
+        found = find_triage(context, resolve_subject(context, name, at("01T00:30"), kind=kind))
         assert found.result is Result.FAILED
         assert "between two instances" in found.message
 
@@ -106,7 +107,7 @@ def test_what_hangs_on_itself_through_time_ends(tmp_path: Path) -> None:
             workflow={"path": "jobs:run"},
         ),
     )
-    (graph,) = find_triage(context_of(lifecycle, at("02")), Kind.PROCESS, "add", at("01T03:00")).items
+    (graph,) = about(find_triage, context_of(lifecycle, at("02")), "add", at("01T03:00")).items
     times = [vertex.nominal_time.hour for vertex in graph.vertices if vertex.kind is Kind.PROCESS]
     assert times == [3, 2, 1, 0]
     assert graph.vertices[-1].nominal_time == at("2013-10-31T23:00")

@@ -11,7 +11,6 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets import build_definitions
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.operations.context import OperationContext
@@ -20,13 +19,14 @@ from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutco
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.polled_ranges import poll_range
 from feed_assets.operations.instances.queries import list_instances
-from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from tests.operations.contexts import about, query_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 
@@ -221,7 +221,7 @@ def test_what_a_look_at_a_watched_location_finds_takes_part_in_triggers(
     result = harness.tick()
     assert ("here/orders", "2026-01-01-12:04:51") in materialized(result)
     assert [request.partition_key for request in result.run_requests or []] == ["2026-01-01-12:06:00"]
-    (why, _) = explain(context_of(harness), Kind.FEED, "orders", NOON - timedelta(seconds=1)).items
+    (why, _) = about(explain, context_of(harness), "orders", NOON - timedelta(seconds=1)).items
     assert "nobody has given notice of it, and no look at" in why.render()
     assert "has found it: there is one every minutes(1)" in why.render()
 
@@ -316,12 +316,14 @@ def test_a_list_of_what_comes_as_it_comes_begins_with_the_newest_however_old(har
         notify(harness, "approval", NOON - timedelta(hours=hours))
     database = harness.runtime.database(harness.instance)
     context = build_context(harness.runtime, harness.runtime.timeline(harness.location), database, NOON)
-    times = [each.nominal_time for each in list_feed(context, "approval", results=2).instances]
+    times = [
+        each.nominal_time for each in list_feed(context, resolve_subject(context, "approval"), results=2).instances
+    ]
     assert times == [NOON - timedelta(hours=2), NOON - timedelta(hours=1)]
-    assert list_feed(context, "approval", results=2, look=True).instances
-    (why,) = explain(context, Kind.FEED, "approval", NOON - timedelta(minutes=1)).items
+    assert list_feed(context, resolve_subject(context, "approval"), results=2, look=True).instances
+    (why,) = explain(context, resolve_subject(context, "approval", NOON - timedelta(minutes=1))).items
     assert "nobody has given notice of it" in why.render()
-    query = InstanceQuery(kind=Kind.FEED, name="approval", results=2)
+    query = query_of(context, "approval", results=2)
     assert [row.nominal_time for row in list_instances(context, query).instances] == times[::-1]
 
 
@@ -342,7 +344,7 @@ def test_what_is_taken_from_an_inbox_takes_part_in_triggers_but_not_in_safe_mode
     assert ("here/orders", "2026-01-01-12:07:00") in materialized(result)
     assert [request.partition_key for request in result.run_requests or []] == ["2026-01-01-12:07:00"]
     assert list((harness.home.data / "in").iterdir()) == []
-    (why, *_) = explain(context_of(harness), Kind.FEED, "orders", NOON - timedelta(seconds=1)).items
+    (why, *_) = about(explain, context_of(harness), "orders", NOON - timedelta(seconds=1)).items
     assert "nobody has given notice of it, and nothing was taken from" in why.render()
 
 

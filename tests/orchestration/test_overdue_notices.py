@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, SensorResult
 
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
@@ -27,6 +26,7 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.cli.project import run
+from tests.operations.contexts import about
 from tests.orchestration.dagster_home import Home, materialized
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
@@ -89,11 +89,8 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
     ((_, _, text),) = told(harness)
     database = harness.runtime.database(harness.instance)
     timeline = harness.runtime.timeline()
-    found = explain(
-        build_context(harness.runtime, timeline, database, harness.runtime.clock.now()),
-        Kind.PROCESS,
-        "summing",
-        START,
+    found = about(
+        explain, build_context(harness.runtime, timeline, database, harness.runtime.clock.now()), "summing", START
     )
     assert re.sub(r"\n\n( *)`(.*)`", r"\n\1$ \2", text) == found.items[0].render()
     text = found.items[0].render()

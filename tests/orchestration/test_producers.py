@@ -10,9 +10,9 @@ from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResul
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets import Feed, build_definitions
-from feed_assets.entities.common import Kind
 from feed_assets.operations.context import open_context
 from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.orchestration.errors import AssetClashError, ProducerError
 from feed_assets.orchestration.user_assets import materializations
 from feed_assets.orchestration.user_assets.materializations import ReaderPosition
@@ -55,7 +55,7 @@ def said(result: SensorResult) -> str:
 
 def why(harness: LocationHarness, hour: int) -> str:
     context = open_context(harness.settings, harness.runtime.database(harness.instance))
-    (found,) = explain(context, Kind.FEED, "numbers", START + timedelta(hours=hour)).items
+    (found,) = explain(context, resolve_subject(context, "numbers", START + timedelta(hours=hour))).items
     return found.render()
 
 

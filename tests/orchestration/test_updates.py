@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, RunRequest
 
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
@@ -16,11 +15,13 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.instances.control import control_instances
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import ProcessKey
 from tests.lifecycle.harness import FileEngine, no_session
+from tests.operations.contexts import about
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
@@ -103,7 +104,9 @@ class Readers(LocationHarness):
     def rerun(self, first: datetime, last: datetime | None = None) -> None:
         """`feed-assets instance rerun summing`."""
         end = (last or first) + HOUR
-        control_instances(self.context(), InstanceAction.RERUN, "summing", first, end, author="ann")
+        control_instances(
+            self.context(), InstanceAction.RERUN, resolve_subject(self.context(), "summing"), first, end, author="ann"
+        )
 
 
 @pytest.fixture
@@ -152,7 +155,7 @@ def test_in_safe_mode_updates_wait(harness: Readers) -> None:
     database = harness.runtime.database(harness.instance)
     set_safe_mode(database, is_on=True, author="ann", now=NOON)
     assert harness.work() == {}
-    (why,) = explain(harness.context(), Kind.PROCESS, "telling", START).items
+    (why,) = about(explain, harness.context(), "telling", START).items
     assert [each.facts["updated_at"] for each in why.reasons if each.code is ReasonCode.UPDATE] == [f"{NOON:%FT%TZ}"]
     set_safe_mode(database, is_on=False, author="ann", now=NOON)
     harness.at(NOON + timedelta(seconds=2))

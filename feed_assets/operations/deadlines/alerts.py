@@ -157,10 +157,7 @@ def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
         )
     if query.name is None:
         return () if query.kind is None else (query.kind,)
-    if query.kind is None:
-        return context.kinds_of(query.name)
-    context.clusters_of(query.kind, query.name)
-    return (query.kind,)
+    return context.kinds_of(query.name, query.kind)
 
 
 def _notes(context: OperationContext, connection: Connection, query: SlaQuery, kinds: Sequence[Kind]) -> Iterator[str]:

@@ -68,10 +68,7 @@ def _kinds_of(context: OperationContext, kind: Kind | None, name: str | None) ->
     """Return the kinds that are asked for. Raises EntityNotFoundError if none of them has the name."""
     if name is None:
         return (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
-    kinds = context.kinds_of(name) if kind is None else (kind,)
-    for each in kinds:
-        context.clusters_of(each, name)
-    return kinds
+    return context.kinds_of(name, kind)
 
 
 def _keys_of(

@@ -3,7 +3,7 @@
 `lifecycle/instances/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import assert_never
 
@@ -50,6 +50,7 @@ from feed_assets.operations.explaining.tellings import explain_tellings
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.omissions import Omission, iter_omissions
 from feed_assets.operations.instances.rows import rendered
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.operations.restores import HELD
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -71,20 +72,14 @@ _RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD, command=command_line("st
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
 
 
-def explain(
-    context: OperationContext, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
-) -> Consolidated[Explanation]:
+def explain(context: OperationContext, subject: Subject) -> Consolidated[Explanation]:
     """Explain the state of an instance on each of some clusters. A cluster where the time is no instance fails without
     the others.
-
-    Raises:
-        EntityNotFoundError: nothing of that name is declared.
     """
-    known = context.clusters_of(kind, name)
+    how = explain_process_instance if subject.kind is Kind.PROCESS else explain_feed_instance
     with context.read() as connection:
-        how = explain_process_instance if kind is Kind.PROCESS else explain_feed_instance
         return consolidate(
-            tuple(clusters) or known, lambda cluster: [how(context, connection, name, cluster, nominal_time)]
+            subject.asked, lambda cluster: [how(context, connection, subject.name, cluster, subject.instance)]
         )
 
 

@@ -214,9 +214,7 @@ def _audit(context: OperationContext, record: FeedRecord, notice: Notice, time: 
 
 
 def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
-    if notice.cluster is not None:
-        return context.feed_on(notice.feed, notice.cluster)
-    records = [context.feed_on(notice.feed, cluster) for cluster in context.clusters_of(Kind.FEED, notice.feed)]
+    records = context.feeds_of(notice.feed, notice.cluster)
     arriving = [record for record in records if record.is_external]
     if len(arriving) > 1:
         names = ", ".join(record.cluster for record in arriving)

@@ -1,13 +1,12 @@
 """Kill, suspend, resume and rerun instances of processes, and copies, in a range of nominal times."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, parse_flow
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction, apply_action, decide_action
@@ -16,7 +15,7 @@ from feed_assets.lifecycle.instances.step_frames import StepFrames
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.lifecycles import find_work
-from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import AuditEntry
@@ -96,47 +95,45 @@ class Controlled:
 def control_instances(
     context: OperationContext,
     action: InstanceAction,
-    process: str,
-    start: datetime,
-    end: datetime,
+    subject: Subject,
+    start: datetime | None = None,
+    end: datetime | None = None,
     *,
     author: str,
-    lifecycles: Collection[Lifecycle] = (),
-    clusters: Collection[str] | None = None,
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
     from_start: bool = False,
     dry_run: bool = False,
 ) -> Controlled:
-    """Apply an action to the instances of a process, or the copies of a feed, with `start <= nominal time < end`. It
-    skips instances that are not created yet. Instances on which the action has no effect stay as they are; that is no
-    error.
+    """Apply an action to the instances of a process, or the copies of a feed, with `start <= nominal time < end`, or to
+    the one that the subject names. It skips instances that are not created yet. Instances on which the action has no
+    effect stay as they are; that is no error.
 
     Args:
         context: the definitions and the record.
         action: the action.
-        process: the name of a process or flow, or of a copied feed.
+        subject: a process or flow, or a copied feed.
         start: the first nominal time.
         end: the first nominal time after the range.
         author: the user, for the audit.
-        lifecycles: replication to select the copies of a feed if a process has the same name.
-        clusters: the clusters; None for all.
         overrides: properties of the next runs, which override those of the process; only for reruns.
         force: discard the properties of earlier reruns; only for reruns.
         from_start: repeat steps that have finished, too; only for reruns.
         dry_run: change nothing.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the end is before the start, the process is not on a cluster, an option is only for
             reruns, or the lifecycle does not apply.
         BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
         SafeModeError: safe mode forbids it.
     """
     require_mode(context.database, _OPERATIONS[action])
-    names = find_work(context, process, lifecycles).names
-    _check(context, action, names, start, end, clusters, overrides or force or from_start)
-    rows = _rows(context, names, start, end, clusters)
+    if start is None or end is None:
+        start, end = subject.instance, subject.instance + timedelta(seconds=1)
+    process, work = subject.name, find_work(context, replace(subject, clusters=())).all
+    label = " and ".join(describe_process(each.name) for each in work)
+    _check(action, work, label, subject.clusters, start, end, overrides or force or from_start)
+    rows = _rows(context, work, subject.clusters, start, end)
     restores: tuple[str, ...] = ()
     if action is InstanceAction.RERUN:
         with context.read() as connection:
@@ -160,28 +157,27 @@ def control_instances(
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
     instances = tuple(map(ControlledInstance.of, effects.results))
     done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped, restores=restores)
-    _note(context, done, names, start, end, author)
+    _note(context, done, label, start, end, author)
     return done
 
 
 def _check(
-    context: OperationContext,
     action: InstanceAction,
-    names: Sequence[str],
+    work: Sequence[Subject],
+    label: str,
+    clusters: Collection[str],
     start: datetime,
     end: datetime,
-    clusters: Collection[str] | None,
     is_rerun_wanted: object,
 ) -> None:
-    known = sorted({cluster for name in names for cluster in context.clusters_of(Kind.PROCESS, name)})
-    label = " and ".join(map(describe_process, names))
+    known = sorted({cluster for each in work for cluster in each.on})
     if end < start:
         raise InstanceQueryError(
             subject=f"end {render_datetime(end)}",
             reason=f"it is before the start {render_datetime(start)}",
             next_step="Give a later end; the end is exclusive.",
         )
-    unknown = sorted(set(clusters or ()) - set(known))
+    unknown = sorted(set(clusters) - set(known))
     if unknown:
         raise InstanceQueryError(
             subject=f"cluster {', '.join(unknown)}",
@@ -195,16 +191,16 @@ def _check(
 
 
 def _rows(
-    context: OperationContext, names: Sequence[str], start: datetime, end: datetime, clusters: Collection[str] | None
+    context: OperationContext, work: Sequence[Subject], clusters: Collection[str], start: datetime, end: datetime
 ) -> list[ProcessInstance]:
     with context.database.read() as connection:
         instances = ProcessInstances(connection)
         return [
             row
-            for process in names
-            for cluster in context.clusters_of(Kind.PROCESS, process)
-            if clusters is None or cluster in clusters
-            for row in instances.find_between(process, cluster, start, end - _MOMENT)
+            for each in work
+            for cluster in each.on
+            if not clusters or cluster in clusters
+            for row in instances.find_between(each.name, cluster, start, end - _MOMENT)
         ]
 
 
@@ -225,16 +221,14 @@ def _find_restores(
     return tuple(command_line("retention", "undo", sweep, feed=feed) for sweep, feed in swept)
 
 
-def _note(
-    context: OperationContext, done: Controlled, names: Sequence[str], start: datetime, end: datetime, author: str
-) -> None:
+def _note(context: OperationContext, done: Controlled, label: str, start: datetime, end: datetime, author: str) -> None:
     if not done.changed:
         return
     entry = AuditEntry(
         recorded_at=context.as_of,
         author=author,
         action=f"instance {done.action.value}",
-        target=" and ".join(map(describe_process, names)),
+        target=label,
         details={"start": render_datetime(start), "end": render_datetime(end), "instances": done.changed},
     )
     with context.database.begin() as connection:

@@ -44,7 +44,6 @@ def summarize_instances(context: OperationContext, query: InstanceQuery, results
     """Count the instances of a range by status, on each cluster: by default all, or the newest `results`.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the range is invalid, or a filter or order does not apply to counts.
     """
     unfit = query.filter.fields - SUMMARY_FILTERS
@@ -56,8 +55,7 @@ def summarize_instances(context: OperationContext, query: InstanceQuery, results
         )
     subjects = subjects_of(context, query)
     require_statuses(query, subjects.all)
-    sequences = subjects.sequences(context)
-    start, stop = decide_range(sequences, start=query.start, end=query.end, results=results, now=context.as_of)
+    start, stop = decide_range(subjects.sequences, start=query.start, end=query.end, results=results, now=context.as_of)
     with context.read() as connection:
 
         def read(cluster: str) -> Sequence[ClusterSummary]:
@@ -65,11 +63,11 @@ def summarize_instances(context: OperationContext, query: InstanceQuery, results
             whole = ClusterQuery(
                 context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
             )
-            for each in subjects.queries_on(whole):
-                counts.update(_count_by_status(each))
+            for each in subjects.by_cluster[cluster]:
+                counts.update(_count_by_status(whole.about(each)))
             return [ClusterSummary(cluster=cluster, counts=dict(sorted(counts.items())))]
 
-        parts = consolidate(subjects.clusters, read)
+        parts = consolidate(subjects.by_cluster, read)
     clusters = sorted(parts.items, key=lambda each: each.cluster, reverse=bool(query.descending))
     return InstanceSummary(result=parts.result, message=parts.message, start=start, end=stop, clusters=tuple(clusters))
 
@@ -85,9 +83,9 @@ def count_listed(of: ClusterQuery) -> int:
 
 def _count_by_status(of: ClusterQuery) -> dict[str, int]:
     """Return the number of instances by status, as far as the filter asks for them; no zeros."""
-    if of.query.kind is Kind.PROCESS:
+    if of.query.subject.kind is Kind.PROCESS:
         counts = _count_work(of)
-    elif Lifecycle.EVICTION in of.query.lifecycles:
+    elif Lifecycle.EVICTION in of.query.subject.lifecycles:
         counts = Counter(row.status for row in find_evictions(of))
     else:
         counts = _count_data(of)

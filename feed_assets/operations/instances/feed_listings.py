@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.arrival.past_locations import find_records
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
@@ -17,6 +16,7 @@ from feed_assets.operations.instances.lifecycles import find_data
 from feed_assets.operations.instances.queries import range_of
 from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
@@ -66,11 +66,10 @@ class FeedListing:
 
 def list_feed(
     context: OperationContext,
-    name: str,
+    subject: Subject,
     *,
     start: datetime | None = None,
     end: datetime | None = None,
-    clusters: Iterable[str] = (),
     statuses: frozenset[str] | None = None,
     results: int = 10,
     look: bool = False,
@@ -87,12 +86,11 @@ def list_feed(
     feed's time zone and validity.
 
     Raises:
-        EntityNotFoundError: there is no such feed.
         InstanceQueryError: the range is invalid.
     """
-    subjects = find_data(context, name, tuple(clusters) or None)
+    subjects = find_data(subject)
     only = InstanceFilter(statuses=statuses)
-    query = InstanceQuery(kind=Kind.FEED, name=name, start=start, end=end, results=results, filter=only)
+    query = InstanceQuery(subject=subject, start=start, end=end, results=results, filter=only)
     first, last = range_of(context, query, subjects)
     since, _ = range_of(context, query, subjects, is_whole=True)
     with context.read() as connection:
@@ -100,7 +98,7 @@ def list_feed(
 
         def read(cluster: str) -> Sequence[ListedInstance]:
             nonlocal total, staying
-            record, beyond = context.feed_on(name, cluster), last if end is not None else last + _MOMENT
+            record, beyond = context.feed_on(subject.name, cluster), last if end is not None else last + _MOMENT
             total += count_listed(
                 ClusterQuery(
                     context=context, connection=connection, query=query, cluster=cluster, start=since, stop=beyond
@@ -118,7 +116,7 @@ def list_feed(
             candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
             return _looked(context, candidates, author)
 
-        parts = consolidate(subjects.clusters, read)
+        parts = consolidate(subjects.by_cluster, read)
     found = [each for each in parts.items if statuses is None or each.status in statuses]
     return FeedListing(
         result=parts.result,

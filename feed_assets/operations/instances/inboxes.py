@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.inbox_files import FileStatus, SeenFile, find_files, inbox_of
 from feed_assets.lifecycle.arrival.inboxes import preview_files, takes_at
 from feed_assets.lifecycle.arrival.taking import take_files
@@ -45,10 +44,9 @@ def take_from_inboxes(
         SafeModeError: safe mode is on.
         StorageError: a storage refused; what was taken is recorded, and the next call goes on.
     """
-    records = [
-        context.feed_on(feed, each) for each in ((cluster,) if cluster else context.clusters_of(Kind.FEED, feed))
+    with_inbox = [
+        record for record in context.feeds_of(feed, cluster) if record.is_external and record.inbox is not None
     ]
-    with_inbox = [record for record in records if record.is_external and record.inbox is not None]
     if not with_inbox:
         place = f" on {cluster}" if cluster else ""
         raise InstanceQueryError(

@@ -2,7 +2,7 @@
 process instance is resolved by the definitions that govern it, so that releases with other windows are included.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -13,10 +13,10 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
-from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.consolidation import Consolidated
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_single
-from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.batches import Batches
@@ -43,14 +43,7 @@ class NeighbourInstance:
     by: str
 
 
-def find_dependencies(
-    context: OperationContext,
-    kind: Kind,
-    name: str,
-    nominal_time: datetime,
-    clusters: Iterable[str] = (),
-    lifecycles: Collection[Lifecycle] = (),
-) -> Consolidated[NeighbourInstance]:
+def find_dependencies(context: OperationContext, subject: Subject) -> Consolidated[NeighbourInstance]:
     """Return the dependencies and dependents of an instance, one step away, on each of some clusters. For a process
     instance these are the instances of its inputs, including optional ones, and of its outputs; for a copy, the
     instances at source and target. For a feed instance these are the process instances and copies that write or read
@@ -62,20 +55,15 @@ def find_dependencies(
     guessed, as in Falcon: as if they were `now(0,0)`.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the entity does not have the lifecycle.
     """
-    subjects = find_single(context, kind, name, lifecycles, tuple(clusters) or None)
     with context.read() as connection:
 
-        def read(cluster: str) -> Sequence[NeighbourInstance]:
-            found: list[NeighbourInstance] = []
-            for subject in subjects.on(cluster):
-                ask = _of_process if subject.kind is Kind.PROCESS else _of_feed
-                found += ask(context, connection, subject.name, cluster, nominal_time)
-            return found
+        def read(each: Subject, cluster: str) -> Iterator[NeighbourInstance]:
+            ask = _of_process if each.kind is Kind.PROCESS else _of_feed
+            return ask(context, connection, each.name, cluster, each.instance)
 
-        return consolidate(subjects.clusters, read)
+        return find_single(context, subject).consolidate(read)
 
 
 def _of_process(

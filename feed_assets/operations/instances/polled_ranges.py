@@ -20,6 +20,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.operations.instances.ranges import render_ranges
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.state.feed_instances import SETTLED, FeedInstances
@@ -139,9 +140,7 @@ def poll_now(
     return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
 
 
-def record_vanished_now(
-    context: OperationContext, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str], author: str
-) -> int:
+def record_vanished_now(context: OperationContext, subject: Subject, clusters: Iterable[str], author: str) -> int:
     """Look at a feed instance, or at the inputs that a process instance has by the record; record those that storage
     has lost, and return how many.
 
@@ -149,13 +148,13 @@ def record_vanished_now(
         StorageError: storage could not be read.
     """
     wanted: list[Candidate] = []
+    time = subject.instance
     with context.read() as connection:
         for cluster in clusters:
-            if kind is Kind.FEED:
-                wanted.append(Candidate(record=context.feed_on(name, cluster), nominal_time=nominal_time))
-            elif active := context.timeline.find_or_declared(connection, (name, cluster), nominal_time):
-                times = [nominal_time]
-                states = input_states(connection, active.plan, active.record, times, context.as_of)[nominal_time]
+            if subject.kind is Kind.FEED:
+                wanted.append(Candidate(record=context.feed_on(subject.name, cluster), nominal_time=time))
+            elif active := context.timeline.find_or_declared(connection, (subject.name, cluster), time):
+                states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
                 wanted += present_inputs(active.plan, states)
     return look_for_vanished(context, wanted, notice_origin(author))
 
@@ -175,8 +174,7 @@ def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], autho
 
 
 def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:
-    clusters = (cluster,) if cluster else context.clusters_of(Kind.FEED, feed)
-    records = [context.feed_on(feed, each) for each in clusters]
+    records = context.feeds_of(feed, cluster)
     arriving = [record for record in records if record.is_external]
     if not arriving:
         writers = ", ".join(sorted({edge.process for record in records for edge in record.outputs_of}))

@@ -8,12 +8,12 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.instances.verdicts import QUALITY, RULE
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.edges import OutputEdge
 from feed_assets.state.facts import Fact, Facts
 from feed_assets.state.records import ProcessKey
@@ -61,18 +61,16 @@ class QualityTrend:
         return min(self.instances, key=lambda each: each.percent, default=None)
 
 
-def show_quality(
-    context: OperationContext, feed: str, nominal_time: datetime | None, cluster: str | None = None
-) -> tuple[InstanceQuality, ...]:
+def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQuality, ...]:
     """Return the quality of an instance, or of the newest one, on each cluster where a process writes the feed.
 
     Raises:
-        EntityNotFoundError: there is no such feed on the cluster.
-        InstanceQueryError: nothing was found about it.
+        InstanceQueryError: nothing was found about it, or it is not on the cluster.
     """
     found: list[InstanceQuality] = []
+    nominal_time = feed.nominal_time
     with context.read() as connection:
-        for edge in _find_edges(context, feed, cluster):
+        for edge in _find_edges(context, feed):
             if nominal_time is None:
                 found += _newest(context, connection, edge, 1)
                 continue
@@ -82,28 +80,25 @@ def show_quality(
     if not found:
         at = "" if nominal_time is None else f" at {render_datetime(nominal_time)}"
         raise InstanceQueryError(
-            subject=f"feed {feed!r}{at}",
+            subject=f"feed {feed.name!r}{at}",
             reason="no attempt has looked at its rows",
             next_step="It does so when it writes the instance, if quality is declared.",
         )
     return tuple(found)
 
 
-def quality_history(context: OperationContext, feed: str, cluster: str | None = None, limit: int = 30) -> QualityTrend:
+def quality_history(context: OperationContext, feed: Subject, limit: int = 30) -> QualityTrend:
     """Return the quality of the newest instances of a feed.
 
     Raises:
-        EntityNotFoundError: there is no such feed on the cluster.
-        InstanceQueryError: no process is held to a quality of it.
+        InstanceQueryError: no process is held to a quality of it, or it is not on the cluster.
     """
     with context.read() as connection:
-        found = [
-            each for edge in _find_edges(context, feed, cluster) for each in _newest(context, connection, edge, limit)
-        ]
+        found = [each for edge in _find_edges(context, feed) for each in _newest(context, connection, edge, limit)]
     newest = sorted(found, key=lambda each: each.nominal_time, reverse=True)[:limit]
     rows, good = (sum(getattr(each, name) for each in newest) for name in ("rows", "good"))
     return QualityTrend(
-        feed=feed,
+        feed=feed.name,
         instances=tuple(newest),
         rows=rows,
         good=good,
@@ -112,16 +107,16 @@ def quality_history(context: OperationContext, feed: str, cluster: str | None = 
     )
 
 
-def _find_edges(context: OperationContext, feed: str, cluster: str | None) -> Sequence[OutputEdge]:
+def _find_edges(context: OperationContext, feed: Subject) -> Sequence[OutputEdge]:
     """Return the outputs that write a feed, with a quality or facts of a former one."""
-    on = context.clusters_of(Kind.FEED, feed) if cluster is None else (context.feed_on(feed, cluster).cluster,)
-    written = [edge for each in context.clusters_of(Kind.FEED, feed) for edge in context.feed_on(feed, each).outputs_of]
+    on = [context.feed_on(feed.name, each).cluster for each in feed.asked]
+    written = [edge for each in feed.on for edge in context.feed_on(feed.name, each).outputs_of]
     edges = [edge for edge in written if edge.quarantine_of is None and not is_flow(edge.process)]
     wanted = [edge for edge in edges if edge.cluster in on]
     if not wanted:
         places = ", ".join(sorted({edge.cluster for edge in edges}))
         raise InstanceQueryError(
-            subject=f"feed {feed!r}" + (f" on {cluster}" if edges else ""),
+            subject=f"feed {feed.name!r}" + (f" on {', '.join(on)}" if edges else ""),
             reason="no process writes it, so nobody has looked at its rows",
             next_step=f"One writes it on {places}: ask there."
             if edges

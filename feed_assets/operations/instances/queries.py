@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.operations.consolidation import Consolidated, Result, consolidate
+from feed_assets.operations.consolidation import Consolidated, Result
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.counts import count_listed
@@ -30,6 +30,7 @@ from feed_assets.operations.instances.rows import (
     process_row,
     with_levels,
 )
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
@@ -71,14 +72,13 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
     effect on each instance, not the eviction jobs.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the range is invalid, or the entity does not have the lifecycle.
     """
     subjects = subjects_of(context, query)
     require_statuses(query, subjects.all)
     if query.all_attempts and all(subject.kind is not Kind.PROCESS for subject in subjects.all):
         raise InstanceQueryError(
-            subject=f"{query.kind.value} {query.name!r}",
+            subject=label_of((query.subject.kind, query.subject.name)),
             reason="instances of feeds have no attempts",
             next_step="List the attempts of the process that writes them.",
         )
@@ -87,16 +87,15 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
     with context.read() as connection:
         total = 0
 
-        def read(cluster: str) -> Sequence[InstanceRow]:
+        def read(subject: Subject, cluster: str) -> Sequence[InstanceRow]:
             nonlocal total
             whole = ClusterQuery(
                 context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
-            )
-            queries = list(subjects.queries_on(whole))
-            total += sum(count_listed(replace(each, start=since)) for each in queries)
-            return [row for each in queries for row in find_rows(each)]
+            ).about(subject)
+            total += count_listed(replace(whole, start=since))
+            return find_rows(whole)
 
-        parts = consolidate(subjects.clusters, read)
+        parts = subjects.consolidate(read)
         return _page(context, connection, query, parts, total, start, stop)
 
 
@@ -104,27 +103,18 @@ def find_running(context: OperationContext, query: InstanceQuery) -> InstancePag
     """Return the running instances of a process, or the running copies of a feed, of any nominal time.
 
     Differs from Falcon: running instances of a suspended process are included.
-
-    Raises:
-        EntityNotFoundError: nothing of that name is declared.
     """
-    subjects = subjects_of(context, query)
     with context.read() as connection:
 
-        def read(cluster: str) -> Sequence[InstanceRow]:
-            found = (each.name for each in subjects.on(cluster) if each.kind is Kind.PROCESS)
-            return [row for name in found for row in _find_running(context, connection, query, name, cluster)]
+        def read(subject: Subject, cluster: str) -> Sequence[InstanceRow]:
+            if subject.kind is not Kind.PROCESS:
+                return ()
+            key = context.process_on(subject.name, cluster).key
+            found = ProcessInstances(connection).with_status(ProcessInstanceStatus.RUNNING, *key, limit=None)
+            return [process_row(context, row) for row in found if query.filter.is_met(row.status.value, row.started_at)]
 
-        parts = consolidate(subjects.clusters, read)
+        parts = subjects_of(context, query).consolidate(read)
         return _page(context, connection, query, parts, len(parts.items), None, None)
-
-
-def _find_running(
-    context: OperationContext, connection: Connection, query: InstanceQuery, name: str, cluster: str
-) -> list[InstanceRow]:
-    context.process_on(name, cluster)
-    found = ProcessInstances(connection).with_status(ProcessInstanceStatus.RUNNING, name, cluster, limit=None)
-    return [process_row(context, row) for row in found if query.filter.is_met(row.status.value, row.started_at)]
 
 
 def range_of(
@@ -132,7 +122,7 @@ def range_of(
 ) -> tuple[datetime, datetime]:
     """Return the nominal times of a query up to the end of its page, or of all its pages (see `decide_range`)."""
     return decide_range(
-        subjects.sequences(context),
+        subjects.sequences,
         start=query.start,
         end=query.end,
         results=None if is_whole else query.offset + query.results,
@@ -147,9 +137,9 @@ def find_rows(of: ClusterQuery) -> list[InstanceRow]:
         InstanceQueryError: the entity is not on the cluster.
     """
     query, first = of.query, of.query.offset + of.query.results
-    if Lifecycle.EVICTION in query.lifecycles:
+    if Lifecycle.EVICTION in query.subject.lifecycles:
         return find_evictions(of)
-    if query.kind is Kind.FEED:
+    if query.subject.kind is Kind.FEED:
         is_lazy = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
         return list(islice(_iter_feed_rows(of), first) if is_lazy else _iter_feed_rows(of))
     of.context.process_on(*of.key)

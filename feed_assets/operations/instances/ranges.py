@@ -1,23 +1,22 @@
 """Selection of instances: nominal times as users write them; Falcon's default ranges, filters, order and paging."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.query_fields import PAGE, FilterField, Lifecycle, OrderField
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.instance_texts import parse_instance, zone_of_keys
 from feed_assets.timing.sequence import InstanceSequence
 
 _Cells = TypeVar("_Cells")
@@ -57,26 +56,22 @@ class InstanceFilter:
 class InstanceQuery:
     """A query for the instances of a feed or process.
 
-    `start` and `end` are None for Falcon's defaults (`decide_range`). `clusters` restricts the query. With `order` None
-    the newest come first, or the oldest if a start is given, as in Falcon. With `all_attempts` each attempt is a row.
-    `lifecycles` are the requested ones; if empty, `find_subjects` has a default.
+    `start` and `end` are None for Falcon's defaults (`decide_range`). With `order` None the newest come first, or the
+    oldest if a start is given, as in Falcon. With `all_attempts` each attempt is a row.
 
     Raises:
         InstanceQueryError: the page is empty, or a direction is given without an order.
     """
 
-    kind: Kind
-    name: str
+    subject: Subject
     start: datetime | None = None
     end: datetime | None = None
-    clusters: frozenset[str] | None = None
     filter: InstanceFilter = InstanceFilter()
     order: OrderField | None = None
     descending: bool | None = None
     offset: int = 0
     results: int = PAGE
     all_attempts: bool = False
-    lifecycles: frozenset[Lifecycle] = frozenset()
 
     def __post_init__(self) -> None:
         if self.results < 1 or self.offset < 0:
@@ -111,10 +106,14 @@ class ClusterQuery:
     start: datetime
     stop: datetime
 
+    def about(self, subject: Subject) -> "ClusterQuery":
+        """Return the same query for another subject."""
+        return replace(self, query=replace(self.query, subject=subject))
+
     @property
     def key(self) -> Key:
         """(name, cluster)."""
-        return (self.query.name, self.cluster)
+        return (self.query.subject.name, self.cluster)
 
     @property
     def feed(self) -> FeedRecord:
@@ -156,9 +155,9 @@ def _known(values: Collection[str] | None) -> frozenset[str] | None:
     return None if values is None else frozenset(values)
 
 
-def statuses_of(kind: Kind, lifecycle: Lifecycle | None) -> frozenset[str]:
+def statuses_of(kind: Kind, lifecycles: Collection[Lifecycle] = ()) -> frozenset[str]:
     """Return the statuses of instances, as shown in lists."""
-    if lifecycle is Lifecycle.EVICTION:
+    if Lifecycle.EVICTION in lifecycles:
         return frozenset({FeedEventKind.EVICTED.value, FeedEventKind.RESTORED.value})
     return frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
 
@@ -166,9 +165,9 @@ def statuses_of(kind: Kind, lifecycle: Lifecycle | None) -> frozenset[str]:
 def _frozen(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -> frozenset[str] | None:
     if statuses is None:
         return None
-    known = statuses_of(kind, None)
+    known = statuses_of(kind)
     if kind is Kind.FEED and not is_of_data:
-        known |= statuses_of(Kind.PROCESS, None) | statuses_of(kind, Lifecycle.EVICTION)
+        known |= statuses_of(Kind.PROCESS) | statuses_of(kind, [Lifecycle.EVICTION])
     upper = frozenset(status.upper() for status in statuses)
     if not upper <= known:
         raise InstanceQueryError(
@@ -246,18 +245,6 @@ def _page_step(frequency: Frequency) -> timedelta:
     if frequency.unit is Unit.MONTHS:
         return timedelta(days=_DAYS_OF_A_MONTH) * frequency.count
     return frequency.as_duration()
-
-
-def resolve_instance(context: OperationContext, kind: Kind, name: str, text: str) -> datetime:
-    """Parse the nominal time of an instance in the zone of its feed or process.
-
-    Raises:
-        EntityNotFoundError: nothing of that name is declared.
-        DateTimeError: the text is not a time.
-    """
-    kind = kind if parse_flow(name) is None else Kind.PROCESS
-    cluster = context.clusters_of(kind, name)[0]
-    return parse_instance(text, zone_of_keys(context.sequence(kind, name, cluster)))
 
 
 def join_consecutive(

@@ -1,6 +1,6 @@
 """`params` and `logs`: the parameters of an instance's work, and the links to its logs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,13 +18,13 @@ from feed_assets.lifecycle.instances.work_data import (
     with_overrides,
 )
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
-from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.consolidation import Consolidated
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_work
 from feed_assets.operations.instances.queries import InstancePage, list_instances
-from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import Action, InstanceRow, rows_of_attempts
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.edges import InputEdge
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.process_instances import ProcessInstances
@@ -47,30 +47,20 @@ class InstanceParams:
     arguments: tuple[str, ...]
 
 
-def find_params(
-    context: OperationContext,
-    name: str,
-    nominal_time: datetime,
-    clusters: Sequence[str],
-    lifecycles: Collection[Lifecycle] = (),
-) -> Consolidated[InstanceParams]:
+def find_params(context: OperationContext, subject: Subject) -> Consolidated[InstanceParams]:
     """Return the parameters of a process instance, or of each copy of a feed instance, on each of some clusters. Paths
     of outputs are their published locations.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: its instances have no work, or the lifecycle does not apply.
     """
-    subjects = find_work(context, name, lifecycles, clusters or None)
     with context.read() as connection:
 
-        def read(cluster: str) -> Sequence[InstanceParams]:
-            active = [
-                context.active_release(connection, each.name, cluster, nominal_time) for each in subjects.on(cluster)
-            ]
-            return [_params(context, connection, each, nominal_time) for each in active]
+        def read(each: Subject, cluster: str) -> Sequence[InstanceParams]:
+            active = context.active_release(connection, each.name, cluster, each.instance)
+            return [_params(context, connection, active, each.instance)]
 
-        return consolidate(subjects.clusters, read)
+        return find_work(context, subject).consolidate(read)
 
 
 def _params(
@@ -122,7 +112,6 @@ def find_logs(context: OperationContext, query: InstanceQuery, attempt: int | No
     """Return links to the logs of the instances of a range: of their newest attempt, or of number `attempt`.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the range is invalid.
     """
     page = list_instances(context, query)

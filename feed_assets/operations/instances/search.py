@@ -16,6 +16,7 @@ from feed_assets.operations.instances.queries import InstancePage, find_rows
 from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter, InstanceQuery, clip_range
 from feed_assets.operations.instances.rows import InstanceRow
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 
@@ -88,9 +89,9 @@ def _query_of(
         statuses &= frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
         if not statuses:
             return None
-    name, cluster = record.key
     start, stop = clip_range([record.sequence], start=query.start, end=query.end, results=PAGE, now=context.as_of)
-    one = InstanceQuery(
-        kind=kind, name=name, filter=InstanceFilter(statuses=statuses), results=query.offset + query.results
+    subject = Subject(kind=kind, name=record.key[0], records=(record,))
+    one = InstanceQuery(subject=subject, filter=InstanceFilter(statuses=statuses), results=query.offset + query.results)
+    return ClusterQuery(
+        context=context, connection=connection, query=one, cluster=record.cluster, start=start, stop=stop
     )
-    return ClusterQuery(context=context, connection=connection, query=one, cluster=cluster, start=start, stop=stop)

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.instances.step_frames import StepResult
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.state.step_records import StepStatus
@@ -36,19 +36,14 @@ class InstanceStep:
     reason: str | None
 
 
-def find_steps(
-    context: OperationContext, process: str, nominal_time: datetime, clusters: Sequence[str] = ()
-) -> Consolidated[InstanceStep]:
-    """Return the steps of an instance on each of some clusters, in the order of attempts and of running.
-
-    Raises:
-        EntityNotFoundError: no process of that name is declared.
-    """
-    known = context.clusters_of(Kind.PROCESS, process)
+def find_steps(context: OperationContext, subject: Subject) -> Consolidated[InstanceStep]:
+    """Return the steps of an instance on each of some clusters, in the order of attempts and of running."""
     with context.read() as connection:
-        return consolidate(
-            clusters or known, lambda cluster: list(_iter_steps(connection, ProcessKey(process, cluster, nominal_time)))
-        )
+
+        def read(cluster: str) -> Sequence[InstanceStep]:
+            return list(_iter_steps(connection, ProcessKey(subject.name, cluster, subject.instance)))
+
+        return consolidate(subject.asked, read)
 
 
 def _iter_steps(connection: Connection, key: ProcessKey) -> Iterator[InstanceStep]:

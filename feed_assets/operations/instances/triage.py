@@ -1,7 +1,7 @@
 """`triage`: the graph of an unhealthy instance's dependencies, upstream to the first healthy ones."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import input_states_many
-from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.consolidation import Consolidated
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.lifecycles import Subject, find_single
+from feed_assets.operations.instances.lifecycles import find_single
 from feed_assets.operations.instances.neighbours import iter_writers
-from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
@@ -117,35 +117,24 @@ class TriageGraph:
         return index if upstream[index] else (vertex.subject, vertex.status)
 
 
-def find_triage(
-    context: OperationContext,
-    kind: Kind,
-    name: str,
-    nominal_time: datetime,
-    clusters: Iterable[str] = (),
-    lifecycles: Collection[Lifecycle] = (),
-) -> Consolidated[TriageGraph]:
+def find_triage(context: OperationContext, subject: Subject) -> Consolidated[TriageGraph]:
     """Return on each of some clusters the graph of an instance and its writers and inputs, up to AVAILABLE or SUCCEEDED
     instances. It follows mandatory inputs only, and copies to their source. A cluster where the time is no instance
     fails without the others.
 
     Raises:
-        EntityNotFoundError: nothing of that name is declared.
         InstanceQueryError: the entity does not have the lifecycle.
     """
-    subjects = find_single(context, kind, name, lifecycles, tuple(clusters) or None)
     with context.read() as connection:
 
-        def graph(subject: Subject, cluster: str) -> TriageGraph:
-            if subject.kind is Kind.PROCESS:
-                context.active_release(connection, subject.name, cluster, nominal_time)
+        def read(each: Subject, cluster: str) -> Sequence[TriageGraph]:
+            if each.kind is Kind.PROCESS:
+                context.active_release(connection, each.name, cluster, each.instance)
             else:
-                context.feed_on(subject.name, cluster).sequence.index(nominal_time)
-            return _Walk(context, connection, cluster).graph((subject.kind, subject.name, cluster, nominal_time))
+                context.feed_on(each.name, cluster).sequence.index(each.instance)
+            return [_Walk(context, connection, cluster).graph((each.kind, each.name, cluster, each.instance))]
 
-        return consolidate(
-            subjects.clusters, lambda cluster: [graph(subject, cluster) for subject in subjects.on(cluster)]
-        )
+        return find_single(context, subject).consolidate(read)
 
 
 class _Walk:

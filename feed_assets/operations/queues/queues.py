@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.lifecycle.releases.queue_starts import input_key
 from feed_assets.lifecycle.triggers.queue_changes import change_queue, require_changeable
@@ -16,6 +14,7 @@ from feed_assets.lifecycle.triggers.verification import QueueFault, verify_queue
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.subjects import Subject
 from feed_assets.operations.queues.waiting import Queue, describe_queues
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
@@ -102,15 +101,13 @@ def list_queues(context: OperationContext) -> list[Queue]:
     return [queue for queue, _ in described]
 
 
-def find_queues(context: OperationContext, process: str, clusters: Collection[str] = ()) -> list[Queue]:
+def find_queues(context: OperationContext, process: Subject) -> list[Queue]:
     """Return the queues of a process on some of its clusters; without any, on all.
 
     Raises:
-        EntityNotFoundError: there is no such process.
         InstanceQueryError: it takes nothing that comes, or is not on the cluster.
     """
-    known = context.clusters_of(Kind.PROCESS, process)
-    records = [_find(context, process, cluster)[0] for cluster in clusters or known]
+    records = [_find(context, process.name, cluster)[0] for cluster in process.asked]
     with context.read() as connection:
         return [queue for queue, _ in describe_queues(context, connection, records)]
 
@@ -136,20 +133,19 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
     return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.row.seq)), set_aside=aside)
 
 
-def show_batch(context: OperationContext, process: str, nominal_time: datetime, cluster: str | None) -> BatchContent:
+def show_batch(context: OperationContext, subject: Subject) -> BatchContent:
     """Return the events that a batch has taken.
 
     Raises:
-        EntityNotFoundError: there is no such process.
         InstanceQueryError: the process makes no batches, or has none of this time.
     """
-    record, _ = _find(context, process, cluster)
-    key = ProcessKey(*record.key, nominal_time)
+    record, _ = _find(context, subject.name, next(iter(subject.clusters), None))
+    key = ProcessKey(*record.key, subject.instance)
     with context.read() as connection:
         row = ProcessInstances(connection).get(*key)
         if row is None:
             raise InstanceQueryError(
-                subject=f"process {process!r}",
+                subject=f"process {record.process!r}",
                 reason="no batch has this time",
                 next_step="Name a batch by its time to the second, as lists of instances show it.",
             )
@@ -159,11 +155,11 @@ def show_batch(context: OperationContext, process: str, nominal_time: datetime, 
             for event in taken.events
         ]
         consumer = EntityKey(*record.key)
-        aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=nominal_time))
+        aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=subject.instance))
     return BatchContent(
-        process=process,
+        process=record.process,
         cluster=record.cluster,
-        nominal_time=nominal_time,
+        nominal_time=subject.instance,
         status=row.status.value,
         events=tuple(sorted(events, key=lambda each: each.row.seq)),
         set_aside=aside,
@@ -192,16 +188,16 @@ def list_consumers(context: OperationContext, feed: str, cluster: str | None = N
     Raises:
         EntityNotFoundError: there is no such feed.
     """
-    clusters = context.clusters_of(Kind.FEED, feed) if cluster is None else (context.feed_on(feed, cluster).cluster,)
+    keys = [record.key for record in context.feeds_of(feed, cluster)]
     with context.read() as connection:
         last = EventLog(connection).last_seq()
         found = []
-        for where in clusters:
-            takers = {input_key(record, each) for record, each in context.plan.triggers_of((feed, where))}
-            marks = [mark for mark in TriggerInputs(connection).of_feed(feed, where) if mark.key in takers]
+        for key in keys:
+            takers = {input_key(record, each) for record, each in context.plan.triggers_of(key)}
+            marks = [mark for mark in TriggerInputs(connection).of_feed(*key) if mark.key in takers]
             consumers = [mark.key.consumer for mark in marks]
             aside = QueueChanges(connection).set_aside(consumers)
-            events = PendingEvents(connection, find_routed(connection, where), consumers)
+            events = PendingEvents(connection, find_routed(connection, key[1]), consumers)
             found += [
                 _consumer(mark, aside.get(mark.key.consumer, []), events.count_ahead(mark, last)) for mark in marks
             ]

@@ -12,7 +12,7 @@ from feed_assets.lifecycle.retention.hold_traces import HoldTraces, UnsettledSto
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.ranges import resolve_instance
+from feed_assets.operations.instances.subjects import Subject, resolve_subject
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
@@ -64,16 +64,16 @@ def find_spans(
         DateTimeError: a text is not a time.
     """
 
-    def parse(feed: str | None, text: str | None) -> datetime | None:
+    def parse(feed: Subject | None, text: str | None) -> datetime | None:
         if text is None:
             return None
-        return parse_instance(text, _UTC) if feed is None else resolve_instance(context, Kind.FEED, feed, text)
+        return parse_instance(text, _UTC) if feed is None else feed.parse(text)
 
     spans: dict[HeldSpan, list[str]] = {}
-    for feed in feeds or (None,):
+    for feed in [resolve_subject(context, name, kind=Kind.FEED) for name in feeds] or (None,):
         only = parse(feed, instance)
         span = HeldSpan(clusters=tuple(clusters), start=only or parse(feed, start), end=parse(feed, end), last=only)
-        spans.setdefault(span, []).extend([] if feed is None else [feed])
+        spans.setdefault(span, []).extend([] if feed is None else [feed.name])
     return [replace(span, feeds=tuple(named)) for span, named in spans.items()]
 
 
@@ -217,7 +217,7 @@ def undo_hold_name(sweep: Sweep) -> str:
 
 def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, expires_at: datetime | None) -> None:
     for feed in span.feeds:
-        context.clusters_of(Kind.FEED, feed)
+        context.kinds_of(feed, Kind.FEED)
     unknown = sorted(set(span.clusters) - set(context.plan.clusters))
     faults = [
         (not name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),

@@ -16,7 +16,7 @@ from feed_assets.lifecycle.retention.sweep_context import Progress, SweepContext
 from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.ranges import resolve_instance
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.retention.holding import HoldChange, hold_restored
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
@@ -81,9 +81,8 @@ def find_times(
     named = sorted(set(feeds) or {count.feed for count in sweep.counts})
     found: set[datetime] = set()
     for text in texts:
-        times = {
-            feed: resolve_instance(context, Kind.FEED, feed, text) for feed in ([] if text.endswith("Z") else named)
-        }
+        local = [] if text.endswith("Z") else named
+        times = {feed: resolve_subject(context, feed, text, kind=Kind.FEED).instance for feed in local}
         if len(set(times.values())) > 1:
             listed = ", ".join(f"{render_datetime(time)} for feed '{feed}'" for feed, time in times.items())
             raise SweepRefusedError(

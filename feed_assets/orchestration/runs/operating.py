@@ -1,19 +1,17 @@
 """The job `operate`: what Dagster has no button for, by the operations behind the commands."""
 
 import json
-from datetime import datetime, timedelta
 from typing import NoReturn
 
 from dagster import Failure, OpExecutionContext
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import is_flow
 from feed_assets.json_form import render_document
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances
-from feed_assets.operations.instances.ranges import resolve_instance
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.retention.holding import HoldChange, add_holds, find_spans
 from feed_assets.operations.retention.reading import find_sweep
 from feed_assets.operations.retention.running import approve_sweep, sweep_context_of
@@ -71,28 +69,21 @@ def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled
             times = find_times(context, sweep, (), [only] if only else ())
             return undo_removals(context, sweeps, sweep, author=author, times=times, dry_run=dry)
         case action:
+            subject = resolve_subject(context, name, only, preferred=Kind.PROCESS, clusters=wanted.clusters)
+            start, end = (subject.parse(text) if text else None for text in (wanted.start, wanted.end))
+            if (start is None, end is None, only is None) not in ((False, False, True), (True, True, False)):
+                _refuse(wanted, "no range is given", "Give either instance, or start and end.")
             return control_instances(
                 context,
                 InstanceAction(action),
-                name,
-                *_range_of(context, wanted),
+                subject,
+                start,
+                end,
                 author=author,
-                clusters=wanted.clusters or None,
                 overrides=wanted.properties or None,
                 from_start=wanted.from_start,
                 dry_run=dry,
             )
-
-
-def _range_of(context: OperationContext, wanted: Operation) -> tuple[datetime, datetime]:
-    name, texts = wanted.name, (wanted.start, wanted.end, wanted.instance)
-    kind = Kind.PROCESS if is_flow(name) else context.kind_of(name)
-    match [resolve_instance(context, kind, name, text) if text else None for text in texts]:
-        case datetime() as start, datetime() as end, None:
-            return start, end
-        case None, None, datetime() as time:
-            return time, time + timedelta(seconds=1)
-    return _refuse(wanted, "no range is given", "Give either instance, or start and end.")
 
 
 def _refuse(wanted: Operation, reason: str, next_step: str) -> NoReturn:

@@ -16,6 +16,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.instances.arrival_notices import notice_origin
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.orchestration.graph.layout import AssetLayout
@@ -54,7 +55,8 @@ def follow_hands(
     apply_announcements(context.database, context.stores, context.plan, looked, context.as_of, bulkheads, cursor)
     for feed, _, time in found:
         asset, grid = layout.feed_asset((feed, cluster))
-        for each in explain(context, Kind.FEED, feed, time, [cluster]).items:
+        subject = resolve_subject(context, feed, time, kind=Kind.FEED, clusters=[cluster])
+        for each in explain(context, subject).items:
             if each.status != FeedInstanceStatus.AVAILABLE:
                 said = build_observation(asset, grid.key(time), each, "it was reported as materialized, but ")
                 instance.report_runless_asset_event(said)

@@ -9,7 +9,6 @@ from shutil import rmtree
 
 import pytest
 
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrival.recording import find_free_time
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.operations.consolidation import Result
@@ -21,14 +20,14 @@ from feed_assets.operations.instances.arrival_notices import Notice, record_noti
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.polled_ranges import record_vanished_now
 from feed_assets.operations.instances.queries import list_instances
-from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.rebuilding.rebuilding import rebuild_instances
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.storage.errors import StorageAwayError
 from tests.lifecycle.harness import START, LifecycleHarness, feed, hours, process
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of, query_of
 
 MISSING, AVAILABLE = FeedInstanceStatus.MISSING, FeedInstanceStatus.AVAILABLE
 ARRIVED, VANISHED = FeedEventKind.ARRIVED, FeedEventKind.VANISHED
@@ -51,16 +50,16 @@ def kinds(lifecycle: LifecycleHarness, name: str = "a") -> list[FeedEventKind]:
 
 
 def list_it(context: OperationContext) -> None:
-    (found,) = list_feed(context, "a", look=True, author="ann").instances
+    (found,) = list_feed(context, resolve_subject(context, "a"), look=True, author="ann").instances
     assert (found.status, found.bytes) == (MISSING, None)
 
 
 def ask_why(context: OperationContext) -> None:
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
 
 
 def ask_why_of_its_reader(context: OperationContext) -> None:
-    assert record_vanished_now(context, Kind.PROCESS, "p", START, ["primary"], "ann") == 1
+    assert record_vanished_now(context, resolve_subject(context, "p", START), ["primary"], "ann") == 1
 
 
 def give_notice(context: OperationContext) -> None:
@@ -97,7 +96,7 @@ def test_why_says_that_storage_has_lost_it(tmp_path: Path) -> None:
     lifecycle = deleted(tmp_path)
     context = context_of(lifecycle, SOON)
     ask_why(context)
-    (found,) = explain(context, Kind.FEED, "a", START).items
+    (found,) = explain(context, resolve_subject(context, "a", START)).items
     lost, polls, before = found.reasons
     url = context.feed_url(lifecycle.feed("a"), START)
     assert (lost.code, lost.blocks) == (ReasonCode.VANISHED, True)
@@ -137,7 +136,7 @@ def test_what_was_produced_and_is_gone_is_not_polled_and_its_writer_stays(tmp_pa
     lifecycle.launch(lifecycle.tick(START), START)
     rmtree(lifecycle.folder("b", START))
     lifecycle.land("z", START)
-    list_feed(context_of(lifecycle, SOON), "b", look=True)
+    list_feed(context_of(lifecycle, SOON), resolve_subject(context_of(lifecycle, SOON), "b"), look=True)
     assert kinds(lifecycle, "b") == [FeedEventKind.PRODUCED, VANISHED]
     assert lifecycle.next_poll("b", START) is None
     assert lifecycle.statuses("p") == {START: ProcessInstanceStatus.SUCCEEDED}
@@ -158,7 +157,7 @@ def test_a_storage_that_is_away_has_lost_nothing_and_the_answer_says_so(
     context = context_of(lifecycle, SOON)
     with pytest.raises(StorageAwayError, match=AWAY):
         look(context)
-    found = list_feed(context, "a", look=True)
+    found = list_feed(context, resolve_subject(context, "a"), look=True)
     problem = rebuild_instances(context).feeds[0].problem
     assert all(re.search(AWAY, text) for text in (found.message, problem or ""))
     assert (found.result, lifecycle.feed_statuses("a"), kinds(lifecycle)) == (
@@ -175,7 +174,12 @@ def test_a_storage_that_is_away_has_lost_nothing_and_the_answer_says_so(
 def test_what_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     lifecycle = deleted(tmp_path)
     Leases(lifecycle.database).acquire("feed/a", "primary", START, "sweep", SOON, timedelta(hours=1))
-    assert record_vanished_now(context_of(lifecycle, SOON), Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert (
+        record_vanished_now(
+            context_of(lifecycle, SOON), resolve_subject(context_of(lifecycle, SOON), "a", START), ["primary"], "ann"
+        )
+        == 0
+    )
     assert kinds(lifecycle) == [ARRIVED]
 
 
@@ -184,7 +188,7 @@ def test_what_was_taken_on_trust_is_not_looked_for(tmp_path: Path) -> None:
     lifecycle.land("c", START)
     context = context_of(lifecycle, SOON)
     record_notice(context, Notice(feed="a", nominal_time=START, author="ann", is_trusted=True))
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
 
 
 def moved(root: Path, state: str | None = None) -> tuple[LifecycleHarness, Path]:
@@ -201,18 +205,18 @@ def test_what_has_stayed_in_a_former_place_is_looked_for_there(tmp_path: Path, s
     lifecycle, former = moved(tmp_path, state_url)
     context = context_of(lifecycle, SOON)
     for look in (False, True):
-        listed = list_feed(context, "a", look=look)
+        listed = list_feed(context, resolve_subject(context, "a"), look=look)
         (found,) = listed.instances
         assert (found.status, found.url, listed.staying) == (AVAILABLE, former.as_uri(), 1)
-    (row,) = list_instances(context, InstanceQuery(kind=Kind.FEED, name="a", start=START, end=SOON)).instances
+    (row,) = list_instances(context, query_of(context, "a", start=START, end=SOON)).instances
     assert row.url == former.as_uri()
-    (why,) = explain(context, Kind.FEED, "a", START).items
+    (why,) = explain(context, resolve_subject(context, "a", START)).items
     place = next(each for each in why.reasons if each.code is ReasonCode.FORMER_PLACE)
     assert place.text == f"it is at {former.as_uri()}, a former place of its feed"
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
     rmtree(former)
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
-    (why,) = explain(context, Kind.FEED, "a", START).items
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
+    (why,) = explain(context, resolve_subject(context, "a", START)).items
     assert f"storage has lost it: {former.as_uri()} is not there any more" in why.render()
     assert kinds(lifecycle) == [ARRIVED, VANISHED]
 
@@ -223,11 +227,11 @@ def test_what_somebody_has_moved_to_the_new_place_is_not_lost(tmp_path: Path) ->
     there.parent.mkdir(parents=True)
     former.rename(there)
     context = context_of(lifecycle, SOON)
-    (found,) = list_feed(context, "a", look=True).instances
+    (found,) = list_feed(context, resolve_subject(context, "a"), look=True).instances
     assert (found.status, found.url) == (AVAILABLE, there.as_uri())
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 0
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 0
     assert kinds(lifecycle) == [ARRIVED]
-    listed = list_feed(context, "a")
+    listed = list_feed(context, resolve_subject(context, "a"))
     assert ([each.url for each in listed.instances], listed.staying) == ([there.as_uri()], 0)
 
 
@@ -241,8 +245,8 @@ def test_a_path_that_the_new_zone_gives_to_another_instance_is_none_of_this_one(
     rmtree(former)
     context = context_of(lifecycle, other)
     assert lifecycle.folder("a", START).is_dir()
-    assert record_vanished_now(context, Kind.FEED, "a", START, ["primary"], "ann") == 1
-    assert record_vanished_now(context, Kind.FEED, "a", other, ["primary"], "ann") == 0
+    assert record_vanished_now(context, resolve_subject(context, "a", START), ["primary"], "ann") == 1
+    assert record_vanished_now(context, resolve_subject(context, "a", other), ["primary"], "ann") == 0
 
 
 def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path) -> None:
@@ -255,7 +259,7 @@ def test_what_is_at_the_path_of_another_instance_has_not_arrived(tmp_path: Path)
     lifecycle.tick(time)
     assert lifecycle.feed_instances("a").get(time) is None
     why = "its path is that of instance 2013-11-01T00:00Z, which came before the place of the feed changed"
-    (told,) = explain(context_of(lifecycle, time), Kind.FEED, "a", time).items
+    (told,) = about(explain, context_of(lifecycle, time), "a", time).items
     assert told.reasons[0].text == f"{lifecycle.folder('a', time).as_uri()} cannot be polled: {why}"
     with pytest.raises(ArrivalRefusedError, match=why):
         record_notice(context_of(lifecycle, time), Notice(feed="a", nominal_time=time, author="ann"))

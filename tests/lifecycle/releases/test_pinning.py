@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Work
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import touch_process
 from feed_assets.operations.explaining.explanations import explain
@@ -15,7 +14,7 @@ from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.state.releases import WorkflowFiles
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 SQL = {"engine": "sql", "path": "count.sql"}
 KEY = ("count", "primary")
@@ -113,9 +112,7 @@ def test_a_release_from_before_files_were_pinned_takes_the_present_ones(tmp_path
 
 def test_why_says_that_an_instance_has_a_file_of_its_own(lifecycle: LifecycleHarness) -> None:
     def governed(hour: int) -> str:
-        (found,) = explain(
-            context_of(lifecycle, lifecycle.now), Kind.PROCESS, "count", START + timedelta(hours=hour)
-        ).items
+        (found,) = about(explain, context_of(lifecycle, lifecycle.now), "count", START + timedelta(hours=hour)).items
         return next(each.text for each in found.reasons if each.code is ReasonCode.GOVERNED_BY)
 
     assert governed(0) == "it follows release 1, version 1 of the process"

@@ -20,6 +20,7 @@ from feed_assets.operations.deadlines.alerts import (
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.orchestration.sensors.deadlines import find_causes
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
@@ -30,7 +31,7 @@ from feed_assets.state.sla_records import LateInstance, Recovery, SlaLevel
 from feed_assets.timing.dates import render_datetime
 from tests.lifecycle.deadlines.looks import look, schedule, told
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
-from tests.operations.contexts import context_of, listed
+from tests.operations.contexts import about, context_of, listed
 
 SLA = {"low": "hours(1)", "high": "hours(3)"}
 DONE = {"should_start_in": "hours(1)", "should_end_in": "hours(3)"}
@@ -173,7 +174,7 @@ def test_why_says_how_late_an_instance_is_until_when_it_is_due_and_who_was_told(
 
     def said(kind: Kind, name: str, time: str) -> list[str]:
         asking = replace(context(harness, "01T05:30"), settings=settings)
-        (found,) = explain(asking, kind, name, at(time)).items
+        (found,) = explain(asking, resolve_subject(asking, name, at(time), kind=kind)).items
         return [reason.text for reason in found.reasons if reason.code in told]
 
     assert said(Kind.FEED, "clicks", "01T03") == [
@@ -216,7 +217,7 @@ def test_root_causes_are_those_of_why_and_nothing_that_cannot_be_explained_ends_
 def test_the_time_of_a_suspension_also_moves_what_why_says(harness: LifecycleHarness) -> None:
     schedule(harness, "count", ScheduleState.SUSPENDED, "01T05:30", ScheduleState.SCHEDULED)
     schedule(harness, "count", ScheduleState.SCHEDULED, "01T07:30", ScheduleState.SCHEDULED)
-    (found,) = explain(context(harness, "01T07:31"), Kind.PROCESS, "count", at("01T04")).items
+    (found,) = about(explain, context(harness, "01T07:31"), "count", at("01T04")).items
     texts = [reason.text for reason in found.reasons if reason.code is ReasonCode.DEADLINE]
     assert "it is late after 2013-11-01T09:00Z (HIGH)" in texts
     look(harness, "01T08:59")

@@ -17,7 +17,7 @@ from feed_assets.state.definition_records import ScheduleState
 from tests.lifecycle.deadlines.looks import look
 from tests.lifecycle.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
-from tests.operations.contexts import context_of
+from tests.operations.contexts import about, context_of
 
 SLA = {"low": "hours(2)", "high": "hours(4)"}
 TODAY = START + 30 * DAY
@@ -104,7 +104,7 @@ def test_more_deadlines_than_are_forecast_are_said(
 
 def test_why_says_how_probable_a_miss_is(lifecycle: LifecycleHarness) -> None:
     def texts(kind: Kind, name: str, as_of: datetime) -> list[str]:
-        (found,) = explain(context_of(lifecycle, as_of), kind, name, TODAY, ()).items
+        (found,) = about(explain, context_of(lifecycle, as_of), name, TODAY, kind=kind).items
         return [reason.text for reason in found.reasons if reason.code == "deadline"]
 
     low, high = texts(Kind.FEED, "clicks", TODAY + HOUR)

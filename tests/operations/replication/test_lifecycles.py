@@ -19,9 +19,10 @@ from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.queries import find_running, list_instances
 from feed_assets.operations.instances.query_fields import Lifecycle
-from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
+from feed_assets.operations.instances.ranges import parse_filter
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.operations.instances.runs import find_logs, find_params
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.operations.instances.triage import find_triage
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
@@ -37,7 +38,7 @@ from tests.lifecycle.replication.test_flows import (
     schedule,
     slices,
 )
-from tests.operations.contexts import context_of
+from tests.operations.contexts import context_of, query_of
 
 AS_OF = at("01T02:30")
 REPLICATION = frozenset({Lifecycle.REPLICATION})
@@ -61,7 +62,7 @@ def context(lifecycle: LifecycleHarness) -> OperationContext:
 
 
 def listed(context: OperationContext, name: str, kind: Kind = Kind.FEED, **more: Any) -> tuple[InstanceRow, ...]:
-    return list_instances(context, InstanceQuery(kind=kind, name=name, start=START, **more)).instances
+    return list_instances(context, query_of(context, name, kind, start=START, **more)).instances
 
 
 def test_row_112_a_feed_that_is_copied_has_its_replication_without_being_asked(context: OperationContext) -> None:
@@ -99,7 +100,7 @@ def test_row_112_what_retention_did_is_listed_apart(lifecycle: LifecycleHarness,
     both = listed(context, "clicks", lifecycles=EVICTION | REPLICATION)
     assert [row.lifecycle for row in both].count(Lifecycle.EVICTION) == 2
     assert len(both) == 5
-    query = InstanceQuery(kind=Kind.FEED, name="clicks", start=START, lifecycles=EVICTION)
+    query = query_of(context, "clicks", start=START, lifecycles=EVICTION)
     (summary,) = [each for each in summarize_instances(context, query).clusters if each.cluster == "backup"]
     assert summary.counts == {"EVICTED": 1, "RESTORED": 1}
 
@@ -161,15 +162,15 @@ def test_row_112_counts_are_those_of_all_copies_to_a_cluster(tmp_path: Path) -> 
     land_slice(lifecycle, "east", START)
     pass_time(lifecycle, at("01T00:05"))
     context = context_of(lifecycle, at("01T00:10"))
-    (summary,) = summarize_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).clusters
+    (summary,) = summarize_instances(context, query_of(context, "clicks")).clusters
     assert (summary.cluster, summary.counts) == ("backup", {"SUCCEEDED": 1, "WAITING": 1})
-    rows = list_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
+    rows = list_instances(context, query_of(context, "clicks")).instances
     assert {row.source_cluster for row in rows} == {"east", "west"}
-    assert find_running(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+    assert find_running(context, query_of(context, "clicks")).instances == ()
 
 
 def test_row_112_a_cluster_that_is_none_of_the_feeds_fails_without_the_others(context: OperationContext) -> None:
-    query = InstanceQuery(kind=Kind.FEED, name="clicks", start=START, clusters=frozenset({"backup", "mars"}))
+    query = query_of(context, "clicks", start=START, clusters=frozenset({"backup", "mars"}))
     page = list_instances(context, query)
     assert (page.result, len(page.instances)) == (Result.PARTIAL, 3)
     assert "the replication of feed 'clicks' from primary: it is not on cluster 'mars'" in page.message
@@ -179,7 +180,8 @@ def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
     lifecycle: LifecycleHarness, context: OperationContext
 ) -> None:
     def control(action: InstanceAction, name: str = "clicks", **more: Any) -> Controlled:
-        done = control_instances(context, action, name, START, AS_OF, author="ann", **more)
+        subject = resolve_subject(context, name, **more)
+        done = control_instances(context, action, subject, START, AS_OF, author="ann")
         assert done.process == name
         return done
 
@@ -195,31 +197,34 @@ def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
     with pytest.raises(InstanceQueryError, match="feed 'counts': it has no copies"):
         control(InstanceAction.KILL, "counts")
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle replication: process 'count' has execution"):
-        list_instances(context, InstanceQuery(kind=Kind.PROCESS, name="count", lifecycles=REPLICATION))
+        list_instances(context, query_of(context, "count", lifecycles=REPLICATION))
 
 
 def test_row_112_logs_and_params_are_those_of_the_copies(context: OperationContext) -> None:
-    (waiting, *_, oldest) = find_logs(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
+    (waiting, *_, oldest) = find_logs(context, query_of(context, "clicks")).instances
     assert (waiting.actions, oldest.name) == ((), FLOW)
     assert [(action.name, action.status) for action in oldest.actions] == [
         (FLOW, "SUCCEEDED"),
         (f"{FLOW}/target", "REPLICATED"),
     ]
-    (params,) = find_params(context, "clicks", START, ()).items
+    (params,) = find_params(context, resolve_subject(context, "clicks", START)).items
     assert params.properties["source"].endswith("/primary/clicks/2013-11-01/00-00")
     assert params.properties["target"].endswith("/backup/clicks/2013-11-01/00-00")
 
 
 def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(context: OperationContext) -> None:
     time = START + 2 * HOUR
-    found = find_dependencies(context, Kind.FEED, "clicks", time, lifecycles=REPLICATION).items
+    found = find_dependencies(context, resolve_subject(context, "clicks", time, lifecycles=REPLICATION)).items
     assert [(each.tag, each.kind, each.cluster) for each in found] == [
         ("Input", Kind.FEED, "primary"),
         ("Output", Kind.FEED, "backup"),
     ]
-    assert {each.name for each in find_dependencies(context, Kind.FEED, "clicks", time).items} == {FLOW, "count"}
+    of_data = find_dependencies(context, resolve_subject(context, "clicks", time)).items
+    assert {each.name for each in of_data} == {FLOW, "count"}
     data, copy = (
-        find_triage(context, Kind.FEED, "clicks", time, ["backup"], lifecycles).items[0]
+        find_triage(
+            context, resolve_subject(context, "clicks", time, clusters=["backup"], lifecycles=lifecycles)
+        ).items[0]
         for lifecycles in (frozenset(), REPLICATION)
     )
     assert data.render_text().splitlines() == [
@@ -232,7 +237,7 @@ def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(contex
 
 def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context: OperationContext) -> None:
     time = START + 2 * HOUR
-    (explanation,) = explain(context, Kind.FEED, "clicks", time, ["backup"]).items
+    (explanation,) = explain(context, resolve_subject(context, "clicks", time, clusters=["backup"])).items
     lines = explanation.render().splitlines()
     assert lines[:4] == [
         "feed clicks on backup at 2013-11-01T02:00Z is MISSING",
@@ -242,7 +247,7 @@ def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context
     ]
     assert "clicks/2013-11-01/02-00 lacked its flag _DONE" in lines[5]
     assert [root.cluster for root in explanation.root_causes()] == ["primary"]
-    (flow,) = explain(context, Kind.PROCESS, FLOW, START).items
+    (flow,) = explain(context, resolve_subject(context, FLOW, START)).items
     assert "it wrote feed clicks 2013-11-01T00:00Z as output target" in flow.render()
     assert "version 1 of the feed" in flow.render()
 
@@ -250,5 +255,5 @@ def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context
 def test_why_of_a_copy_whose_feed_is_suspended_says_how_it_goes_on(lifecycle: LifecycleHarness) -> None:
     schedule(lifecycle, ScheduleState.SUSPENDED, AS_OF)
     context = context_of(lifecycle, AS_OF)
-    (flow,) = explain(context, Kind.PROCESS, FLOW, START + 2 * HOUR).items
+    (flow,) = explain(context, resolve_subject(context, FLOW, START + 2 * HOUR)).items
     assert "  - its feed is suspended\n    $ feed-assets entity resume feed clicks --clusters backup" in flow.render()

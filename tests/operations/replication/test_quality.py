@@ -6,6 +6,7 @@ import pytest
 
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.quality import show_quality
+from feed_assets.operations.instances.subjects import resolve_subject
 from feed_assets.state.facts import Facts
 from feed_assets.state.records import ProcessKey
 from tests.lifecycle.harness import START, process
@@ -28,7 +29,7 @@ def test_the_source_is_asked_and_a_replica_names_it(tmp_path: Path) -> None:
     with lifecycle.database.begin() as connection:
         for name, cluster, output in (("made", "primary", "clicks"), ("clicks@primary", "backup", "clicks")):
             Facts(connection).add(ProcessKey(name, cluster, START), 1, f"quality/{output}", SAID, START)
-    (found,) = show_quality(context, "clicks", START)
+    (found,) = show_quality(context, resolve_subject(context, "clicks", START))
     assert (found.cluster, found.process) == ("primary", "made")
     with pytest.raises(InstanceQueryError, match=r"on backup: no process writes it.* on primary: ask there"):
-        show_quality(context, "clicks", START, "backup")
+        show_quality(context, resolve_subject(context, "clicks", START, clusters=("backup",)))
