@@ -1,6 +1,5 @@
 """The reading verbs of `entity`: status, definition, list, dependency, summary, lookup, history, blame, governing."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +22,7 @@ from feed_assets.cli.options import (
     text_output_option,
 )
 from feed_assets.cli.proposals import names_of
-from feed_assets.cli.render import Output, print_json, print_table, say, say_shown, say_state
+from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown, say_state
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
 from feed_assets.issues import Severity
@@ -172,16 +171,8 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
         print_json(page)
         return
     shown = [field for field in ListField if field in query.shown]
-    rows = [
-        (each.kind, each.name, *(_cell(getattr(each, field.value.lower())) for field in shown))
-        for each in page.entities
-    ]
-    print_table(("kind", "name", *(field.value.lower() for field in shown)), rows, output)
+    print_records(", ".join(["kind", "name", *(field.lower() for field in shown)]), page.entities, output)
     say_shown(len(page.entities), page.total, "entities", _MORE)
-
-
-def _cell(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 @click.command(cls=Verb)
@@ -198,7 +189,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
     if output == "json":
         print_json(dependencies=found)
         return
-    print_table(("kind", "name", "tags"), [(each.kind, each.name, ",".join(each.tags)) for each in found], output)
+    print_records("kind, name, tags", found, output)
 
 
 @click.command(cls=Verb)
@@ -256,11 +247,7 @@ def lookup(path: str, output: str) -> None:
     if output == "json":
         print_json(feeds=found)
         return
-    rows = [
-        (each.feed, each.cluster, each.type.value, render_datetime(each.nominal_time) if each.nominal_time else "")
-        for each in found
-    ]
-    print_table(("feed", "cluster", "type", "instance"), rows, output)
+    print_records("feed, cluster, type, instance=nominal_time", found, output)
     if not found:
         say("No feed has this path.", err=True)
 
@@ -271,7 +258,6 @@ def lookup(path: str, output: str) -> None:
 def history(kind: Kind | None, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
     from feed_assets.operations.entities.history import entity_history
-    from feed_assets.plan.rendering import counted
 
     context = open_entity_context_for()
     context.record()
@@ -279,18 +265,7 @@ def history(kind: Kind | None, name: str, output: str) -> None:
     if output == "json":
         print_json(history=found)
         return
-    rows = [
-        (
-            each.version,
-            each.action.value,
-            f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-            each.author,
-            each.origin,
-            counted(len(each.changes), "field"),
-        )
-        for each in found
-    ]
-    print_table(("version", "action", "at", "author", "by", "changed"), rows, output)
+    print_records("version, action, at=recorded_at, author, by=origin, changed", found, output)
 
 
 @click.command(cls=Verb, epilog="Example: feed-assets entity blame feed flights clusters.primary")
@@ -308,17 +283,7 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
     if output == "json":
         print_json(fields=found)
         return
-    rows = [
-        (
-            each.field,
-            json.dumps(each.value, ensure_ascii=False),
-            each.version,
-            each.author,
-            f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-        )
-        for each in found
-    ]
-    print_table(("field", "value", "version", "author", "at"), rows, output)
+    print_records("field, value=text, version, author, at=recorded_at", found, output)
 
 
 @click.command(cls=Verb)
@@ -340,12 +305,8 @@ def governing(process: str, instance: datetime, cluster: str | None, output: str
         say(f"No release of {process!r} on {cluster!r} is in effect at {render_datetime(instance)}.", err=True)
         return
     if output == Output.TABLE:
-        say(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
-    rows = [
-        (each.kind, each.name, each.version, each.author, f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}")
-        for each in found.versions
-    ]
-    print_table(("kind", "name", "version", "author", "at"), rows, output)
+        say(f"release {found.row.release} from {render_datetime(found.row.effective_from)} on: {found.row.reason}")
+    print_records("kind, name, version, author, at=recorded_at", found.versions, output)
 
 
 @click.command("verify-store", cls=Verb)

@@ -267,9 +267,10 @@ def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
     from feed_assets.plan.rendering import counted
 
     frames = (f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in step.frames.items())
-    times = (rendered(step.started_at), rendered(step.ended_at))
-    status = f"KEPT from {step.made_in}" if step.made_in != step.attempt else step.status.value
-    return (step.cluster, step.attempt, step.step, status, *times, ", ".join(frames), step.reason)
+    run = step.run
+    times = (rendered(run.started_at), rendered(run.ended_at))
+    status = f"KEPT from {run.made_in}" if run.made_in != run.attempt else run.status.value
+    return (run.cluster, run.attempt, run.step, status, *times, ", ".join(frames), run.reason)
 
 
 def _details(row: "InstanceRow") -> str | None:
@@ -286,7 +287,7 @@ def _iter_contents(row: "InstanceRow") -> Iterator[str]:
     if row.inputs:
         yield "read " + ", ".join(f"{each.name} ({counted(len(each.instances), 'instance')})" for each in row.inputs)
     if row.outputs:
-        yield "wrote " + ", ".join(f"{each.name} (event {each.event})" for each in row.outputs)
+        yield "wrote " + ", ".join(f"{each.name} (event {each.row.seq})" for each in row.outputs)
 
 
 def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:

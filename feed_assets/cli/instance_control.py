@@ -142,7 +142,7 @@ def _control(
         print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done), output)
     say(done.render_summary(), err=True)
     if done.instances and action in (InstanceAction.RERUN, InstanceAction.RESUME):
-        say_silence(context, {each.cluster for each in done.instances})
+        say_silence(context, {each.instance.cluster for each in done.instances})
 
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:
@@ -151,10 +151,10 @@ def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tupl
 
     rows = []
     for each in done.instances:
-        record = context.plan.processes.get((each.process, each.cluster))
+        record = context.plan.processes.get((each.instance.process, each.instance.cluster))
         source = () if each.source_cluster is None else (each.source_cluster,)
-        cells = (each.cluster, each.before.value, each.after.value, *source)
-        rows.append((each.nominal_time, record.sequence if record else None, cells))
+        cells = (each.instance.cluster, each.instance.status.value, each.after.value, *source)
+        rows.append((each.instance.nominal_time, record.sequence if record else None, cells))
     for first, last, cells in join_consecutive(rows):
         yield (render_range(first, last), *cells)
 

@@ -150,10 +150,10 @@ def history(entity: str, scopes: tuple[Scope, ...], limit: int, output: str) -> 
         return
     rows = [
         (
-            str(each.seq),
-            render_datetime(each.recorded_at),
-            each.author,
-            each.origin.value,
+            each.change.seq,
+            render_datetime(each.change.recorded_at),
+            each.change.author,
+            each.change.origin.value,
             _phrase(each.additions),
             _phrase(each.deletions),
         )

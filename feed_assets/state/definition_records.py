@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from feed_assets.json_form import Hidden, NominalTime
+
 
 class DefinitionAction(StrEnum):
     """The action that created a version of a definition."""
@@ -50,13 +52,13 @@ class NewDefinition:
     name: str
     action: DefinitionAction
     digest: str | None
-    text: str | None = field(repr=False)
-    format: DocumentFormat
+    text: Hidden[str | None] = field(repr=False)
+    format: Hidden[DocumentFormat]
     file: str
     author: str
     origin: str
     recorded_at: datetime
-    change_id: str | None = None
+    change_id: Hidden[str | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,7 @@ class Release:
     process: str
     cluster: str
     release: int
-    effective_from: datetime
+    effective_from: NominalTime
     fingerprint: str
     members: tuple[Member, ...]
     recorded_at: datetime

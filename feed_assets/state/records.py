@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict, cast
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.state.causes import Cause, describe_cause
 
 
@@ -233,6 +233,14 @@ class FeedInstance(OfFeedInstance):
     place: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadInstance:
+    """An instance that an attempt has read, with the digest that its content had then; None if that was not known."""
+
+    nominal_time: NominalTime
+    digest: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenInput:
     """The instances that one input had when the process instance was launched.
@@ -242,8 +250,13 @@ class FrozenInput:
 
     name: str
     feed: str
-    nominal_times: tuple[datetime, ...]
-    digests: tuple[str | None, ...]
+    nominal_times: Hidden[tuple[datetime, ...]]
+    digests: Hidden[tuple[str | None, ...]]
+
+    @shown
+    def instances(self) -> tuple[ReadInstance, ...]:
+        """The instances with their digests."""
+        return tuple(map(ReadInstance, self.nominal_times, self.digests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.flow_names import parse_flow
+from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_all_ends
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import note_changed
@@ -44,16 +46,18 @@ class InstanceAction(StrEnum):
     RERUN = "rerun"
 
 
+@shows("instance", "nominal_time, cluster, before=status, run_id")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
     """The effect of an action on one instance; `before` and `after` are equal if it had no effect."""
 
-    instance: ProcessInstance
+    instance: Hidden[ProcessInstance]
     after: ProcessInstanceStatus
 
-    @property
-    def before(self) -> ProcessInstanceStatus:
-        return self.instance.status
+    @shown
+    def source_cluster(self) -> str | None:
+        """The source of a copy."""
+        return flow[1] if (flow := parse_flow(self.instance.process)) else None
 
     @property
     def is_changed(self) -> bool:
@@ -124,8 +128,8 @@ def apply_action(
             changes = _changes(connection, timeline, action, each, author, as_of)
             if overrides is not None:
                 changes["overrides"] = overrides
-            instances.transition(each.instance.key, {each.before}, **changes)
-            if each.before is RUNNING:
+            instances.transition(each.instance.key, {each.instance.status}, **changes)
+            if each.instance.status is RUNNING:
                 Attempts(connection).end(each.instance.key, KILLED, as_of, changes["cause_detail"])
                 is_final = each.after is KILLED  # one that is suspended goes on some time
                 ended.append(Ended(row=each.instance, status=KILLED, error=changes["cause_detail"], is_final=is_final))

@@ -1,75 +1,69 @@
 """The versions of definitions, their authors, and the versions that govern an instance."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from feed_assets.definitions.written import find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.differences import FieldChange, diff_entities, render_field
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import FieldPath
-from feed_assets.json_form import NominalTime, shown
+from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.operations.errors import VersionNotFoundError
+from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
-from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion
+from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, Release
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance
 from feed_assets.state.releases import Releases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownVersion:
-    """A version of an entity without its text."""
-
-    kind: str
-    name: str
-    version: int
-    action: DefinitionAction
-    author: str
-    recorded_at: datetime
-    origin: str
-    file: str
-    digest: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry(ShownVersion):
+@shows("row", "kind, name, version, action, author, recorded_at, origin, file, digest")
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
     """A version of an entity, with the fields that differ from the version before; none for a deletion. Values from
     outside are shown as references, `${env:PASSWORD}`.
     """
 
+    row: Hidden[DefinitionVersion]
     changes: tuple[FieldChange, ...]
 
+    @property
+    def changed(self) -> str:
+        """How much it has changed, for people."""
+        return counted(len(self.changes), "field")
 
+
+@shows("row", "version, author, recorded_at")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
     """A field, and the version that set its current value; `value` is None if that version removed the field."""
 
     path: FieldPath
     value: object
-    version: int
-    author: str
-    recorded_at: datetime
+    row: Hidden[DefinitionVersion]
 
     @shown
     def field(self) -> str:
         """The path in the notation of entity files."""
         return render_field(self.path)
 
+    @property
+    def text(self) -> str:
+        """The value for people."""
+        return json.dumps(self.value, ensure_ascii=False)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@shows("row", "process, cluster, release, effective_from, reason")
+@dataclass(frozen=True, slots=True)
 class Governing:
     """The definitions that govern an instance: the release and its versions, the process first."""
 
-    process: str
-    cluster: str
-    release: int
-    effective_from: NominalTime
-    reason: str
-    versions: tuple[ShownVersion, ...]
+    row: Hidden[Release]
+    versions: tuple[DefinitionVersion, ...]
 
 
 def entity_history(database: Database, kind: str, name: str) -> tuple[HistoryEntry, ...]:
@@ -78,13 +72,7 @@ def entity_history(database: Database, kind: str, name: str) -> tuple[HistoryEnt
     Raises:
         EntityNotFoundError: it was never declared.
     """
-    return tuple(
-        HistoryEntry(**_facts_of(version), changes=changes) for version, changes in _walk(database, kind, name)
-    )
-
-
-def _facts_of(version: DefinitionVersion) -> dict[str, Any]:
-    return {each.name: getattr(version, each.name) for each in fields(ShownVersion)}
+    return tuple(HistoryEntry(version, changes) for version, changes in _walk(database, kind, name))
 
 
 def blame(database: Database, kind: str, name: str, field: str | None = None) -> tuple[Blame, ...]:
@@ -102,13 +90,7 @@ def blame(database: Database, kind: str, name: str, field: str | None = None) ->
         if version.action is not DefinitionAction.UPDATED:
             blamed.clear()  # an entity submitted again after a deletion is a new one
         for change in changes:
-            blamed[change.path] = Blame(
-                path=change.path,
-                value=change.after,
-                version=version.version,
-                author=version.author,
-                recorded_at=version.recorded_at,
-            )
+            blamed[change.path] = Blame(path=change.path, value=change.after, row=version)
     if last is None or last.action is DefinitionAction.DELETED:
         raise EntityNotFoundError(kind=kind, name=name)
     if field is None:
@@ -140,16 +122,7 @@ def governing_version(database: Database, process: str, cluster: str, nominal_ti
         found = [definitions.find_version(each.kind, each.name, each.version) for each in members]
         made_by = None if instance is None or number is None else _made_by(definitions, instance)
     versions = [made_by if each.kind == "process" and made_by else each for each in found if each is not None]
-    release = fitting[-1]
-    ordered = sorted(versions, key=lambda each: each.kind != "process")
-    return Governing(
-        process=release.process,
-        cluster=release.cluster,
-        release=release.release,
-        effective_from=release.effective_from,
-        reason=release.reason,
-        versions=tuple(ShownVersion(**_facts_of(each)) for each in ordered),
-    )
+    return Governing(fitting[-1], tuple(sorted(versions, key=lambda each: each.kind != "process")))
 
 
 def _made_by(definitions: Definitions, instance: ProcessInstance) -> DefinitionVersion | None:

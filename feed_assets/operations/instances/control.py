@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.flow_names import describe_process, parse_flow
-from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.json_form import Hidden, shown
 from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction, apply_action, decide_action
 from feed_assets.lifecycle.instances.attempt_inputs import require_queue
 from feed_assets.lifecycle.instances.step_frames import StepFrames
@@ -22,7 +22,7 @@ from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessInstance
 from feed_assets.state.step_records import StepStatus
 from feed_assets.timing.dates import render_datetime
 
@@ -37,34 +37,6 @@ _OPERATIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledInstance:
-    """The status of one instance before and after an action; equal if the action did nothing. `process` is the
-    process or flow.
-    """
-
-    process: Hidden[str]
-    nominal_time: NominalTime
-    cluster: str
-    source_cluster: str | None
-    before: ProcessInstanceStatus
-    after: ProcessInstanceStatus
-    run_id: str | None
-
-    @classmethod
-    def of(cls, result: ActionResult) -> "ControlledInstance":
-        row = result.instance
-        return cls(
-            process=row.process,
-            nominal_time=row.nominal_time,
-            cluster=row.cluster,
-            source_cluster=flow[1] if (flow := parse_flow(row.process)) else None,
-            before=result.before,
-            after=result.after,
-            run_id=row.run_id,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
     `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
@@ -73,7 +45,7 @@ class Controlled:
 
     action: InstanceAction
     process: str
-    instances: tuple[ControlledInstance, ...]
+    instances: tuple[ActionResult, ...]
     stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     dry_run: bool = False
     restores: tuple[str, ...] = ()
@@ -81,7 +53,7 @@ class Controlled:
     @shown
     def changed(self) -> int:
         """How many instances the action changed."""
-        return sum(each.after is not each.before for each in self.instances)
+        return sum(each.is_changed for each in self.instances)
 
     def render_summary(self) -> str:
         """Return one line about the effects."""
@@ -140,8 +112,7 @@ def control_instances(
             require_queue(connection, rows)
             restores = _find_restores(context, connection, rows)
     if dry_run:
-        results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
-        instances = tuple(map(ControlledInstance.of, results))
+        instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
         return Controlled(action=action, process=process, instances=instances, dry_run=True, restores=restores)
     effects = apply_action(
         context.database,
@@ -155,8 +126,9 @@ def control_instances(
     )
     frames = StepFrames(stores=context.stores, plan=context.plan)
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
-    instances = tuple(map(ControlledInstance.of, effects.results))
-    done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped, restores=restores)
+    done = Controlled(
+        action=action, process=process, instances=effects.results, stopped=effects.stopped, restores=restores
+    )
     _note(context, done, label, start, end, author)
     return done
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.flow_names import parse_flow
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.query_fields import Lifecycle
@@ -21,9 +21,9 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import (
     Attempt,
     FeedEvent,
-    FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
+    FrozenInput,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
@@ -47,34 +47,17 @@ class Action:
     log: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadInstance:
-    """An instance that an attempt has read, with the digest that its content had then; None if that was not known."""
-
-    nominal_time: NominalTime
-    digest: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptInput:
-    """One input of an attempt as it was frozen."""
-
-    name: str
-    feed: str
-    instances: tuple[ReadInstance, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("row", "feed, nominal_time, event=seq, kind, published_at=recorded_at, digest=manifest_digest")
+@dataclass(frozen=True, slots=True)
 class AttemptOutput:
     """One publication of an attempt; `event` is its number in the event log."""
 
-    name: str
-    feed: str
-    nominal_time: NominalTime
-    event: int
-    kind: FeedEventKind
-    published_at: datetime
-    digest: str | None
+    row: Hidden[FeedEvent]
+
+    @shown
+    def name(self) -> str:
+        """The output."""
+        return str(self.row.payload["output"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +94,7 @@ class InstanceRow:
     sla: SlaLevel | None = None
     tags: tuple[str, ...] | None = None
     actions: tuple[Action, ...] | None = None
-    inputs: tuple[AttemptInput, ...] | None = None
+    inputs: tuple[FrozenInput, ...] | None = None
     outputs: tuple[AttemptOutput, ...] | None = None
 
 
@@ -202,29 +185,8 @@ def _attempt_row(
         ended_at=attempt.ended_at,
         deadline_at=None,
         retry_at=row.retry_at if is_last else None,
-        inputs=tuple(
-            AttemptInput(
-                name=frozen.name,
-                feed=frozen.feed,
-                instances=tuple(
-                    ReadInstance(nominal_time=time, digest=digest)
-                    for time, digest in zip(frozen.nominal_times, frozen.digests, strict=True)
-                ),
-            )
-            for frozen in attempt.inputs
-        ),
-        outputs=tuple(
-            AttemptOutput(
-                name=str(event.payload["output"]),
-                feed=event.feed,
-                nominal_time=event.nominal_time,
-                event=event.seq,
-                kind=event.kind,
-                published_at=event.recorded_at,
-                digest=event.manifest_digest,
-            )
-            for event in map(events.__getitem__, attempt.outputs)
-        ),
+        inputs=attempt.inputs,
+        outputs=tuple(AttemptOutput(events[seq]) for seq in attempt.outputs),
     )
 
 

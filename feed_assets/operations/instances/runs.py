@@ -145,7 +145,9 @@ def _actions(context: OperationContext, connection: Connection, row: InstanceRow
     actions = [
         Action(name=row.name, status=row.status, ended_at=row.ended_at, log=row.log),
         *(
-            Action(name=f"{row.name}/{each.name}", status=each.kind.value, ended_at=each.published_at, log=row.log)
+            Action(
+                name=f"{row.name}/{each.name}", status=each.row.kind.value, ended_at=each.row.recorded_at, log=row.log
+            )
             for each in row.outputs
         ),
     ]

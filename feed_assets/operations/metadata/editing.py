@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -22,13 +21,14 @@ from feed_assets.entities.metadata import (
     find_fault,
     measure,
 )
+from feed_assets.json_form import Hidden, shows
 from feed_assets.lifecycle.metadata.descriptions import NOBODY
 from feed_assets.lifecycle.metadata.targets import find_place, find_target
 from feed_assets.lifecycle.metadata.writing import Target, Writing, Written, write_many
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.metadata.recorded import find_recorded
 from feed_assets.state.locks import lock_definitions
-from feed_assets.state.metadata_store import MetadataChange, MetadataStore, compare, render_metadata
+from feed_assets.state.metadata_store import DescribedEntity, MetadataChange, MetadataStore, compare, render_metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,7 @@ class ListedMetadata:
     author: str
 
 
+@shows("row", "uid, created_at, created_by")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMetadata:
     """The metadata of an entity. `uid` names it for other systems; it and the beginning are None if nobody has said
@@ -50,9 +51,7 @@ class EntityMetadata:
     """
 
     entity: str
-    uid: str | None
-    created_at: datetime | None
-    created_by: str | None
+    row: Hidden[DescribedEntity | None]
     metadata: tuple[ListedMetadata, ...]
 
     def by_scope(self) -> dict[str, Any]:
@@ -81,14 +80,12 @@ class MetadataResult:
         return bool(self.additions or self.deletions)
 
 
+@shows("change", "seq, recorded_at, author, origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChange:
     """An earlier change of the metadata of an entity: all before it, what was added and what is gone."""
 
-    seq: int
-    recorded_at: datetime
-    author: str
-    origin: Origin
+    change: Hidden[MetadataChange]
     previous: Mapping[str, Any]
     additions: Mapping[str, Any]
     deletions: Mapping[str, Any]
@@ -111,13 +108,7 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
         key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
         found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
     listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
-    return EntityMetadata(
-        entity=target.path,
-        uid=entity.uid if entity is not None else None,
-        created_at=entity.created_at if entity is not None else None,
-        created_by=entity.created_by if entity is not None else None,
-        metadata=tuple(listed),
-    )
+    return EntityMetadata(entity=target.path, row=entity, metadata=tuple(listed))
 
 
 def update_metadata(
@@ -215,13 +206,7 @@ def list_changes(
 def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChange:
     chosen = [scope.value for scope in scopes]
     before, after = ({name: state[name] for name in chosen if name in state} for state in (change.before, change.after))
-    return RecordedChange(
-        seq=change.seq,
-        recorded_at=change.recorded_at,
-        author=change.author,
-        origin=change.origin,
-        **compare(before, after),
-    )
+    return RecordedChange(change=change, **compare(before, after))
 
 
 def mutate(
