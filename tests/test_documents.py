@@ -61,7 +61,10 @@ def test_commands_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_lines_have_140_characters_at_most(document: Path) -> None:
-    lines = enumerate(document.read_text("utf-8").splitlines(), start=1)
+    by_hand = re.sub(
+        r"(<!-- operations: .*? -->).*?(<!-- end -->)", r"\1\2", document.read_text("utf-8"), flags=re.DOTALL
+    )
+    lines = enumerate(by_hand.splitlines(), start=1)
     assert [(number, len(line)) for number, line in lines if len(line) > LONGEST_LINE] == []
 
 

@@ -20,6 +20,7 @@ from feed_assets.cli.recorded import recorded
 from feed_assets.cli.render import say, shown
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
+from feed_assets.operation_list import MODULES
 
 _logger = get_logger(__name__)
 
@@ -51,13 +52,12 @@ _LATER = {
     "search": "feed_assets.cli.search",
     "settings": "feed_assets.cli.settings",
     "simulate": "feed_assets.cli.simulate",
-    "sla": "feed_assets.cli.sla",
     "state": "feed_assets.cli.rebuilding",
     "validate": "feed_assets.cli.definitions",
     "why": "feed_assets.cli.why",
 }
-"""The modules of the commands, imported on use. They import operations only inside their functions: help and
-completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""
+"""The modules of the commands that are not derived from operations, imported on use. They import operations only inside
+their functions: help and completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""
 
 
 class Boundary(Verbs):
@@ -65,7 +65,7 @@ class Boundary(Verbs):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *_LATER})
+        return sorted({*super().list_commands(ctx), *_LATER, *MODULES})
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,8 +78,8 @@ class Boundary(Verbs):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, and import its module."""
-        if cmd_name in _LATER and cmd_name not in self.commands:
-            self.add_command(getattr(import_module(_LATER[cmd_name]), cmd_name.replace("-", "_")), cmd_name)
+        if cmd_name not in self.commands and (cmd_name in _LATER or cmd_name in MODULES):
+            self.add_command(_find_command(cmd_name), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -97,6 +97,17 @@ class Boundary(Verbs):
             _logger.debug("the command ended with an error", exc_info=True)
             _say(_describe_mistake(exc) if code == OUR_MISTAKE else _describe(exc))
             ctx.exit(code)
+
+
+def _find_command(name: str) -> click.Command:
+    command: click.Command | None = None
+    if name in _LATER:
+        command = getattr(import_module(_LATER[name]), name.replace("-", "_"))
+    if command is not None and name not in MODULES:
+        return command
+    from feed_assets.cli.derived import derive_commands
+
+    return derive_commands(name, command)
 
 
 def _describe(error: Exception) -> str:

@@ -3,8 +3,9 @@
 import getpass
 import os
 import sys
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from feed_assets.cli.environment import project_environment
-from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, names_of, propose, subjects_of
+from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, find_times, names_of, propose, subjects_of
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -22,12 +23,14 @@ from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, loa
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
+from feed_assets.timing.instance_texts import UTC_KEYS, parse_time
 
 if TYPE_CHECKING:
     from feed_assets.operations.entities.context import EntityContext
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _SHOWN = 80
 """How many characters of a text that is refused are shown."""
 
@@ -99,7 +102,13 @@ def kind_argument(*kinds: Kind) -> Callable[[_Command], _Command]:
 
 def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
     """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name."""
-    known = kinds or tuple(Kind)
+    kind = click.argument("kind", **kind_attributes(kinds or tuple(Kind)))
+    return lambda command: kind(click.argument("name")(command))
+
+
+def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
+    """Return the attributes of the argument `[KIND]` before a name."""
+    known = tuple(map(Kind, kinds))
 
     def take_one(ctx: click.Context, param: click.Parameter, value: tuple[Kind, ...]) -> Kind | None:  # noqa: ARG001
         if len(value) > 1:
@@ -109,10 +118,13 @@ def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return propose(subjects_of(known), ctx, incomplete)
 
-    kind = click.argument(
-        "kind", nargs=-1, type=KindType(*known), callback=take_one, metavar="[KIND]", shell_complete=complete
-    )
-    return lambda command: kind(click.argument("name")(command))
+    return {
+        "nargs": -1,
+        "type": KindType(*known),
+        "callback": take_one,
+        "metavar": "[KIND]",
+        "shell_complete": complete,
+    }
 
 
 def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Command], _Command]:
@@ -182,6 +194,35 @@ class MomentType(_TimingType[datetime]):
     name = "time"
     of = datetime
     parse = staticmethod(partial(parse_datetime, seconds=True))
+
+
+class TimeType(ProposingType[str]):
+    """A time in any form that `parse_time` knows; what a day is depends on the entity that the command names."""
+
+    name = "time"
+
+    def __init__(self) -> None:
+        super().__init__(find_times)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Require that it is a time."""
+        try:
+            parse_time(str(value), _ANY_TIME, lambda: UTC_KEYS)
+        except TimingError as exc:
+            self.fail(str(exc), param, ctx)
+        return str(value)
+
+
+class ChoiceType(click.Choice[str]):
+    """A member of an enumeration, by its value in any case."""
+
+    def __init__(self, members: type[StrEnum]) -> None:
+        super().__init__([each.value for each in members], case_sensitive=False)
+        self._members = members
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Return the member."""
+        return self._members(super().convert(value, param, ctx))
 
 
 class JsonObjectType(click.ParamType[dict[str, object]]):

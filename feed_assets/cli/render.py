@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,15 +114,30 @@ def print_table(
 
 
 def print_records(columns: str, records: Iterable[Any], output: str, *, spare: Collection[str] = ()) -> None:
-    """Print a row for each record. A column is an attribute of it, maybe by another name: `batch, since=mark.since`."""
+    """Print a row for each record. A column is an attribute of it, maybe by another name and in a form, one of `_FORMS`
+    or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`.
+    """
     named = [column.partition("=") for column in columns.split(", ")]
-    rows = [[_cell(record, path or name) for name, _, path in named] for record in records]
-    print_table([name for name, _, _ in named], rows, output, spare=spare)
+    paths = [(path or name).partition(":") for name, _, path in named]
+    rows = [[_cell(record, path, form) for path, _, form in paths] for record in records]
+    print_table([name.partition(":")[0] for name, _, _ in named], rows, output, spare=spare)
 
 
-def _cell(value: object, path: str) -> object:
+_FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {
+        "upper": lambda text: text.upper(),
+        "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+        "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
+        "pairs": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),
+    }
+)
+
+
+def _cell(value: object, path: str, form: str) -> object:
     for name in path.split("."):
         value = None if value is None else getattr(value, name)
+    if form and value is not None:
+        return _FORMS[form](value) if form in _FORMS else format(value, form)
     if isinstance(value, datetime):
         return render_datetime(value)
     if isinstance(value, Mapping):

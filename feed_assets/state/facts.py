@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import select, true
 
 from feed_assets.state.metadata_schema import facts
 from feed_assets.state.records import OfProcessInstance, ProcessKey
@@ -51,3 +51,12 @@ class Facts(TableStore):
         newest = times.order_by(_T.nominal_time.desc()).limit(limit)
         statement = _ROWS.select.where(is_it & _T.nominal_time.in_(newest))
         return _ROWS.find(self._connection, statement.order_by(_T.nominal_time.desc(), _T.attempt, _T.name))
+
+    def between(
+        self, process: str, category: str, start: datetime, end: datetime, name: str | None = None
+    ) -> Sequence[Fact]:
+        """Return the facts of one category of the instances from `start` to before `end`, newest first."""
+        is_it = (_T.process == process) & (_T.category == category) & (_T.nominal_time >= start)
+        wanted = is_it & (_T.nominal_time < end) & (true() if name is None else _T.name == name)
+        order = (_T.nominal_time.desc(), _T.cluster, _T.attempt, _T.name)
+        return _ROWS.find(self._connection, _ROWS.select.where(wanted).order_by(*order))

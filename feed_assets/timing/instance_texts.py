@@ -1,35 +1,67 @@
-"""Nominal times as people write them: in UTC, or as days and partition keys in the zone of a feed or process."""
+"""Times as people write them: in UTC or with an offset, as days, months and partition keys in the zone of a feed or
+process, or from now on.
+"""
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import DateTimeError
 from feed_assets.timing.sequence import InstanceSequence
 
-_UTC = ZoneInfo("UTC")
-_LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03, 2013-11-03-05:00
+UTC_KEYS = ZoneInfo("UTC")
+"""The zone of days and keys where no entity is named."""
+
+_LOCAL = re.compile(r"(\d{4}-\d{2})(-\d{2})?(?:(?<=-\d\d-\d\d)[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03-05:00
+_OFFSET = re.compile(r"(\S+T[\d:]+)([+-])(\d{2}):?(\d{2})")  # 2013-11-03T05:00+01:00
+_RELATIVE = re.compile(r"now(?:([+-]\d{1,4})([mhdw]))?")  # now, now-7d
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_time(text: str, now: datetime, find_zone: Callable[[], ZoneInfo]) -> datetime:
+    """Parse a time in any form: those of `parse_instance`, or `now`, `now-7d`, `now+90m`, with minutes, hours, days and
+    weeks. The zone is asked for only if the form needs one.
+
+    Raises:
+        DateTimeError: the text has none of these forms, or is too far away.
+
+    >>> parse_time("now-7d", datetime(2013, 11, 8, 5, tzinfo=UTC), lambda: UTC_KEYS).isoformat()
+    '2013-11-01T05:00:00+00:00'
+    """
+    found = _RELATIVE.fullmatch(text)
+    if found is None:
+        return parse_instance(text, UTC_KEYS if text.endswith("Z") or _OFFSET.fullmatch(text) else find_zone())
+    shift = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found[1] else timedelta(0)
+    return now.replace(microsecond=0) + shift
 
 
 def parse_instance(text: str, zone: ZoneInfo) -> datetime:
-    """Parse a nominal time: `2013-11-03T05:00Z` in UTC, or a day or a Dagster partition key in a time zone.
+    """Parse a nominal time: `2013-11-03T05:00Z` in UTC, `2013-11-03T05:00+01:00`, or a day, a month or a Dagster
+    partition key in a time zone. A day and a month are their first moment.
 
     Raises:
-        DateTimeError: the text is neither.
+        DateTimeError: the text has none of these forms.
 
     >>> parse_instance("2013-11-03", ZoneInfo("America/New_York")).isoformat()
     '2013-11-03T04:00:00+00:00'
-    >>> parse_instance("2013-11-03-05:00", ZoneInfo("UTC")) == parse_instance("2013-11-03T05:00Z", ZoneInfo("UTC"))
+    >>> parse_instance("2013-11-03-05:00", ZoneInfo("UTC")) == parse_instance("2013-11-03T06:00+01:00", ZoneInfo("UTC"))
     True
     """
     if text.endswith("Z"):
         return parse_datetime(text, seconds=True)
+    if found := _OFFSET.fullmatch(text):
+        local, sign, hours, minutes = found.groups()
+        ahead = timedelta(hours=int(hours), minutes=int(minutes))
+        return parse_datetime(f"{local}Z", seconds=True) - (ahead if sign == "+" else -ahead)
     found = _LOCAL.fullmatch(text)
     if found is None:
-        raise DateTimeError(text=text, reason="it has neither that form nor that of a day or partition key")
-    day, hour, minute, second = found.groups(default="00")
-    local = parse_datetime(f"{day}T{hour}:{minute}:{second}Z", seconds=True)
+        reason = "it has neither that form nor that of a day, a month, a partition key or now-7d"
+        raise DateTimeError(text=text, reason=reason)
+    month, day, *clock = found.groups(default="00")
+    hour, minute, second = clock
+    local = parse_datetime(f"{month}{'-01' if day == '00' else day}T{hour}:{minute}:{second}Z", seconds=True)
     moment = local.replace(tzinfo=zone).astimezone(UTC)
     if moment.astimezone(zone).date() != local.date():
         raise DateTimeError(text=text, reason=f"{zone.key} leapt that day")
@@ -38,4 +70,4 @@ def parse_instance(text: str, zone: ZoneInfo) -> datetime:
 
 def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
     """Return the zone for days and partition keys of a sequence: UTC for elapsed time, else its own."""
-    return sequence.timezone if sequence.frequency.is_calendar else _UTC
+    return sequence.timezone if sequence.frequency.is_calendar else UTC_KEYS

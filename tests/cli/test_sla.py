@@ -56,23 +56,6 @@ def test_alerts_are_listed_with_the_highest_deadline_that_each_has_missed(late: 
     assert len(rows(ok(run("sla", "alerts", "--start", START, "--level", "LOW")))) == 1
 
 
-def test_without_a_start_nothing_is_listed_and_an_empty_range_is_refused(late: Path) -> None:
-    missing = run("sla", "alerts")
-    assert (missing.exit_code, "Missing option '--start'" in missing.stderr) == (2, True)
-    assert "it ends before its start" in refused(run("sla", "history", "--start", TIME, "--end", START))
-
-
-def test_history_has_what_is_over_too(late: Path) -> None:
-    found = rows(ok(run("sla", "history", "--start", START, "--name", "clicks")))
-    first = found[0]
-    assert (first[3], first[4], first[8], first[9]) == ("2013-11-03T03:00Z", "LOW", "2013-11-03T04:30Z", "arrived")
-    assert len(found) == 4
-
-
-def test_the_backlog_is_in_minutes(late: Path) -> None:
-    assert rows(ok(run("sla", "backlog"))) == [["counting", "primary", "360", "1", "2013-11-03T06:00Z"]]
-
-
 def test_acknowledged_ones_are_left_out_and_counted(late: Path) -> None:
     one = ("--start", "2013-11-03T10:00Z", "--name", "clicks")
     assert "would acknowledge 1" in run("sla", "ack", *one, "--dry-run").stderr

@@ -8,11 +8,15 @@ import click
 import pytest
 
 from feed_assets.cli.main import main
+from feed_assets.operation import Operation as DeclaredOperation
+from feed_assets.operation_list import MODULES, find_operations
 from feed_assets.operations.safe_mode import ALLOWED, Operation
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 
 DOCUMENT = "docs/commands.md"
+DERIVED = re.compile(r"(<!-- operations: ([a-z -]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+"""What `--update-golden` writes anew: a table of the operations of some groups."""
 NAMED = re.compile(r"\*([a-z]+)\*")  # *change*
 
 
@@ -64,6 +68,38 @@ def test_arguments_and_options_are_those_of_the_command(name: str, command: clic
     assert ["[" in word for word in arguments.split()] == [not each.required for each in taken]
     assert meaning
     assert command.help
+
+
+def test_tables_of_operations_are_those_of_their_declarations(request: pytest.FixtureRequest) -> None:
+    file = ROOT / DOCUMENT
+    derived = DERIVED.sub(
+        lambda found: f"{found[1]}\n{_table_of(found[2].split())}\n{found[3]}", file.read_text("utf-8")
+    )
+    if request.config.getoption("--update-golden"):
+        file.write_text(derived)
+    assert file.read_text("utf-8") == derived
+
+
+def test_every_operation_is_in_a_table_of_operations() -> None:
+    groups = [group for found in DERIVED.finditer((ROOT / DOCUMENT).read_text("utf-8")) for group in found[2].split()]
+    assert sorted(groups) == sorted(MODULES)
+
+
+def _table_of(groups: list[str]) -> str:
+    """The rows of the operations of some groups."""
+    known = dict(commands())
+    rows = [_row_of(each, known[each.name]) for group in groups for each in find_operations(group)]
+    return "\n".join(["| command | arguments | options | what it does |", "|---|---|---|---|", *rows, ""])
+
+
+def _row_of(operation: DeclaredOperation, command: click.Command) -> str:
+    names = [(each.name or "").upper() for each in command.params if isinstance(each, click.Argument)]
+    needed = [each.required for each in command.params if isinstance(each, click.Argument)]
+    arguments = " ".join(name if is_needed else f"[{name}]" for name, is_needed in zip(names, needed, strict=True))
+    options = " ".join(f"`{each.opts[0]}`" for each in command.params if isinstance(each, click.Option))
+    options = options.replace("`--author` `--dry-run` `--output`", "*change*")
+    cells = (f"`{operation.name}`", arguments, options, operation.sentence)
+    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
 def test_every_command_that_is_documented_exists() -> None:

@@ -29,6 +29,11 @@ class Forecast:
     reason: str
 
     @property
+    def share(self) -> str:
+        """The probability for people."""
+        return "unknown" if self.probability is None else f"{self.probability:.1%}"
+
+    @property
     def sentence(self) -> str:
         """The forecast for people."""
         if self.probability is None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.lifecycle.deadlines.looking import note_changed_misses
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.operations.audit_notes import note_target
@@ -63,12 +63,13 @@ class SlaRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaList:
     """The rows of a query, oldest instance first; `acknowledged` others are left out. `notes` say what a named entity
-    does not do.
+    does not do, and `summary` what was done or left out.
     """
 
     rows: tuple[SlaRow, ...]
     acknowledged: int = 0
     notes: tuple[str, ...] = ()
+    summary: Hidden[str] = ""
 
 
 def find_alerts(context: OperationContext, query: SlaQuery, *, with_acknowledged: bool = False) -> SlaList:
@@ -88,8 +89,12 @@ def find_alerts(context: OperationContext, query: SlaQuery, *, with_acknowledged
     if query.level is not None:
         worst = [miss for miss in worst if miss.level is query.level]
     shown = [miss for miss in worst if with_acknowledged or miss.acknowledged_at is None]
+    left_out = len(worst) - len(shown)
     return SlaList(
-        rows=tuple(_row(miss, context.as_of) for miss in shown), acknowledged=len(worst) - len(shown), notes=notes
+        rows=tuple(_row(miss, context.as_of) for miss in shown),
+        acknowledged=left_out,
+        notes=notes,
+        summary=f"{left_out:,} acknowledged ones are left out; --acknowledged shows them" if left_out else "",
     )
 
 
@@ -108,9 +113,7 @@ def find_history(context: OperationContext, query: SlaQuery) -> SlaList:
     )
 
 
-def acknowledge(
-    context: OperationContext, query: SlaQuery, *, author: str, dry_run: bool = False
-) -> tuple[SlaRow, ...]:
+def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_run: bool = False) -> SlaList:
     """Record that somebody knows of the late instances: neither `sla alerts` nor the check in Dagster shows them until
     they miss another deadline. Return those that nobody had acknowledged.
 
@@ -138,7 +141,10 @@ def acknowledge(
             count = sum(miss.instance[:3] == (kind, name, cluster) for miss in new)
             note_target(context, author, "sla ack", f"{kind} {name!r} on {cluster}", deadlines=count)
     done = [replace(miss, acknowledged_at=context.as_of, acknowledged_by=author) for miss in new]
-    return tuple(_row(miss, context.as_of) for miss in done)
+    return SlaList(
+        rows=tuple(_row(miss, context.as_of) for miss in done),
+        summary=f"{'would acknowledge' if dry_run else 'acknowledged'} {len(done):,}",
+    )
 
 
 def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:

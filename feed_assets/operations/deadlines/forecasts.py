@@ -31,6 +31,12 @@ class Forecasts:
     forecasts: tuple[Forecast, ...]
     is_complete: bool
 
+    @property
+    def summary(self) -> str:
+        """How to see the others, if there are more."""
+        others = "--kind, --name, --clusters and --within choose others"
+        return "" if self.is_complete else f"the first {MOST:,} deadlines; {others}"
+
 
 def forecast_deadlines(
     context: OperationContext,

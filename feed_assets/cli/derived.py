@@ -1,0 +1,192 @@
+"""Commands derived from operations: their parameters, help and completion; the call; and how the result is printed."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_origin
+from zoneinfo import ZoneInfo
+
+import click
+
+from feed_assets.cli import options, proposals
+from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verb, Verbs
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import Output, print_json, print_records, say
+from feed_assets.clock import open_clock
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Operation, Parameter
+from feed_assets.operation_list import describe_group, find_operations
+from feed_assets.settings import load_settings
+from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.instance_texts import UTC_KEYS, parse_time, zone_of_keys
+
+if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
+
+DRAWN: Mapping[str, str] = MappingProxyType({})
+"""Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
+
+_PROPOSALS: Mapping[str, proposals.Proposal] = MappingProxyType(
+    {
+        "entities": proposals.find_entities,
+        "holds": proposals.find_holds,
+        "receivers": proposals.find_ways,
+        "sweeps": proposals.find_sweeps,
+    }
+)
+
+
+def derive_commands(name: str, by_hand: click.Command | None = None) -> click.Command:
+    """Return the command of a name, or the group of that name with its commands, added to those that are there."""
+    found = find_operations(name)
+    if found and found[0].name == name:
+        return derive_command(found[0])
+    group = by_hand or Verbs(name, help=describe_group(name))
+    assert isinstance(group, click.Group)
+    for each in found:
+        group.add_command(derive_command(each))
+    return group
+
+
+def derive_command(operation: Operation) -> click.Command:
+    """Return the command of an operation."""
+
+    def run(output: str, **given: Any) -> None:
+        _print(operation, _call(operation, given), output)
+
+    shared = [options.output_option if operation.table else options.text_output_option]
+    shared += [options.dry_run_option] if "dry_run" in operation.given else []
+    shared += [options.author_option] if "author" in operation.given else []
+    example = f"Example: feed-assets {operation.name} {operation.example}" if operation.example else None
+    command = click.command(
+        operation.name.rpartition(" ")[2],
+        cls=Verb,
+        params=[_parameter_of(each) for each in operation.parameters],
+        help=operation.about,
+        epilog=example,
+    )
+    return command(reduce(lambda function, add: add(function), shared, run))
+
+
+def _parameter_of(each: Parameter) -> click.Parameter:
+    param = each.param
+    if each.type is Kind and param.argument and not each.is_required:
+        return click.Argument([each.name], **options.kind_attributes(param.of))
+    attributes: dict[str, Any] = {"required": each.is_required, "metavar": param.metavar}
+    if each.type is not bool:
+        attributes["type"] = _type_of(each)
+    if each.default is not None:
+        attributes["default"] = each.default
+    if param.argument:
+        return click.Argument([each.name], nargs=-1 if each.is_several else 1, **attributes)
+    return click.Option(
+        [each.name, f"--{param.option or each.name.replace('_', '-')}"],
+        is_flag=each.type is bool,
+        multiple=each.is_several and not param.commas,
+        show_default=bool(each.default),
+        help=param.help,
+        **attributes,
+    )
+
+
+def _type_of(each: Parameter) -> click.ParamType[Any]:
+    of = [Kind(kind) for kind in each.param.of]
+    find = proposals.names_of(*of) if of else _PROPOSALS.get(each.param.proposes)
+    if each.param.commas:
+        return options.ListType(find or (lambda _: ()))
+    if get_origin(each.type) is Literal:
+        return click.Choice(each.choices, case_sensitive=False)
+    if each.type is Kind:
+        return options.KindType(*of)
+    if issubclass(each.type, StrEnum):
+        return options.ChoiceType(each.type)
+    if each.type is int:
+        return click.IntRange(min=each.param.least)
+    made: dict[type, Callable[[], click.ParamType[Any]]] = {
+        bytes: lambda: click.File("rb"),
+        datetime: options.TimeType,
+        dict: options.JsonObjectType,
+        Frequency: options.FrequencyType,
+        Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
+        str: lambda: proposals.ProposedType(find) if find else click.STRING,
+    }
+    return made[each.type]()
+
+
+def _call(operation: Operation, given: dict[str, Any]) -> object:
+    context = _open(operation.context, given)
+    for each in operation.parameters:
+        value = given[each.name]
+        if each.type is datetime and value is not None:
+            now = getattr(context, "as_of", None) or open_clock(load_settings()).now()
+            given[each.name] = parse_time(value, now, lambda: _find_zone(operation, context, given))
+        elif each.type is bytes and value is not None:
+            given[each.name] = value.read()
+    if "author" in operation.given:
+        given["author"] = options.author_of(given["author"])
+    click.get_current_context().params.update(given)
+    if "progress" in operation.given:
+        given["progress"] = status_line.show
+    return operation.function(*[context] if operation.context else [], **given)
+
+
+def _open(name: str, given: Mapping[str, Any]) -> Any:
+    """Open the context of a type."""
+    match name:
+        case "OperationContext":
+            return import_module("feed_assets.cli.instance_options").open_context_for()
+        case "EntityContext":
+            circumstances = {each: given[each] for each in ("author", "dry_run", "skip_checks") if each in given}
+            return options.open_entity_context_for(given.get("paths", ()), **circumstances)
+        case "Database":
+            return import_module("feed_assets.cli.state").open_state(load_settings())
+
+
+def _find_zone(operation: Operation, context: "OperationContext", given: Mapping[str, Any]) -> ZoneInfo:
+    """Return the zone of days, months and keys: that of the feed or process that is named, else UTC."""
+    for each in operation.parameters:
+        kinds = [kind for kind in (Kind.FEED, Kind.PROCESS) if kind in each.param.of]
+        name = given[each.name]
+        if each.type is str and kinds and isinstance(name, str) and operation.context == "OperationContext":
+            from feed_assets.operations.instances.subjects import resolve_subject
+
+            kind = given.get("kind") or (kinds[0] if len(kinds) == 1 else None)
+            subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS)
+            return zone_of_keys(subject.records[0].sequence)
+    return UTC_KEYS
+
+
+def _print(operation: Operation, result: Any, output: str) -> None:
+    """Print a result, and on standard error its notes and its summary. The command fails if the result `has_failed`."""
+    if output == Output.JSON:
+        is_whole = not operation.rows or hasattr(result, operation.rows)
+        members = result.document(operation.rows) if hasattr(result, "document") else {operation.rows: result}
+        print_json(result) if is_whole else print_json(**members)
+    elif operation.name in DRAWN:
+        module, _, function = DRAWN[operation.name].partition(":")
+        getattr(import_module(module), function)(result, output)
+    elif operation.table:
+        print_records(operation.table, _rows_of(operation, result), output, spare=operation.spare)
+    else:
+        for line in _iter_lines(operation, result):
+            say(line)
+    for note in filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))):
+        say(note, err=True)
+    if getattr(result, "has_failed", False):
+        click.get_current_context().exit(FAILED)
+
+
+def _rows_of(operation: Operation, result: Any) -> Iterable[Any]:
+    found = result.items if hasattr(result, "document") else getattr(result, operation.rows or " ", result)
+    return found if isinstance(found, tuple | list) else (found,)
+
+
+def _iter_lines(operation: Operation, result: Any) -> Iterator[str]:
+    for each in _rows_of(operation, result):
+        said = getattr(each, operation.text) if operation.text else each
+        yield from [said] if isinstance(said, str) else said or ()

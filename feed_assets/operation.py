@@ -1,0 +1,187 @@
+"""What people and programs can ask for: each operation is a typed function, declared once in a module `commands`.
+
+The command, its table, CSV and JSON, the reference and the list of operations are derived from the declaration; routes
+and rights will be. The function stays the plain function that it is: the declaration hides no call.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+
+GIVEN = frozenset({"author", "dry_run", "progress"})
+"""Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
+
+DECLARATION = "__operation__"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Item = TypeVar("_Item")
+
+
+class Does(StrEnum):
+    """What an operation does. What does not only read takes `dry_run`; what does more than notify, `author`, too."""
+
+    READS = "reads"
+    NOTIFIES = "notifies"
+    ACTS = "acts"
+    DECLARES = "declares"
+    ADMINISTERS = "administers"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """What a parameter means beside its type: `Annotated[datetime, Param("From this time on.")]`."""
+
+    help: str = ""
+    argument: bool = False
+    """Whether it is given by its place; else it is an option."""
+    option: str = ""
+    """The name of the option, if it is not that of the parameter."""
+    of: Collection[str] = ()
+    """Of a name: the kinds of entities that have it. Of a kind: those that are possible."""
+    proposes: str = ""
+    """What else a shell proposes: entities (paths), holds, receivers or sweeps."""
+    least: int | None = None
+    """The smallest number."""
+    commas: bool = False
+    """Whether several values are one text with commas; else the option is repeated."""
+    file: bool = False
+    """Whether it is a file of the caller."""
+    metavar: str | None = None
+    """How help calls its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of an operation; `type` is that of one value, if there may be several."""
+
+    name: str
+    type: Any
+    is_several: bool
+    is_required: bool
+    default: Any
+    param: Param
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a closed set; none of an open one."""
+        if get_origin(self.type) is Literal:
+            return get_args(self.type)
+        return tuple(self.param.of or self.type) if issubclass(self.type, StrEnum) else ()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The declaration of a function: `@operation("sla history", …)` attaches it, and changes nothing else.
+
+    The parameters of the function are `Annotated[…, Param(…)]`. Only a first one may have a type in quotes: a context,
+    which whoever calls it opens.
+    """
+
+    name: str
+    """The words of the command."""
+    _: KW_ONLY
+    does: Does = Does.READS
+    table: str = ""
+    """The columns, as `print_records` takes them: `name, instance=nominal_time, level=level:upper`. Without them the
+    result is a text."""
+    rows: str = ""
+    """The attribute of the result with the rows; if it has no such attribute, the name of the result in JSON."""
+    text: str = ""
+    """The attribute of the result, or of each of its rows, with its text or its lines."""
+    spare: tuple[str, ...] = ()
+    """Columns that a narrow terminal does without."""
+    example: str = ""
+    """The words behind the name, in an example."""
+    long: bool = False
+    """Whether it may take minutes."""
+    route: bool = True
+    """Whether a server offers it."""
+    function: Any = None
+
+    def __call__(self, function: _Function) -> _Function:
+        """Declare a function. Raises TypeError if it lacks a parameter of `GIVEN` that what it does requires."""
+        taken = inspect.signature(function).parameters
+        required = () if self.does is Does.READS else ("dry_run", "author")[: 1 + (self.does is not Does.NOTIFIES)]
+        if missing := [each for each in required if each not in taken]:
+            raise TypeError(f"{self.name}: what {self.does} takes {' and '.join(missing)}")
+        setattr(function, DECLARATION, replace(self, function=function))
+        return function
+
+    @cached_property
+    def _signature(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+    @property
+    def context(self) -> str:
+        """The name of the type of the context; empty without one."""
+        return next((each.annotation for each in self._signature.values() if isinstance(each.annotation, str)), "")
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The parameters that mean the same everywhere."""
+        return GIVEN & self._signature.keys()
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The others. Raises TypeError if one of them is not declared."""
+        others = [each for name, each in self._signature.items() if name not in GIVEN]
+        return tuple(_read_parameter(self.name, each) for each in others if not isinstance(each.annotation, str))
+
+    @property
+    def group(self) -> str:
+        """The group of the command, or its own name."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def about(self) -> str:
+        """The text of the function for people, without the errors, which are for programmers."""
+        return inspect.cleandoc(self.function.__doc__ or "").partition("\n\nRaises:")[0]
+
+    @property
+    def sentence(self) -> str:
+        """The first paragraph of the text, in one line."""
+        return " ".join(self.about.partition("\n\n")[0].split())
+
+
+operation = Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[_Item]):
+    """The first of all `total` things; `summary` says so, and which options show others."""
+
+    items: tuple[_Item, ...]
+    total: int
+    what: str
+    more: str = "--limit shows more"
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form, with the things under a name."""
+        return {name: self.items, "total": self.total, "has_more": self.total > len(self.items)}
+
+    @property
+    def summary(self) -> str:
+        """How many of all are there, if not all are."""
+        shown = len(self.items)
+        return f"{shown:,} of {self.total:,} {self.what}; {self.more}" if self.total > shown else ""
+
+
+def _read_parameter(operation: str, written: inspect.Parameter) -> Parameter:
+    if get_origin(written.annotation) is not Annotated:
+        raise TypeError(f"{operation}: the parameter {written.name!r} is not Annotated[…, Param(…)]")
+    annotated, param = get_args(written.annotation)
+    types = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
+    of_value = next(each for each in types if each is not NoneType)
+    origin = get_origin(of_value)
+    has_default = written.default is not inspect.Parameter.empty
+    return Parameter(
+        name=written.name,
+        type=get_args(of_value)[0] if origin is tuple else dict if origin is dict else of_value,
+        is_several=origin is tuple,
+        is_required=not has_default,
+        default=written.default if has_default else None,
+        param=param,
+    )

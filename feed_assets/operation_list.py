@@ -1,0 +1,73 @@
+"""Which operations there are, and where: the command line finds them here. `admin operations` lists them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from types import MappingProxyType
+
+from feed_assets.operation import DECLARATION, Operation, Parameter, operation
+
+MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "admin": ("feed_assets.operation_list",),
+        "facts": ("feed_assets.operations.metadata.commands",),
+        "sla": ("feed_assets.operations.deadlines.commands",),
+    }
+)
+"""The modules with the operations of each group, or of a command without one. They import what is light, and the rest
+inside their functions. `GROUPS` of one of them has the text of the group."""
+
+_TYPES = {str: "text", bool: "flag", int: "number", float: "number", datetime: "time", bytes: "bytes", dict: "object"}
+
+
+def find_operations(group: str) -> tuple[Operation, ...]:
+    """Return the operations of a group, in the order in which they are declared; none without such a group."""
+    members = [each for name in MODULES.get(group, ()) for each in vars(import_module(name)).values()]
+    found = [getattr(each, DECLARATION, None) for each in members]
+    return tuple(each for each in found if isinstance(each, Operation) and each.group == group)
+
+
+def describe_group(group: str) -> str:
+    """Return the text of a group; empty if none of its modules has it."""
+    texts = (getattr(import_module(name), "GROUPS", {}).get(group) for name in MODULES.get(group, ()))
+    return next(filter(None, texts), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationList:
+    """All operations, and their JSON form."""
+
+    items: tuple[Operation, ...]
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form."""
+        return {name: [_describe(each) for each in self.items]}
+
+
+@operation("admin operations", table="name, does, what it does=sentence", rows="operations")
+def list_operations() -> OperationList:
+    """List what can be asked for: each operation, what it does, and its arguments and options."""
+    return OperationList(items=tuple(each for group in MODULES for each in find_operations(group)))
+
+
+def _describe(operation: Operation) -> Mapping[str, object]:
+    names = ("name", "group", "does", "long", "route", "about")
+    return {
+        **{name: getattr(operation, name) for name in names},
+        **{name: name in operation.given for name in ("author", "dry_run")},
+        "parameters": [*map(_describe_parameter, operation.parameters)],
+    }
+
+
+def _describe_parameter(each: Parameter) -> Mapping[str, object]:
+    return {
+        "name": each.name,
+        "type": "choice" if each.choices else _TYPES.get(each.type, each.type.__name__.lower()),
+        "choices": each.choices,
+        "several": each.is_several,
+        "required": each.is_required,
+        "argument": each.param.argument,
+        "file": each.param.file,
+        "help": each.param.help,
+    }

@@ -1,0 +1,24 @@
+"""Parameters that operations share, each written once."""
+
+from datetime import datetime
+from typing import Annotated
+
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Param
+
+SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
+
+Start = Annotated[datetime | None, Param("From this nominal time on; by default one page of instances before the end.")]
+End = Annotated[datetime | None, Param("Before this nominal time; by default now.")]
+Clusters = Annotated[
+    tuple[str, ...], Param("Only these clusters, separated by commas.", of=(Kind.CLUSTER,), commas=True)
+]
+OnlyKind = Annotated[Kind | None, Param("Only feeds, or only processes.", of=SCHEDULABLE)]
+OnlyName = Annotated[str | None, Param("Only this feed or process.", of=SCHEDULABLE)]
+KindFirst = Annotated[Kind | None, Param("The kind, if several have the name.", argument=True, of=SCHEDULABLE)]
+"""`[KIND]` before NAME: needed only if a feed and a process have the name."""
+Name = Annotated[str, Param("The feed or process.", argument=True, of=SCHEDULABLE)]
+Feed = Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))]
+Process = Annotated[str, Param("The process.", argument=True, of=(Kind.PROCESS,))]
+Instance = Annotated[datetime, Param("The nominal time.", argument=True)]
+Limit = Annotated[int, Param("How many, newest first.", least=1)]

@@ -1,0 +1,312 @@
+"""Commands that are derived from declarations: each kind of parameter, each form of a result, and the list of all."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from feed_assets.cli import derived
+from feed_assets.cli.main import main
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.metadata.run_words import PROGRAM
+from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, operation
+from feed_assets.operation_list import MODULES, find_operations
+from feed_assets.operations.context import OperationContext
+from feed_assets.parameters import Clusters, KindFirst, Name, OnlyKind
+from feed_assets.state.database import open_database
+from feed_assets.state.facts import Facts
+from feed_assets.state.records import ProcessKey
+from feed_assets.timing.frequency import Frequency, Unit
+from tests.cli.project import prepare, rows, run
+from tests.cli.retention_project import ok, set_clock
+
+HOURLY = Frequency(unit=Unit.HOURS, count=1)
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    level: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    name: str
+    at: datetime
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    lines: tuple[str, ...] = ("one", "two")
+    notes: tuple[str, ...] = ("a note",)
+    summary: str = "done"
+    has_failed: bool = False
+
+
+NOON = datetime(2013, 11, 3, 12, tzinfo=UTC)
+
+
+def give(function: Callable[..., Any], *words: str, stdin: str | None = None) -> Result:
+    """Give the command of a declared function."""
+    command = derived.derive_command(getattr(function, DECLARATION))
+    return CliRunner().invoke(command, list(words), prog_name="feed-assets try", input=stdin)
+
+
+def take(annotation: Any, *words: str, default: Any = None, stdin: str | None = None) -> Any:
+    """What a function is given for the parameter `value` with an annotation; the message, if the words are refused."""
+    taken: list[Any] = []
+
+    def ask(*, value: Any = default) -> None:
+        taken.append(value)
+
+    ask.__annotations__["value"] = annotation
+    result = give(operation("try")(ask), *words, stdin=stdin)
+    assert result.exit_code in (0, 2), result.output
+    return taken[0] if result.exit_code == 0 else result.stderr.splitlines()[-1]
+
+
+def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(b"{}")
+    option = Param("What.")
+    assert take(Annotated[str | None, option], "--value", "x") == "x"
+    assert take(Annotated[str | None, option]) is None
+    assert take(Annotated[str, Param(argument=True)], "x") == "x"
+    assert take(Annotated[bool, option], "--value", default=False) is True
+    assert take(Annotated[int, Param(least=1)], default=3) == 3
+    assert take(Annotated[Colour | None, option], "--value", "RED") is Colour.RED
+    assert take(Annotated[Literal["asc", "desc"] | None, option], "--value", "DESC") == "desc"
+    assert take(Annotated[Frequency, option], default=HOURLY) == HOURLY
+    assert take(Annotated[Frequency, option], "--value", "hours(1)") == HOURLY
+    assert take(OnlyKind, "--value", "Feed") is Kind.FEED
+    assert take(Clusters, "--value", "a, b", default=()) == ("a", "b")
+    assert take(Annotated[tuple[str, ...], option], "--value", "a", "--value", "b", default=()) == ("a", "b")
+    assert take(Annotated[tuple[str, ...], Param(argument=True)], "a", "b", default=()) == ("a", "b")
+    assert take(Annotated[tuple[Colour, ...], option], "--value", "blue", default=()) == (Colour.BLUE,)
+    assert take(Annotated[dict[str, object] | None, option], "--value", '{"a": 1}') == {"a": 1}
+    assert take(Annotated[Path | None, Param(file=True)], "--value", str(file)) == file
+    assert take(Annotated[bytes | None, Param(file=True)], "--value", "-", stdin="{}") == b"{}"
+    assert take(Annotated[bool, Param(option="all")], "--all", default=False) is True
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words", "message"),
+    [
+        (Annotated[int | None, Param(least=1)], ("--value", "0"), "0 is not in the range x>=1."),
+        (Annotated[Colour | None, Param()], ("--value", "green"), "'green' is not one of 'red', 'blue'."),
+        (Annotated[Frequency | None, Param()], ("--value", "daily"), "'daily' is not a frequency"),
+        (Annotated[datetime | None, Param()], ("--value", "soon"), "'soon' is not a date and time"),
+        (OnlyKind, ("--value", "cluster"), "'cluster' is not a kind of entity. Kinds are feed, process."),
+    ],
+)
+def test_what_is_no_such_value_is_wrong_usage(annotation: Any, words: tuple[str, ...], message: str) -> None:
+    assert message in take(annotation, *words)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with an hourly feed and process, at noon."""
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    set_clock(tmp_path, "2013-11-03T12:00Z")
+    assert run("entity", "submit", "all.yaml").exit_code == 0
+    return tmp_path
+
+
+Time = Annotated[datetime, Param("When.")]
+
+
+@operation("try")
+def ask_when(context: "OperationContext", *, kind: KindFirst = None, name: Name, at: Time) -> str:
+    """Say when it is."""
+    return f"{kind} {name} {at.isoformat()} as of {context.as_of.isoformat()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2013-11-03T05:00Z", "2013-11-03T05:00"),
+        ("2013-11-03T05:00+01:00", "2013-11-03T04:00"),
+        ("2013-11-03-05:00", "2013-11-03T05:00"),
+        ("2013-11-03", "2013-11-03T00:00"),
+        ("2013-11", "2013-11-01T00:00"),
+        ("now-7d", "2013-10-27T12:00"),
+        ("now", "2013-11-03T12:00"),
+    ],
+)
+def test_a_time_has_many_forms(project: Path, text: str, moment: str) -> None:
+    assert f"clicks {moment}:00+00:00 as of 2013-11-03T12:00" in ok(give(ask_when, "clicks", "--at", text))
+
+
+def test_days_are_those_of_the_time_zone_of_the_entity(project: Path) -> None:
+    entities = project / "entities"
+    for file in entities.rglob("*.yaml"):
+        text = file.read_text().replace("frequency: hours(1)", "frequency: days(1)\ntimezone: America/New_York")
+        file.write_text(text)
+    assert "2013-11-03T04:00" in ok(give(ask_when, "feed", "clicks", "--at", "2013-11-03"))
+
+
+def test_a_kind_stands_before_a_name_or_is_left_out(project: Path) -> None:
+    assert ok(give(ask_when, "FEED", "clicks", "--at", "now")).startswith("feed clicks")
+    assert ok(give(ask_when, "clicks", "--at", "now")).startswith("None clicks")
+    assert "Give one KIND and one NAME." in give(ask_when, "feed", "feed", "clicks", "--at", "now").stderr
+
+
+def test_an_unknown_name_is_refused_where_a_day_depends_on_it(project: Path) -> None:
+    result = give(ask_when, "clikcs", "--at", "2013-11-03")
+    assert "clikcs" in str(result.exception)
+
+
+@operation(
+    "try", table="name, when=at, level=part.level:upper, late=part.seconds:duration", rows="rows", spare=("when",)
+)
+def list_rows() -> tuple[Row, ...]:
+    """List rows."""
+    return Row(name="a", at=NOON, part=Part(level="low", seconds=5400)), Row(name="b", at=NOON)
+
+
+def test_rows_are_a_table_csv_and_json() -> None:
+    assert rows(ok(give(list_rows))) == [["a", "2013-11-03T12:00Z", "LOW", "1:30"], ["b", "2013-11-03T12:00Z", "", ""]]
+    assert ok(give(list_rows, "--output", "csv")).splitlines()[0] == "name,when,level,late"
+    assert [each["name"] for each in json.loads(ok(give(list_names, "--output", "json")))["rows"]] == ["a"]
+
+
+@operation("try", table="name", rows="rows")
+def list_names() -> Page[Row]:
+    """List the first of some rows."""
+    return Page(items=(Row(name="a", at=NOON),), total=3, what="rows")
+
+
+def test_a_page_says_how_many_there_are() -> None:
+    result = give(list_names)
+    assert (rows(result.stdout), result.stderr) == ([["a"]], "1 of 3 rows; --limit shows more\n")
+    document = json.loads(ok(give(list_names, "--output", "json")))
+    assert (document["total"], document["has_more"]) == (3, True)
+
+
+@operation("try", text="lines")
+def say_lines(*, failed: Annotated[bool, Param("Fail.")] = False) -> Shown:
+    """Say two lines."""
+    return Shown(has_failed=failed)
+
+
+def test_a_text_its_notes_and_its_failure() -> None:
+    result = give(say_lines)
+    assert (result.stdout, result.stderr, result.exit_code) == ("one\ntwo\n", "a note\ndone\n", 0)
+    assert give(say_lines, "--failed").exit_code == 1
+    assert json.loads(ok(give(say_lines, "--output", "json")))["lines"] == ["one", "two"]
+
+
+def test_a_result_is_drawn_by_hand_where_a_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "DRAWN", {"try": f"{__name__}:draw"})
+    assert ok(give(say_lines)) == "drawn 2 text\n"
+    assert json.loads(ok(give(say_lines, "--output", "json")))["summary"] == "done"
+
+
+def draw(result: Shown, output: str) -> None:
+    """Draw a result."""
+    click.echo(f"drawn {len(result.lines)} {output}")
+
+
+def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
+    with pytest.raises(TypeError, match="what acts takes author"):
+        operation("try", does=Does.ACTS)(lambda dry_run: dry_run)
+    with pytest.raises(TypeError, match="what notifies takes dry_run"):
+        operation("try", does=Does.NOTIFIES)(lambda: None)
+
+    @operation("try", does=Does.ACTS)
+    def act(*, author: str, dry_run: bool = False) -> str:
+        """Act."""
+        return f"{author} {dry_run}"
+
+    assert ok(give(act, "--author", "ann", "--dry-run")) == "ann True\n"
+    assert {"--author", "--dry-run"} <= set(give(act, "--help").stdout.split())
+
+
+def test_a_parameter_without_a_declaration_is_refused() -> None:
+    def ask(*, value: str) -> None: ...
+
+    with pytest.raises(TypeError, match="'value' is not Annotated"):
+        give(operation("try")(ask))
+
+
+def test_what_works_long_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    @operation("try", long=True)
+    def work(*, progress: Callable[..., None]) -> None:
+        """Work."""
+        progress("half", 1, 2)
+
+    told: list[tuple[object, ...]] = []
+    monkeypatch.setattr(derived.status_line, "show", lambda *values: told.append(values))
+    assert ok(give(work)) == ""
+    assert told == [("half", 1, 2)]
+
+
+def test_a_shell_proposes_what_a_name_is_of(project: Path) -> None:
+    def proposed(*words: str) -> list[str]:
+        items = ShellComplete(main, {}, "feed-assets", "_FEED_ASSETS_COMPLETE").get_completions(
+            list(words[:-1]), words[-1]
+        )
+        return [item.value for item in items]
+
+    assert proposed("sla", "backlog", "c") == ["counting"]
+    assert proposed("sla", "history", "--name", "co") == ["counting", "counts"]
+    assert proposed("sla", "history", "--level", "h") == ["high"]
+    assert len(proposed("facts", "history", "counting", "--start", "")) == 20
+
+
+def declared() -> Iterator[Operation]:
+    for group in MODULES:
+        yield from find_operations(group)
+
+
+def test_all_operations_are_listed() -> None:
+    listed: Mapping[str, Any] = json.loads(ok(run("admin", "operations", "--output", "json")))
+    assert [each["name"] for each in listed["operations"]] == [each.name for each in declared()]
+    (acknowledging,) = [each for each in listed["operations"] if each["name"] == "sla ack"]
+    assert (acknowledging["does"], acknowledging["author"], acknowledging["dry_run"]) == ("acts", True, True)
+    (level,) = [each for each in acknowledging["parameters"] if each["name"] == "level"]
+    assert (level["type"], level["choices"], level["required"]) == ("choice", ["low", "high"], False)
+    (start,) = [each for each in acknowledging["parameters"] if each["name"] == "start"]
+    assert (start["type"], start["required"], start["help"] != "") == ("time", True, True)
+
+
+@pytest.mark.parametrize("each", list(declared()), ids=lambda each: each.name)
+def test_every_example_is_a_call_and_every_parameter_has_a_text(each: Operation) -> None:
+    command = derived.derive_command(each)
+    if each.example:
+        command.make_context(each.name, shlex.split(each.example))
+    assert [parameter.name for parameter in each.parameters if not parameter.param.help] == []
+    assert each.about
+
+
+def test_the_history_of_facts_has_a_row_for_each_that_a_run_has_reported(project: Path) -> None:
+    with open_database(f"sqlite:///{project}/state.db").begin() as connection:
+        for hour, category in ((3, PROGRAM), (4, PROGRAM), (4, "quality/counts"), (5, PROGRAM)):
+            key = ProcessKey("counting", "primary", NOON.replace(hour=hour))
+            Facts(connection).add(key, 1, category, {"clicks": str(hour), "views": "1"}, NOON)
+    words = ("facts", "history", "counting", "--name", "clicks")
+    told = ["primary", "1", "clicks"]
+    late, early = (
+        [[f"2013-11-03T0{hour}:00Z", *told, str(hour), "2013-11-03T12:00:00Z"] for hour in hours]
+        for hours in ((5, 4), (4, 3))
+    )
+    assert rows(ok(run(*words, "--start", "now-8h"))) == late
+    assert rows(ok(run(*words, "--start", "2013-11", "--end", "2013-11-03-05:00"))) == early
+    assert len(rows(ok(run("facts", "history", "counting", "--start", "2013-11-03")))) == 6
+    assert "no process" in run("facts", "history", "clicks").stderr
