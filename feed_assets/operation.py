@@ -6,7 +6,7 @@ and rights will be. The function stays the plain function that it is: the declar
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from types import NoneType, UnionType
@@ -49,6 +49,8 @@ class Param:
     """Whether several values are one text with commas; else the option is repeated."""
     file: bool = False
     """Whether it is a file of the caller."""
+    default: str | None = None
+    """What a person need not give, as text; for callers in Python it is required."""
     metavar: str | None = None
     """How help calls its value."""
 
@@ -76,8 +78,8 @@ class Parameter:
 class Operation:
     """The declaration of a function: `@operation("sla history", …)` attaches it, and changes nothing else.
 
-    The parameters of the function are `Annotated[…, Param(…)]`. Only a first one may have a type in quotes: a context,
-    which whoever calls it opens.
+    A parameter of the function is `Annotated[…, Param(…)]`, or a query: a dataclass whose fields are such parameters.
+    Only a first one may have a type in quotes: a context, which whoever calls it opens.
     """
 
     name: str
@@ -125,10 +127,37 @@ class Operation:
         return GIVEN & self._signature.keys()
 
     @cached_property
+    def queries(self) -> Mapping[str, Any]:
+        """The parameters that are queries, with their types."""
+        return {name: each.annotation for name, each in self._signature.items() if is_dataclass(each.annotation)}
+
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The others. Raises TypeError if one of them is not declared."""
-        others = [each for name, each in self._signature.items() if name not in GIVEN]
-        return tuple(_read_parameter(self.name, each) for each in others if not isinstance(each.annotation, str))
+        """The other parameters, and the fields of queries. Raises TypeError if one is not declared."""
+        found: list[Parameter] = []
+        for name, each in self._signature.items():
+            if name in self.queries:
+                found += map(self._read, inspect.signature(self.queries[name]).parameters.values())
+            elif name not in GIVEN and not isinstance(each.annotation, str):
+                found.append(self._read(each))
+        return tuple(found)
+
+    def _read(self, written: inspect.Parameter) -> Parameter:
+        if get_origin(written.annotation) is not Annotated:
+            raise TypeError(f"{self.name}: the parameter {written.name!r} is not Annotated[…, Param(…)]")
+        annotated, param = get_args(written.annotation)
+        types = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
+        of_value = next(each for each in types if each is not NoneType)
+        origin = get_origin(of_value)
+        has_default = written.default is not inspect.Parameter.empty
+        return Parameter(
+            name=written.name,
+            type=get_args(of_value)[0] if origin is tuple else dict if origin is dict else of_value,
+            is_several=origin is tuple,
+            is_required=not has_default and param.default is None,
+            default=written.default if has_default else param.default,
+            param=param,
+        )
 
     @property
     def group(self) -> str:
@@ -167,21 +196,3 @@ class Page(Generic[_Item]):
         """How many of all are there, if not all are."""
         shown = len(self.items)
         return f"{shown:,} of {self.total:,} {self.what}; {self.more}" if self.total > shown else ""
-
-
-def _read_parameter(operation: str, written: inspect.Parameter) -> Parameter:
-    if get_origin(written.annotation) is not Annotated:
-        raise TypeError(f"{operation}: the parameter {written.name!r} is not Annotated[…, Param(…)]")
-    annotated, param = get_args(written.annotation)
-    types = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
-    of_value = next(each for each in types if each is not NoneType)
-    origin = get_origin(of_value)
-    has_default = written.default is not inspect.Parameter.empty
-    return Parameter(
-        name=written.name,
-        type=get_args(of_value)[0] if origin is tuple else dict if origin is dict else of_value,
-        is_several=origin is tuple,
-        is_required=not has_default,
-        default=written.default if has_default else None,
-        param=param,
-    )

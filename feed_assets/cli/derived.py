@@ -1,6 +1,7 @@
 """Commands derived from operations: their parameters, help and completion; the call; and how the result is printed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from functools import reduce
@@ -88,7 +89,7 @@ def _parameter_of(each: Parameter) -> click.Parameter:
         [each.name, f"--{param.option or each.name.replace('_', '-')}"],
         is_flag=each.type is bool,
         multiple=each.is_several and not param.commas,
-        show_default=bool(each.default),
+        show_default=bool(each.default) and each.type is not datetime,
         help=param.help,
         **attributes,
     )
@@ -130,6 +131,8 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
     if "author" in operation.given:
         given["author"] = options.author_of(given["author"])
     click.get_current_context().params.update(given)
+    for name, query in operation.queries.items():
+        given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
     if "progress" in operation.given:
         given["progress"] = status_line.show
     return operation.function(*[context] if operation.context else [], **given)

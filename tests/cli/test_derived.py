@@ -238,6 +238,24 @@ def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
     assert {"--author", "--dry-run"} <= set(give(act, "--help").stdout.split())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    name: Annotated[str, Param(argument=True)]
+    within: Annotated[Frequency, Param("So long.", default="hours(1)")]
+    colours: Annotated[tuple[Colour, ...], Param("Only these.", option="colour")] = ()
+
+
+def test_the_fields_of_a_query_are_parameters() -> None:
+    @operation("try")
+    def ask(*, query: Query, more: Annotated[bool, Param("More.")] = False) -> str:
+        """Ask."""
+        return f"{query.name} {query.within} {[*query.colours]} {more}"
+
+    assert ok(give(ask, "a", "--more")) == "a hours(1) [] True\n"
+    assert ok(give(ask, "a", "--colour", "red", "--within", "days(1)")) == f"a days(1) {[Colour.RED]} False\n"
+    assert "Missing argument 'NAME'" in give(ask).stderr
+
+
 def test_a_parameter_without_a_declaration_is_refused() -> None:
     def ask(*, value: str) -> None: ...
 

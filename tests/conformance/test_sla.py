@@ -11,7 +11,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import SourceMap
-from feed_assets.operations.deadlines.alerts import SlaQuery, find_alerts
+from feed_assets.operations.deadlines.alerts import find_alerts
+from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus

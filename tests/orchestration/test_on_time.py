@@ -13,7 +13,8 @@ from dagster import (
 )
 
 from feed_assets.lifecycle.arrival.recording import record_arrival
-from feed_assets.operations.deadlines.alerts import SlaQuery, acknowledge, find_alerts
+from feed_assets.operations.deadlines.alerts import acknowledge, find_alerts
+from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors.deadlines import report_changed, run_sla_tick

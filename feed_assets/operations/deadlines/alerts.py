@@ -15,6 +15,7 @@ from feed_assets.lifecycle.deadlines.looking import note_changed_misses
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.locks import lock_log
@@ -23,18 +24,6 @@ from feed_assets.state.sla_records import LateInstance, Recovery, SlaLevel, SlaM
 from feed_assets.timing.dates import render_datetime
 
 _SECONDS = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlaQuery:
-    """Which instances are asked for: from `start` to `end`, both inclusive; by default of every feed and process."""
-
-    start: datetime
-    end: datetime
-    kind: Kind | None = None
-    name: str | None = None
-    clusters: frozenset[str] = frozenset()
-    level: SlaLevel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +144,7 @@ def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
             reason="it ends before its start",
             next_step="Give --start and --end in the order of time.",
         )
-    for cluster in sorted(query.clusters - context.plan.clusters.keys()):
+    for cluster in sorted(set(query.clusters) - context.plan.clusters.keys()):
         raise InstanceQueryError(
             subject=f"cluster {cluster!r}",
             reason="it is not declared",

@@ -1,17 +1,16 @@
 """What can be asked about deadlines: what is late, was, and will be; and that somebody knows of it."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Does, Param, operation
+from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.parameters import Clusters, OnlyKind, OnlyName
-from feed_assets.state.sla_records import SlaLevel
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.frequency import Frequency
 
 if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.deadlines.alerts import Backlog, SlaList, SlaQuery
+    from feed_assets.operations.deadlines.alerts import Backlog, SlaList
     from feed_assets.operations.deadlines.forecasts import Forecasts
 
 GROUPS = {
@@ -24,52 +23,27 @@ _MISSES = (
     "kind, name, cluster, instance=nominal_time, level=level:upper, due=due_at, late=late_seconds:duration, "
     "told=told_at, came=recovered_at, how=recovered_by, acknowledged by=acknowledged_by"
 )
-_SIX_HOURS = Frequency(unit=Unit.HOURS, count=6)
 _SPARE = ("told", "how", "acknowledged by")
 
-Start = Annotated[datetime, Param("From this nominal time on, which counts; required.")]
-End = Annotated[datetime | None, Param("Up to this nominal time, which counts; by default now.")]
-Level = Annotated[SlaLevel | None, Param("Only deadlines of this level.")]
 Acknowledged = Annotated[bool, Param("Also those that somebody has acknowledged.")]
 OnlyProcess = Annotated[str | None, Param("Only this process.", argument=True, of=(Kind.PROCESS,))]
-Within = Annotated[Frequency, Param("Deadlines up to so long from now.")]
+Within = Annotated[Frequency, Param("Deadlines up to so long from now.", default="hours(6)")]
 
 
 @operation("sla alerts", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --level high")
-def alerts(
-    context: "OperationContext",
-    *,
-    kind: OnlyKind = None,
-    name: OnlyName = None,
-    clusters: Clusters = (),
-    start: Start,
-    end: End = None,
-    level: Level = None,
-    acknowledged: Acknowledged = False,
-) -> "SlaList":
+def alerts(context: "OperationContext", *, query: SlaQuery, acknowledged: Acknowledged = False) -> "SlaList":
     """List the instances that are late now, each with the highest deadline that it has missed."""
     from feed_assets.operations.deadlines.alerts import find_alerts
 
-    return find_alerts(
-        context, _query(context, kind, name, clusters, start, end, level), with_acknowledged=acknowledged
-    )
+    return find_alerts(context, query, with_acknowledged=acknowledged)
 
 
 @operation("sla history", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --name weather")
-def history(
-    context: "OperationContext",
-    *,
-    kind: OnlyKind = None,
-    name: OnlyName = None,
-    clusters: Clusters = (),
-    start: Start,
-    end: End = None,
-    level: Level = None,
-) -> "SlaList":
+def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
     """List every deadline that was missed: when it was due, found and told, and how and when the instance came."""
     from feed_assets.operations.deadlines.alerts import find_history
 
-    return find_history(context, _query(context, kind, name, clusters, start, end, level))
+    return find_history(context, query)
 
 
 @operation("sla backlog", table="process, cluster, minutes, instances, oldest", rows="backlog")
@@ -93,22 +67,10 @@ def backlog(
     spare=_SPARE,
     example="--name weather --start 2013-11-07T05:00Z --end 2013-11-07T05:00Z",
 )
-def ack(
-    context: "OperationContext",
-    *,
-    kind: OnlyKind = None,
-    name: OnlyName = None,
-    clusters: Clusters = (),
-    start: Start,
-    end: End = None,
-    level: Level = None,
-    author: str,
-    dry_run: bool = False,
-) -> "SlaList":
+def ack(context: "OperationContext", *, query: SlaQuery, author: str, dry_run: bool = False) -> "SlaList":
     """Acknowledge late instances: they are shown as late no more until they miss their next deadline."""
     from feed_assets.operations.deadlines.alerts import acknowledge
 
-    query = _query(context, kind, name, clusters, start, end, level)
     return acknowledge(context, query, author=author, dry_run=dry_run)
 
 
@@ -125,7 +87,7 @@ def forecast(
     kind: OnlyKind = None,
     name: OnlyName = None,
     clusters: Clusters = (),
-    within: Within = _SIX_HOURS,
+    within: Within,
 ) -> "Forecasts":
     """Forecast which instances will miss their deadlines, the most probable first, and say why.
 
@@ -135,19 +97,3 @@ def forecast(
     from feed_assets.operations.deadlines.forecasts import forecast_deadlines
 
     return forecast_deadlines(context, within.as_duration(), kind=kind, name=name, clusters=clusters)
-
-
-def _query(
-    context: "OperationContext",
-    kind: Kind | None,
-    name: str | None,
-    clusters: tuple[str, ...],
-    start: datetime,
-    end: datetime | None,
-    level: SlaLevel | None,
-) -> "SlaQuery":
-    from feed_assets.operations.deadlines.alerts import SlaQuery
-
-    return SlaQuery(
-        kind=kind, name=name, clusters=frozenset(clusters), start=start, end=end or context.as_of, level=level
-    )

@@ -11,12 +11,12 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.deadlines.alerts import (
     SlaList,
-    SlaQuery,
     acknowledge,
     find_alerts,
     find_backlog,
     find_history,
 )
+from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import ReasonCode
@@ -107,7 +107,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(harness: LifecycleHarness
     with pytest.raises(InstanceQueryError, match="ends before its start"):
         find_alerts(context(harness), SlaQuery(start=at("02"), end=at("01")))
     with pytest.raises(InstanceQueryError, match=r"'east': it is not declared\. Clusters are primary"):
-        find_history(context(harness), SlaQuery(start=START, end=START, clusters=frozenset({"east"})))
+        find_history(context(harness), SlaQuery(start=START, end=START, clusters=("east",)))
 
 
 def test_a_named_entity_that_does_not_run_or_has_no_sla_says_so(harness: LifecycleHarness) -> None:
