@@ -36,7 +36,7 @@ from feed_assets.clock import SystemClock
 from feed_assets.engines.spark.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.executors import run_on_executors

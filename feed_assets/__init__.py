@@ -28,18 +28,38 @@ if TYPE_CHECKING:
     from feed_assets.entities.common import Sla as Sla
     from feed_assets.entities.common import SweepLimits as SweepLimits
     from feed_assets.entities.common import Validity as Validity
-    from feed_assets.entities.copying import Preserve as Preserve
-    from feed_assets.entities.copying import RemovedFiles as RemovedFiles
-    from feed_assets.entities.copying import Verification as Verification
+    from feed_assets.entities.content.made_up import MadeUpColumn as MadeUpColumn
+    from feed_assets.entities.content.made_up import MadeUpDecimal as MadeUpDecimal
+    from feed_assets.entities.content.quality import OnFail as OnFail
+    from feed_assets.entities.content.quality import Quality as Quality
+    from feed_assets.entities.copies.mirror import Mirror as Mirror
+    from feed_assets.entities.copies.mirror import MirrorSnapshots as MirrorSnapshots
+    from feed_assets.entities.copies.mirror import MirrorSource as MirrorSource
+    from feed_assets.entities.copies.mirror import MirrorTarget as MirrorTarget
+    from feed_assets.entities.copies.mirror import Removal as Removal
+    from feed_assets.entities.copies.mirror import RemovalLimits as RemovalLimits
+    from feed_assets.entities.copies.options import Existing as Existing
+    from feed_assets.entities.copies.options import Preserve as Preserve
+    from feed_assets.entities.copies.options import RemovedFiles as RemovedFiles
+    from feed_assets.entities.copies.options import Verification as Verification
     from feed_assets.entities.datasource import Credential as Credential
     from feed_assets.entities.datasource import Datasource as Datasource
     from feed_assets.entities.datasource import DatasourceType as DatasourceType
     from feed_assets.entities.datasource import Driver as Driver
+    from feed_assets.entities.datasource import Export as Export
+    from feed_assets.entities.datasource import ExportTarget as ExportTarget
+    from feed_assets.entities.datasource import Extract as Extract
+    from feed_assets.entities.datasource import ExtractType as ExtractType
+    from feed_assets.entities.datasource import Fields as Fields
+    from feed_assets.entities.datasource import Import as Import
+    from feed_assets.entities.datasource import ImportSource as ImportSource
     from feed_assets.entities.datasource import Interface as Interface
     from feed_assets.entities.datasource import Interfaces as Interfaces
+    from feed_assets.entities.datasource import Load as Load
+    from feed_assets.entities.datasource import LoadType as LoadType
+    from feed_assets.entities.datasource import MergePolicy as MergePolicy
     from feed_assets.entities.datasource import PasswordAlias as PasswordAlias
     from feed_assets.entities.errors import MetadataRefusedError as MetadataRefusedError
-    from feed_assets.entities.existing import Existing as Existing
     from feed_assets.entities.feed import ClusterRole as ClusterRole
     from feed_assets.entities.feed import Duplicates as Duplicates
     from feed_assets.entities.feed import Feed as Feed
@@ -52,14 +72,6 @@ if TYPE_CHECKING:
     from feed_assets.entities.feed import ProducedBy as ProducedBy
     from feed_assets.entities.feed import RetentionStage as RetentionStage
     from feed_assets.entities.feed import SchemaSource as SchemaSource
-    from feed_assets.entities.made_up import MadeUpColumn as MadeUpColumn
-    from feed_assets.entities.made_up import MadeUpDecimal as MadeUpDecimal
-    from feed_assets.entities.mirror import Mirror as Mirror
-    from feed_assets.entities.mirror import MirrorSnapshots as MirrorSnapshots
-    from feed_assets.entities.mirror import MirrorSource as MirrorSource
-    from feed_assets.entities.mirror import MirrorTarget as MirrorTarget
-    from feed_assets.entities.mirror import Removal as Removal
-    from feed_assets.entities.mirror import RemovalLimits as RemovalLimits
     from feed_assets.entities.process import CatchUp as CatchUp
     from feed_assets.entities.process import Input as Input
     from feed_assets.entities.process import LateProcess as LateProcess
@@ -72,19 +84,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.process import Retry as Retry
     from feed_assets.entities.process import RetryPolicy as RetryPolicy
     from feed_assets.entities.process import Take as Take
-    from feed_assets.entities.quality import OnFail as OnFail
-    from feed_assets.entities.quality import Quality as Quality
     from feed_assets.entities.replication import Replication as Replication
-    from feed_assets.entities.transfers import Export as Export
-    from feed_assets.entities.transfers import ExportTarget as ExportTarget
-    from feed_assets.entities.transfers import Extract as Extract
-    from feed_assets.entities.transfers import ExtractType as ExtractType
-    from feed_assets.entities.transfers import Fields as Fields
-    from feed_assets.entities.transfers import Import as Import
-    from feed_assets.entities.transfers import ImportSource as ImportSource
-    from feed_assets.entities.transfers import Load as Load
-    from feed_assets.entities.transfers import LoadType as LoadType
-    from feed_assets.entities.transfers import MergePolicy as MergePolicy
     from feed_assets.entities.triggers import AllOf as AllOf
     from feed_assets.entities.triggers import AnyOf as AnyOf
     from feed_assets.entities.triggers import Backlog as Backlog
@@ -136,11 +136,11 @@ _HOMES = {
     "Driver": "feed_assets.entities.datasource",
     "Duplicates": "feed_assets.entities.feed",
     "EntityMetadata": "feed_assets.entities.common",
-    "Existing": "feed_assets.entities.existing",
-    "Export": "feed_assets.entities.transfers",
-    "ExportTarget": "feed_assets.entities.transfers",
-    "Extract": "feed_assets.entities.transfers",
-    "ExtractType": "feed_assets.entities.transfers",
+    "Existing": "feed_assets.entities.copies.options",
+    "Export": "feed_assets.entities.datasource",
+    "ExportTarget": "feed_assets.entities.datasource",
+    "Extract": "feed_assets.entities.datasource",
+    "ExtractType": "feed_assets.entities.datasource",
     "Feed": "feed_assets.entities.feed",
     "FeedAssetsComponent": "feed_assets.orchestration.component",
     "FeedAssetsError": "feed_assets.errors",
@@ -149,9 +149,9 @@ _HOMES = {
     "FeedCluster": "feed_assets.entities.feed",
     "FeedFormat": "feed_assets.entities.feed",
     "FeedIOManager": "feed_assets.orchestration.user_assets.loading",
-    "Fields": "feed_assets.entities.transfers",
-    "Import": "feed_assets.entities.transfers",
-    "ImportSource": "feed_assets.entities.transfers",
+    "Fields": "feed_assets.entities.datasource",
+    "Import": "feed_assets.entities.datasource",
+    "ImportSource": "feed_assets.entities.datasource",
     "Inbox": "feed_assets.entities.feed",
     "Input": "feed_assets.entities.process",
     "InputEvent": "feed_assets.engines.port",
@@ -165,35 +165,35 @@ _HOMES = {
     "LateProcess": "feed_assets.entities.process",
     "Level": "feed_assets.entities.common",
     "Lifecycle": "feed_assets.entities.feed",
-    "Load": "feed_assets.entities.transfers",
-    "LoadType": "feed_assets.entities.transfers",
+    "Load": "feed_assets.entities.datasource",
+    "LoadType": "feed_assets.entities.datasource",
     "Locations": "feed_assets.entities.common",
-    "MergePolicy": "feed_assets.entities.transfers",
+    "MergePolicy": "feed_assets.entities.datasource",
     "MetadataRefusedError": "feed_assets.entities.errors",
-    "MadeUpColumn": "feed_assets.entities.made_up",
-    "MadeUpDecimal": "feed_assets.entities.made_up",
-    "Mirror": "feed_assets.entities.mirror",
-    "MirrorSnapshots": "feed_assets.entities.mirror",
-    "MirrorSource": "feed_assets.entities.mirror",
-    "MirrorTarget": "feed_assets.entities.mirror",
+    "MadeUpColumn": "feed_assets.entities.content.made_up",
+    "MadeUpDecimal": "feed_assets.entities.content.made_up",
+    "Mirror": "feed_assets.entities.copies.mirror",
+    "MirrorSnapshots": "feed_assets.entities.copies.mirror",
+    "MirrorSource": "feed_assets.entities.copies.mirror",
+    "MirrorTarget": "feed_assets.entities.copies.mirror",
     "Notification": "feed_assets.entities.common",
     "Occasion": "feed_assets.entities.common",
-    "OnFail": "feed_assets.entities.quality",
+    "OnFail": "feed_assets.entities.content.quality",
     "OnPause": "feed_assets.entities.triggers",
     "OnTimeout": "feed_assets.entities.process",
     "OnUpdate": "feed_assets.entities.triggers",
     "Order": "feed_assets.entities.process",
     "Output": "feed_assets.entities.process",
     "PasswordAlias": "feed_assets.entities.datasource",
-    "Preserve": "feed_assets.entities.copying",
+    "Preserve": "feed_assets.entities.copies.options",
     "Process": "feed_assets.entities.process",
     "ProcessCluster": "feed_assets.entities.process",
     "ProcessSla": "feed_assets.entities.process",
     "ProducedBy": "feed_assets.entities.feed",
-    "Quality": "feed_assets.entities.quality",
-    "Removal": "feed_assets.entities.mirror",
-    "RemovalLimits": "feed_assets.entities.mirror",
-    "RemovedFiles": "feed_assets.entities.copying",
+    "Quality": "feed_assets.entities.content.quality",
+    "Removal": "feed_assets.entities.copies.mirror",
+    "RemovalLimits": "feed_assets.entities.copies.mirror",
+    "RemovedFiles": "feed_assets.entities.copies.options",
     "Replication": "feed_assets.entities.replication",
     "Retention": "feed_assets.entities.common",
     "RetentionAction": "feed_assets.entities.common",
@@ -212,7 +212,7 @@ _HOMES = {
     "Trigger": "feed_assets.entities.triggers",
     "Unchanged": "feed_assets.entities.triggers",
     "Validity": "feed_assets.entities.common",
-    "Verification": "feed_assets.entities.copying",
+    "Verification": "feed_assets.entities.copies.options",
     "Workflow": "feed_assets.entities.workflow",
     "WorkflowEngine": "feed_assets.entities.workflow",
     "build_assets": "feed_assets.orchestration.definitions",

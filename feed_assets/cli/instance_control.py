@@ -13,7 +13,7 @@ from feed_assets.cli.options import MomentType, author_of, clusters_option, list
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
-from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.entities.copies.options import EXISTING, Existing
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.instances.actions import InstanceAction

@@ -12,8 +12,7 @@ from feed_assets.delivery.errors import WayError
 from feed_assets.entities.common import Occasion
 from feed_assets.issues import EntityKey
 from feed_assets.masking import remember, remember_credentials, remember_unnamed
-from feed_assets.plan.entity_facts import EntityFacts, NotificationRecord
-from feed_assets.plan.records import Plan
+from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
 from feed_assets.receivers import (
     Channel,
     MailSettings,

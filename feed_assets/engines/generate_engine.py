@@ -19,8 +19,8 @@ from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, MadeUpRows, Work, WorkReport
 from feed_assets.engines.spark.sessions import open_session
-from feed_assets.entities.made_up import MadeUpColumn, MadeUpDecimal, span_of
-from feed_assets.entities.patterns import Alternatives, OneOf, Pattern, Repetition, Sequence, parse_pattern
+from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, span_of
+from feed_assets.entities.content.patterns import Alternatives, OneOf, Pattern, Repetition, Sequence, parse_pattern
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:

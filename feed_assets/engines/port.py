@@ -23,15 +23,15 @@ from feed_assets.engines.run_metadata import (
     check_fact,
     check_nothing,
 )
-from feed_assets.entities.event_messages import (
+from feed_assets.entities.content.event_messages import (
     MARKING_REMEDY,
     PAYLOAD_REMEDY,
     EventMessage,
     find_marking_fault,
     find_payload_fault,
 )
-from feed_assets.entities.made_up import MadeUpColumn
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.made_up import MadeUpColumn
+from feed_assets.entities.content.quality import Quality
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

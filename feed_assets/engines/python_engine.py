@@ -34,7 +34,7 @@ from feed_assets.engines.port import (
 from feed_assets.engines.spark.sessions import open_session, restored
 from feed_assets.engines.workflow.arguments import CONTEXT, SPARK, match_arguments, parameter_name
 from feed_assets.engines.workflow.files import add_libraries
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,8 +1,8 @@
 """Fields that every entity has, and models that several kinds share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -24,6 +24,7 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
 from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.receivers import Channel
 from feed_assets.timing.dates import NEVER, render_datetime
@@ -289,3 +290,74 @@ class Notification(EntityModel):
                 "notification", "only the settings can name a command", "Declare it there, and write its name in to."
             )
         return self
+
+
+PRIORITY_PROPERTY = "jobPriority"
+QUEUE_PROPERTY = "queueName"
+
+
+class JobPriority(StrEnum):
+    """The priorities, from the highest to the lowest."""
+
+    VERY_HIGH = "VERY_HIGH"
+    HIGH = "HIGH"
+    NORMAL = "NORMAL"
+    LOW = "LOW"
+    VERY_LOW = "VERY_LOW"
+
+    @property
+    def level(self) -> int:
+        """A number from 2 to -2; NORMAL is 0.
+
+        >>> JobPriority.VERY_HIGH.level, JobPriority.VERY_LOW.level
+        (2, -2)
+        """
+        return 2 - list(JobPriority).index(self)
+
+
+def find_priority(properties: Mapping[str, str]) -> JobPriority | None:
+    """Return the priority of an entity: NORMAL without the property, None if its value is not a priority.
+
+    >>> find_priority({"jobPriority": "high"}), find_priority({"jobPriority": "urgent"})
+    (<JobPriority.HIGH: 'HIGH'>, None)
+    """
+    written = properties.get(PRIORITY_PROPERTY, JobPriority.NORMAL).strip().upper()
+    return JobPriority(written) if written in list(JobPriority) else None
+
+
+def find_queue(properties: Mapping[str, str]) -> str | None:
+    """Return the queue of an entity; None without the property.
+
+    >>> find_queue({"queueName": "reports"}), find_queue({"queueName": " "})
+    ('reports', None)
+    """
+    return properties.get(QUEUE_PROPERTY, "").strip() or None
+
+
+class MetadataEntry(NamedTuple):
+    """A property or tag that a file says of an entity, or of one of its columns; `value` is "" for a tag."""
+
+    column: str | None
+    key: MetadataKey
+    value: str
+    place: FieldPath
+
+
+def iter_metadata(entity: Entity) -> Iterator[MetadataEntry]:
+    """Yield what a file says of an entity, then of its columns. The map `tags`, which is Falcon's, has properties."""
+    for name, value in entity.tags.items():
+        yield MetadataEntry(None, _key(MetadataKind.PROPERTY, name), value, ("tags", name))
+    yield from _iter_part(None, entity.metadata, ("metadata",))
+    for column, part in entity.metadata.columns.items():
+        yield from _iter_part(column, part, ("metadata", "columns", column))
+
+
+def _iter_part(column: str | None, part: ColumnMetadata, place: FieldPath) -> Iterator[MetadataEntry]:
+    for name, value in part.properties.items():
+        yield MetadataEntry(column, _key(MetadataKind.PROPERTY, name), value, (*place, "properties", name))
+    for position, tag in enumerate(part.tags):
+        yield MetadataEntry(column, _key(MetadataKind.TAG, tag), "", (*place, "tags", position))
+
+
+def _key(kind: MetadataKind, name: str) -> MetadataKey:
+    return MetadataKey(Scope.USER, kind, name)

@@ -1,5 +1,7 @@
 """Names of flows: the replications of a feed from one of its sources. Flows and processes share one namespace."""
 
+from feed_assets.entities.common import Kind
+
 SEPARATOR = "@"
 """Separates feed and source; no entity name contains it."""
 
@@ -50,3 +52,13 @@ def describe_process(name: str) -> str:
     """
     flow = parse_flow(name)
     return f"process {name!r}" if flow is None else f"the replication of feed {flow[0]!r} from {flow[1]}"
+
+
+def declared_by(name: str) -> tuple[Kind, str]:
+    """Return the entity that declares a process or flow: the process itself, or the flow's feed.
+
+    >>> declared_by("clicks@east")
+    (<Kind.FEED: 'feed'>, 'clicks')
+    """
+    flow = parse_flow(name)
+    return (Kind.PROCESS, name) if flow is None else (Kind.FEED, flow[0])

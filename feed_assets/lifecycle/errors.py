@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.declaring import declared_by
-from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.flow_names import declared_by, describe_process
 from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.timing.dates import render_datetime
 

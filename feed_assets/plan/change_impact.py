@@ -10,25 +10,28 @@ from typing import TypeAlias
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.overlaps import NO_OVERLAPS
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.process import CatchUp, Order, Process
 from feed_assets.plan.difference_records import (
+    FOREVER,
     Effect,
     EntityDifference,
+    InstanceRange,
     InstancesDifference,
     PlanDifference,
     ProcessDifference,
     RetentionDifference,
+    Span,
+    count_ranges,
+    validity_of,
 )
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.plan.retention_records import RetentionRecord
-from feed_assets.plan.spans import FOREVER, InstanceRange, Span, count_ranges, validity_of
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.grids import is_same_grid
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 
 _Retained: TypeAlias = tuple[RetentionRecord | None, RetentionRecord | None]
 """The retention of a feed on a cluster before and after."""

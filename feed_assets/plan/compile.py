@@ -7,34 +7,42 @@ from functools import lru_cache
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import USER_TOPIC_SWITCH, Entity, Kind, Level
+from feed_assets.entities.common import (
+    USER_TOPIC_SWITCH,
+    Entity,
+    JobPriority,
+    Kind,
+    Level,
+    find_priority,
+    find_queue,
+    iter_metadata,
+)
 from feed_assets.entities.feed import ClusterRole, Duplicates, Feed
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
 from feed_assets.entities.metadata import find_fault
-from feed_assets.entities.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
-from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process
-from feed_assets.entities.sayings import iter_sayings
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey, SourceMap
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge, Pending
-from feed_assets.plan.entity_facts import EntityFacts, NotificationRecord, SayingRecord
-from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
     DatasourceRecord,
+    EntityFacts,
     FeedRecord,
     InboxRecord,
     LateRecord,
+    MetadataRecord,
+    NotificationRecord,
     Plan,
     ProcessRecord,
     TableRecord,
+    compile_sla,
 )
 from feed_assets.plan.release_fingerprint import release_fingerprint
-from feed_assets.plan.replication import compile_flow, iter_flows
+from feed_assets.plan.replication import compile_flow, compile_mirror, iter_flows
 from feed_assets.plan.retention import compile_retention
-from feed_assets.plan.sla_records import compile_sla
 from feed_assets.plan.trigger_records import compile_trigger
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
@@ -252,17 +260,17 @@ class _Compiler:
             owner=owner,
             file=source.file if source else None,
             line=source.line if source else None,
-            says=tuple(self._says(entity)),
+            metadata=tuple(self._metadata(entity)),
             notification=_compile_notification(entity),
             has_user_topic=entity.properties.get(USER_TOPIC_SWITCH, "").strip().lower() != "false",
         )
 
-    def _says(self, entity: Entity) -> Iterator[SayingRecord]:
-        for said in iter_sayings(entity):
-            if find_fault(said.key, said.value) is None:
-                source = self._sources.locate(entity.key, said.place)
+    def _metadata(self, entity: Entity) -> Iterator[MetadataRecord]:
+        for each in iter_metadata(entity):
+            if find_fault(each.key, each.value) is None:
+                source = self._sources.locate(entity.key, each.place)
                 line = source.line if source else None
-                yield SayingRecord(column=said.column, key=said.key, value=said.value, line=line)
+                yield MetadataRecord(column=each.column, key=each.key, value=each.value, line=line)
 
 
 def _compile_notification(entity: Entity) -> NotificationRecord | None:

@@ -32,7 +32,7 @@ from feed_assets.plan.release_fingerprint import (
     release_fingerprint,
     weigh,
 )
-from feed_assets.timing.grids import is_same_grid
+from feed_assets.timing.sequence import is_same_grid
 
 _FILE = "file"
 

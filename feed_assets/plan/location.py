@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.locations.places import Places
 from feed_assets.entities.maps import EMPTY, FrozenMap
-from feed_assets.entities.places import Places
 from feed_assets.issues import Issue, Severity, SourceMap
 from feed_assets.loading.entity_files import digest_files, read_declared_files
 from feed_assets.loading.interpolation import values_of
@@ -127,7 +127,7 @@ def compile_location(
     """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`. `listeners`
     are the receivers of the settings, if they are known.
     """
-    from feed_assets.entities.overlaps import find_overlaps
+    from feed_assets.entities.locations.overlaps import find_overlaps
     from feed_assets.loading.bundles import usable_bundle
     from feed_assets.plan.compile import compile_plan
     from feed_assets.validation.rules import validate_bundle

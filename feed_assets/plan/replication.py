@@ -1,4 +1,4 @@
-"""The compiler of replication to flows: one for each pair of a source and a target of a feed.
+"""The compiler of replication to flows, one for each pair of a source and a target of a feed; and of mirrors.
 
 A flow is treated as a process of the target cluster: its instances wait for those of the source, are run and retried,
 and run again for late data and updates.
@@ -10,26 +10,25 @@ from collections.abc import Iterator
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import Kind
-from feed_assets.entities.copying import RemovedFiles, Verification
-from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.common import JobPriority, Kind, find_priority, find_queue
+from feed_assets.entities.copies.mirror import Mirror
+from feed_assets.entities.copies.options import RemovedFiles, Verification
+from feed_assets.entities.feed import ClusterRole, Feed, find_sources, flow_delay, flow_sequence
 from feed_assets.entities.flow_names import flow_name
-from feed_assets.entities.flows import find_sources, flow_delay, flow_sequence
-from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import Order, effective_timeout
 from feed_assets.entities.replication import (
     LATE_DELAY,
     LATE_POLICY,
     RETRY,
     Replication,
+    complete_replication,
 )
-from feed_assets.entities.replication_properties import complete_replication
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.issues import EntityKey
-from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError
 from feed_assets.plan.edges import InputEdge, OutputEdge
-from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import CopyRecord, LateRecord, ProcessRecord
+from feed_assets.plan.places import locate
+from feed_assets.plan.records import CopyRecord, EntityFacts, LateRecord, ProcessRecord
 from feed_assets.plan.release_fingerprint import flow_fingerprint
 from feed_assets.timing.windows import parse_window
 
@@ -145,3 +144,49 @@ def copy_options(policy: Replication, part: str) -> CopyOptions:
 
 def _members(feed: Feed, source: str, target: str) -> tuple[EntityKey, ...]:
     return (feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target})))
+
+
+_HIDDEN = ".*"
+"""Excludes hidden files, so that they are neither copied nor removed."""
+
+
+def compile_mirror(bundle: Bundle, mirror: Mirror, own: str) -> MirrorRecord:
+    """Return the mirror of a process on the cluster `own`.
+
+    Raises:
+        EntityNotFoundError: the bundle lacks the cluster of a side.
+    """
+    source, target = (bundle.get_cluster(name) for name in mirror.clusters(own))
+    return MirrorRecord(
+        directories=tuple((_place(source, read), _place(target, written)) for read, written in mirror.directories()),
+        options=_options(mirror),
+        share=mirror.limits.share,
+        files=mirror.limits.files,
+        allow_emptying=mirror.allow_emptying,
+        snapshots=mirror.snapshots,
+    )
+
+
+def _place(cluster: Cluster, directory: str) -> Directory:
+    store, template = locate(cluster, directory)
+    return Directory(store=store, path="/".join(part for part in template.text.split("/") if part))
+
+
+def _options(mirror: Mirror) -> CopyOptions:
+    """Return the options of each copy. Whether a source may be empty is decided earlier."""
+    return CopyOptions(
+        verification=mirror.verification,
+        on_error=OnError.PUBLISH if mirror.ignore_errors else OnError.STOP,
+        include=mirror.include,
+        exclude=mirror.exclude if mirror.hidden else (*mirror.exclude, _HIDDEN),
+        hidden=mirror.hidden,
+        overwrite=mirror.overwrite,
+        removed_files=RemovedFiles.REMOVE if mirror.removes else RemovedFiles.KEEP,
+        allow_emptying=True,
+        allow_empty=mirror.allow_emptying,
+        preserve=mirror.preserve,
+        bandwidth=mirror.bandwidth.bytes if mirror.bandwidth else None,
+        task_bandwidth=mirror.task_bandwidth.bytes if mirror.task_bandwidth else None,
+        max_tasks=mirror.max_tasks,
+        by_name=True,
+    )

@@ -6,10 +6,17 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import LocationKind, Retention, RetentionAction
+from feed_assets.entities.common import (
+    PRIORITY_PROPERTY,
+    JobPriority,
+    LocationKind,
+    Retention,
+    RetentionAction,
+    find_priority,
+    find_queue,
+)
 from feed_assets.entities.feed import Feed, RetentionStage
-from feed_assets.entities.overlaps import Overlaps
-from feed_assets.entities.priorities import PRIORITY_PROPERTY, JobPriority, find_priority, find_queue
+from feed_assets.entities.locations.overlaps import Overlaps
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.places import locate, locate_table
 from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord, SweepLimits

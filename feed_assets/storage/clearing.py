@@ -7,7 +7,7 @@ before the new content becomes visible.
 
 from collections.abc import Collection, Mapping
 
-from feed_assets.entities.existing import Existing
+from feed_assets.entities.copies.options import Existing
 from feed_assets.masking import encodable
 from feed_assets.storage.copy_port import Prepared
 from feed_assets.storage.errors import (

@@ -1,6 +1,6 @@
 """Errors raised by stores."""
 
-from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.errors import FeedAssetsError, render_some
 
 

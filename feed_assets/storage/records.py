@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeAlias
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.existing import Existing
+from feed_assets.entities.copies.options import Existing
 
 _NOTHING: Mapping[str, object] = {}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from feed_assets.clock import Clock
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from feed_assets.clock import Clock
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Reading
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError

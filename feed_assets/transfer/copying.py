@@ -6,9 +6,9 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Clock, Stopwatch
-from feed_assets.entities.existing import Existing
+from feed_assets.entities.copies.options import Existing
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.copy_port import SourceFile, Survey

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from feed_assets.entities.globs import translate_glob
+from feed_assets.entities.copies.globs import translate_glob
 
 _WILD = re.compile(r"[*?\[{\\]")
 

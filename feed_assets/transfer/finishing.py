@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Clock
-from feed_assets.entities.copying import Preserve
+from feed_assets.entities.copies.options import Preserve
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.copy_options import OnError
+from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clear_place
 from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from feed_assets.entities.mirror import MirrorSnapshots
+from feed_assets.entities.copies.mirror import MirrorSnapshots
 from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Guard, Manifest, content_digest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feed_assets.clock import Clock
 from feed_assets.engines.port import Engine, Work, WorkReport
 from feed_assets.errors import FeedAssetsError, render_some
-from feed_assets.plan.mirror_records import Directory, MirrorRecord
+from feed_assets.plan.copy_records import Directory, MirrorRecord
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Clearing, Guard, describe_displaced

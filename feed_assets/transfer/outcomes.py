@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from feed_assets.entities.copying import Verification
+from feed_assets.entities.copies.options import Verification
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.records import Displaced
 from feed_assets.transfer.running import Failure

@@ -12,9 +12,9 @@ from datetime import datetime
 from functools import lru_cache
 
 from feed_assets.clock import Clock
-from feed_assets.entities.copying import RemovedFiles
+from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey

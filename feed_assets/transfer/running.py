@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from feed_assets.errors import FeedAssetsError
-from feed_assets.plan.copy_options import OnError
+from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.copy_port import Reading, SourceFile, StagedFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError

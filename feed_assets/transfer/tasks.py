@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from feed_assets.plan.copy_options import OnError
+from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.copy_port import SourceFile, StagedFile, Staging
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.plans import CopyPlan, Side

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from feed_assets.entities.copying import Verification
+from feed_assets.entities.copies.options import Verification
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.copy_port import SourceFile, StagedFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
-from feed_assets.entities.feed import Feed
-from feed_assets.entities.flows import find_sources, find_targets, flow_sequence
+from feed_assets.entities.feed import Feed, find_sources, find_targets, flow_sequence
 from feed_assets.entities.graph import iter_rings
-from feed_assets.entities.mirror_places import iter_mirror_locations
-from feed_assets.entities.overlaps import FixedPlace, LocationKey
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.mirror_places import iter_mirror_locations
+from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey
+from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.timing.overlaps import iter_nested

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
-from feed_assets.entities.overlaps import FixedPlace
+from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from feed_assets.entities.columns import find_unknown_type, parse_columns, suggest_type
+from feed_assets.entities.content.columns import find_unknown_type, parse_columns, suggest_type
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath

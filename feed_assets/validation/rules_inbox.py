@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from feed_assets.entities.feed import Feed, Inbox
-from feed_assets.entities.overlaps import FixedPlace
+from feed_assets.entities.locations.overlaps import FixedPlace
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.validation.rules_feed import find_only_writer

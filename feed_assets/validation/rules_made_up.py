@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
 
-from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.entities.content.columns import describe_column, parse_columns
+from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath

@@ -6,58 +6,56 @@ from collections import defaultdict
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from feed_assets.entities.columns import iter_columns
-from feed_assets.entities.common import Entity
+from feed_assets.entities.common import PRIORITY_PROPERTY, Entity, JobPriority, find_priority, iter_metadata
+from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MOST_BYTES, MetadataKey, find_fault
-from feed_assets.entities.priorities import PRIORITY_PROPERTY, JobPriority, find_priority
 from feed_assets.entities.process import Process
-from feed_assets.entities.sayings import iter_sayings
 from feed_assets.issues import Severity
 from feed_assets.validation.scope import Complaint, Scope
 
 
 def check_names(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """Names and values are those that metadata can have."""
-    for said in iter_sayings(entity):
-        fault = find_fault(said.key, said.value)
-        if fault is not None and said.place[0] != "tags":
-            yield Complaint(path=said.place, message=fault[0], remedy=fault[1])
+    for entry in iter_metadata(entity):
+        fault = find_fault(entry.key, entry.value)
+        if fault is not None and entry.place[0] != "tags":
+            yield Complaint(path=entry.place, message=fault[0], remedy=fault[1])
 
 
 def check_tags(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """Falcon's tags are properties, as far as metadata can have them; Dagster shows the others."""
-    for said in iter_sayings(entity):
-        fault = find_fault(said.key, said.value)
-        if fault is not None and said.place[0] == "tags":
+    for entry in iter_metadata(entity):
+        fault = find_fault(entry.key, entry.value)
+        if fault is not None and entry.place[0] == "tags":
             message = f"its tag is no metadata, and search does not find it: {fault[0]}"
-            yield Complaint(path=said.place, message=message, remedy=fault[1], severity=Severity.WARNING)
+            yield Complaint(path=entry.place, message=message, remedy=fault[1], severity=Severity.WARNING)
 
 
 def check_once(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """A property is written once, in `tags` or in `metadata`, and a tag is listed once."""
     seen: set[tuple[str | None, MetadataKey]] = set()
-    for said in iter_sayings(entity):
-        if (said.column, said.key) in seen:
-            message = f"{said.key.kind.value} {said.key.name!r} is written twice"
-            yield Complaint(path=said.place, message=message, remedy="Write it once.")
-        seen.add((said.column, said.key))
+    for entry in iter_metadata(entity):
+        if (entry.column, entry.key) in seen:
+            message = f"{entry.key.kind.value} {entry.key.name!r} is written twice"
+            yield Complaint(path=entry.place, message=message, remedy="Write it once.")
+        seen.add((entry.column, entry.key))
 
 
 def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """Only a feed has columns, and those of its schema, if it has one."""
-    said = entity.metadata.columns
-    if said and not isinstance(entity, Feed):
+    described = entity.metadata.columns
+    if described and not isinstance(entity, Feed):
         message = f"a {entity.kind.value} has no columns"
         yield Complaint(path=("metadata", "columns"), message=message, remedy="Write them at the feed.")
-    if not said or not isinstance(entity, Feed) or entity.columns is None:
+    if not described or not isinstance(entity, Feed) or entity.columns is None:
         return
     try:
         known = [column.path for column in iter_columns(entity.columns)]
     except ColumnsError:
         return
-    for name in said:
+    for name in described:
         if name not in known:
             close = get_close_matches(name, known, n=1)
             yield Complaint(
@@ -70,8 +68,8 @@ def check_columns(_: Scope, entity: Entity) -> Iterator[Complaint]:
 def check_size(_: Scope, entity: Entity) -> Iterator[Complaint]:
     """What is said of an entity or a column has at most 64 KiB."""
     sizes: dict[str | None, int] = defaultdict(int)
-    for said in iter_sayings(entity):
-        sizes[said.column] += len(said.key.name.encode()) + len(said.value.encode())
+    for entry in iter_metadata(entity):
+        sizes[entry.column] += len(entry.key.name.encode()) + len(entry.value.encode())
     for column, size in sizes.items():
         if size > MOST_BYTES:
             what = "it" if column is None else f"column {column!r}"

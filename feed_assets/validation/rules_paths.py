@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.overlaps import describe_location
-from feed_assets.entities.places import HIDDEN_FOLDER
+from feed_assets.entities.locations.overlaps import describe_location
+from feed_assets.entities.locations.places import HIDDEN_FOLDER
 from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError

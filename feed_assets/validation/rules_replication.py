@@ -3,21 +3,29 @@
 import re
 from collections.abc import Iterator
 
-from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
-from feed_assets.entities.flows import are_validities_apart, find_sources, find_targets, flow_delay, flow_sequence
-from feed_assets.entities.globs import find_glob_fault
+from feed_assets.entities.copies.globs import find_glob_fault
+from feed_assets.entities.feed import (
+    ClusterRole,
+    Feed,
+    FeedCluster,
+    are_validities_apart,
+    find_sources,
+    find_targets,
+    flow_delay,
+    flow_sequence,
+)
 from feed_assets.entities.process import effective_timeout
-from feed_assets.entities.replication import Replication
-from feed_assets.entities.replication_properties import (
+from feed_assets.entities.replication import (
     PROPERTIES,
     WITHOUT_EFFECT,
+    Replication,
     complete_replication,
     unkept_properties,
     unreadable_properties,
 )
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.grids import is_same_grid
+from feed_assets.timing.sequence import is_same_grid
 from feed_assets.validation.scope import Complaint, Scope
 
 _CLUSTER_VARIABLE = "${cluster."

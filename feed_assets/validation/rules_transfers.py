@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from feed_assets.entities.datasource import Extract, ExtractType, Import, MergePolicy
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.transfers import Extract, ExtractType, Import, MergePolicy
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from feed_assets.entities.conditions import condition_of, find_named, holds_if
-from feed_assets.entities.flows import find_sources, find_targets, flow_sequence
+from feed_assets.entities.feed import find_sources, find_targets, flow_sequence
 from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import iter_names

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.process import Order, Process
-from feed_assets.entities.steps import find_ring
-from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine
+from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, find_ring
 from feed_assets.issues import FieldPath
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
 from feed_assets.validation.rules_process import TAKEN

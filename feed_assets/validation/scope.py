@@ -13,7 +13,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox
-from feed_assets.entities.overlaps import (
+from feed_assets.entities.locations.overlaps import (
     FixedPlace,
     LocationKey,
     Overlaps,
@@ -21,7 +21,7 @@ from feed_assets.entities.overlaps import (
     describe_overlaps,
     iter_locations,
 )
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, Source, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.quality import Quality
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.verdicts import Verdict, find_refusal
 from feed_assets.lifecycle.releases.pinning import load_pinned_work

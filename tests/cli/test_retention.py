@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities import places
+from feed_assets.entities.locations import places
 from feed_assets.patience import Patience
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database

@@ -10,18 +10,17 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.copying import Preserve, RemovedFiles, Verification
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.copies.options import Preserve, RemovedFiles, Verification
+from feed_assets.entities.feed import Feed, flow_delay, flow_sequence
 from feed_assets.entities.flow_names import flow_name
-from feed_assets.entities.flows import flow_delay, flow_sequence
-from feed_assets.entities.replication_properties import complete_replication
+from feed_assets.entities.replication import complete_replication
 from feed_assets.issues import Severity
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.plan.replication import copy_options, normalize_slice, slice_path
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.storage.pool import StorePool

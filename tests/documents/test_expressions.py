@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from feed_assets.timing import date_format, text
+from feed_assets.timing import text
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.expressions import TIME_FUNCTIONS, parse_time_expression
@@ -141,4 +141,4 @@ def test_every_function_and_date_letter_has_an_example_or_a_mention() -> None:
     assert {name for name in functions if f"{name}(" not in written} == set()
     variables = {f"${{{name}}}" for name in text._TIME_VARIABLES}
     assert {name for name in variables if name not in written} == set()
-    assert f"`{' '.join(date_format._LETTERS)}`" in (ROOT / "docs/expressions.md").read_text("utf-8")
+    assert f"`{' '.join(text._LETTERS)}`" in (ROOT / "docs/expressions.md").read_text("utf-8")

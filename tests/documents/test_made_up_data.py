@@ -5,9 +5,9 @@ import re
 import pytest
 
 from feed_assets.engines import generate_engine
+from feed_assets.entities.content.made_up import MadeUpColumn, Making
+from feed_assets.entities.content.patterns import parse_pattern
 from feed_assets.entities.errors import PatternError
-from feed_assets.entities.made_up import MadeUpColumn, Making
-from feed_assets.entities.patterns import parse_pattern
 from feed_assets.validation.rules import RULES
 from feed_assets.validation.rules_made_up import _FITTING, _NUMBERS
 from tests.documents.markdown import ROOT, codes, plain, tables_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.quality import BROKEN_RULES, Quality
+from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.lifecycle.instances.verdicts import QUALITY, Verdict
 from feed_assets.operations.outside.code_trials import RULE_CODE

@@ -9,11 +9,10 @@ import pytest
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.copying import RemovedFiles, Verification
+from feed_assets.entities.copies.options import RemovedFiles, Verification
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import flow_name
-from feed_assets.entities.replication import LATE_DELAY, RETRY, Replication
-from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT
+from feed_assets.entities.replication import LATE_DELAY, PROPERTIES, RETRY, WITHOUT_EFFECT, Replication
 from feed_assets.lifecycle.instances.retry_decisions import retry_delay
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.replication import flows
@@ -22,7 +21,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.runs import listed_instances
 from feed_assets.orchestration.sensors import schedules
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.transfer import copying

@@ -13,7 +13,7 @@ from feed_assets.engines.data.frames import read_input, write_output
 from feed_assets.engines.errors import EngineError
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.spark.sessions import session_conf, tag_session
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.quality import Quality
 from tests.engines.works import FLIGHTS, flights, target, work, written_lines
 
 PYTHON = """

@@ -14,7 +14,7 @@ from feed_assets.engines.errors import (
 )
 from feed_assets.engines.port import Work, WorkReport
 from feed_assets.engines.python_engine import PythonEngine
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 from tests.engines.works import flights, target, work, written_lines
 
 

@@ -12,7 +12,7 @@ from feed_assets.engines.data.frames import judge_output, write_output
 from feed_assets.engines.data.quality import RuleTrial
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.port import Judged, OutputTarget
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.quality import Quality
 from tests.engines.works import NOMINAL_TIME, target
 from tests.spark_session import spark
 

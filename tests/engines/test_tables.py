@@ -15,7 +15,7 @@ from feed_assets.engines.data.tables import AvroTypeError, render_avro_schema
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget, TableName, TablePartition
 from feed_assets.engines.spark.sessions import session_conf
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.quality import Quality
 from tests.engines.works import NOMINAL_TIME
 
 pytestmark = pytest.mark.spark

@@ -1,6 +1,6 @@
 import pytest
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
 
 

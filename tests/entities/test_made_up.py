@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from feed_assets.entities.made_up import MadeUpColumn
+from feed_assets.entities.content.made_up import MadeUpColumn
 from feed_assets.entities.workflow import Workflow
 
 

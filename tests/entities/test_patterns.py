@@ -1,7 +1,7 @@
 import pytest
 
+from feed_assets.entities.content.patterns import Alternatives, OneOf, Repetition, Sequence, parse_pattern
 from feed_assets.entities.errors import PatternError
-from feed_assets.entities.patterns import Alternatives, OneOf, Repetition, Sequence, parse_pattern
 
 
 def test_groups_alternatives_and_counts_are_understood() -> None:

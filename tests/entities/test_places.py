@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import Stopwatch
-from feed_assets.entities import places as places_module
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.places import Mount, MountTable, Places
+from feed_assets.entities.locations import places as places_module
+from feed_assets.entities.locations.places import Mount, MountTable, Places
 from feed_assets.patience import Patience
 from tests.storage.hanging import LONGEST, hanging
 

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from feed_assets.entities.quality import Quality
+from feed_assets.entities.content.quality import Quality
 
 RULES = {"warm": "temp > 0"}
 

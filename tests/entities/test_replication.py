@@ -4,13 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from feed_assets.entities.feed import Feed
-from feed_assets.entities.flows import are_validities_apart, find_sources, find_targets, flow_sequence
-from feed_assets.entities.globs import find_glob_fault, translate_glob
-from feed_assets.entities.replication import Replication
-from feed_assets.entities.replication_properties import (
+from feed_assets.entities.copies.globs import find_glob_fault, translate_glob
+from feed_assets.entities.feed import Feed, are_validities_apart, find_sources, find_targets, flow_sequence
+from feed_assets.entities.replication import (
     PROPERTIES,
     WITHOUT_EFFECT,
+    Replication,
     complete_replication,
     unreadable_properties,
 )

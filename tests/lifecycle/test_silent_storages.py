@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import Stopwatch
-from feed_assets.entities import places
+from feed_assets.entities.locations import places
 from feed_assets.lifecycle.errors import FeedsUnsweptError
 from feed_assets.lifecycle.retention.purging import purge_sweeps
 from feed_assets.patience import Patience

@@ -9,7 +9,7 @@ from dagster import MetadataValue, TableMetadataValue, TableRecord
 
 from feed_assets import Cluster
 from feed_assets.engines.port import InputEvent
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import remember
 from feed_assets.orchestration.runs.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview

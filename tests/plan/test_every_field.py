@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from feed_assets.entities.bundle import ENTITY_TYPES, Bundle, entity_digest
 from feed_assets.entities.common import Entity, Kind
+from feed_assets.entities.fields import Size
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.entities.sizes import Size
 from feed_assets.issues import FieldPath
 from feed_assets.plan.difference_records import PlanDifference
 from feed_assets.plan.differences import diff_bundles

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from feed_assets.entities.existing import Existing
+from feed_assets.entities.copies.options import Existing
 from feed_assets.storage.object.client import ObjectClient
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.paths import SINGLE_FILE

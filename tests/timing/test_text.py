@@ -3,9 +3,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.timing.date_format import format_date
 from feed_assets.timing.errors import DateTimeError, ExpressionError, UnknownNameError
-from feed_assets.timing.text import TextContext, render_text
+from feed_assets.timing.text import TextContext, format_date, render_text
 
 CONTEXT = TextContext(
     nominal_time=datetime(2009, 9, 2, 2, 5, tzinfo=UTC),

@@ -9,11 +9,9 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
-from feed_assets.entities.copying import RemovedFiles
-from feed_assets.entities.existing import Existing
-from feed_assets.entities.mirror import MirrorSnapshots
-from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.mirror_records import Directory, MirrorRecord
+from feed_assets.entities.copies.mirror import MirrorSnapshots
+from feed_assets.entities.copies.options import Existing, RemovedFiles
+from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord
 from feed_assets.storage.records import Clearing
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.errors import APPROVAL

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.errors import StorageError
 from feed_assets.transfer.auditing import Audit, audit_copy
 from tests.transfer.sides import FLAG, PATH, SMALL, Pair

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feed_assets.entities.copying import RemovedFiles
+from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.outcomes import CopyStatus
 from tests.transfer.sides import FLAG, PATH, SMALL, SOON, Pair, pattern

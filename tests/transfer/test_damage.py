@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.copying import RemovedFiles, Verification
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.entities.copies.options import RemovedFiles, Verification
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME

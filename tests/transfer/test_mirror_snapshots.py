@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.copy_options import OnError
+from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
 from feed_assets.storage.local import snapshots as local_snapshots
 from feed_assets.storage.port import Manifest

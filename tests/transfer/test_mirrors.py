@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.plan.copy_options import OnError
+from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Outcome
 from feed_assets.transfer.errors import (

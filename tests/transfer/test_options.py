@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.entities.copying import Preserve
-from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.entities.copies.options import Preserve
+from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Availability
 from feed_assets.transfer import throttle

@@ -17,8 +17,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from feed_assets.entities.copying import RemovedFiles, Verification
-from feed_assets.entities.existing import Existing
+from feed_assets.entities.copies.options import Existing, RemovedFiles, Verification
 from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.errors import ForeignContentError, StorageError
 from feed_assets.storage.records import Availability, Clearing

@@ -5,7 +5,7 @@ import pickle
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.errors import StagingLostError, StorageError
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.copying import copy_many

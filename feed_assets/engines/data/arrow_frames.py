@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from feed_assets.engines.errors import InputReadError
 from feed_assets.engines.port import InputData
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from feed_assets.engines.errors import CodeFault, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.port import Judged, OutputReport, OutputTarget
-from feed_assets.entities.quality import BROKEN_RULES, UNIQUE, OnFail, Quality
+from feed_assets.entities.content.quality import BROKEN_RULES, UNIQUE, OnFail, Quality
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

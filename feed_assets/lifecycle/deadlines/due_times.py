@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.plan.sla_records import SlaRecord
+from feed_assets.plan.records import FeedRecord, Plan, SlaRecord
 from feed_assets.state.records import WatermarkKind
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, SlaLevel, SlaPause

@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.engines.run_metadata import ReportedMetadata
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.lifecycle.elsewhere.attempts import BatchAtWork
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stagings, find_stagings

@@ -12,7 +12,7 @@ from feed_assets.command_lines import command_line, instance_command
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.bulkheads import AWAY

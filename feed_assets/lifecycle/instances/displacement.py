@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.lifecycle.arrival.polling import describe_owner
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import origin_of
-from feed_assets.plan.mirror_records import Directory
+from feed_assets.plan.copy_records import Directory
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances

@@ -18,8 +18,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key
-from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.records import EntityFacts, Plan, ProcessRecord
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import (

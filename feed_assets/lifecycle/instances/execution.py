@@ -17,7 +17,7 @@ from feed_assets.engines.port import Engine, InputData, InputEvent, SubmitOption
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.engines.workflow.files import find_code_digest
-from feed_assets.entities.event_messages import EventMessage
+from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.entities.process import OnTimeout
 from feed_assets.entities.workflow import Workflow
 from feed_assets.lifecycle.input_windows import InputState

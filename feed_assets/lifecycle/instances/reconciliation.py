@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_ends
 from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command, is_elsewhere
 from feed_assets.plan.edges import Key

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.steps import decide_repeated, order_steps
-from feed_assets.entities.workflow import Step
+from feed_assets.entities.workflow import Step, decide_repeated, order_steps
 from feed_assets.lifecycle.instances.step_basis import Basis
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey

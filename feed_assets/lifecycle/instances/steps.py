@@ -16,8 +16,7 @@ from feed_assets.engines.port import Engine, InputData, OutputReport, StepPlace,
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.engines.workflow.files import find_code_digest
-from feed_assets.entities.steps import last_steps
-from feed_assets.entities.workflow import Workflow
+from feed_assets.entities.workflow import Workflow, last_steps
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import StepRefusedError
 from feed_assets.lifecycle.instances.attempt_steps import StepPart

@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Decimal
 from pathlib import PurePosixPath
 
 from feed_assets.engines.port import Judged
-from feed_assets.entities.quality import OnFail, Quality
+from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.lifecycle.errors import QualityError
 from feed_assets.plan.edges import Key, OutputEdge
 from feed_assets.plan.rendering import counted

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from feed_assets.entities.columns import iter_columns, parse_columns, parse_nested
 from feed_assets.entities.common import Kind, RetentionAction
+from feed_assets.entities.content.columns import iter_columns, parse_columns, parse_nested
 from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.maps import EMPTY
@@ -22,12 +22,11 @@ from feed_assets.entities.metadata import (
     Origin,
     Scope,
 )
-from feed_assets.entities.steps import order_steps
+from feed_assets.entities.workflow import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.masking import encodable, mask
-from feed_assets.plan.entity_facts import EntityFacts, SayingRecord
-from feed_assets.plan.records import ClusterRecord, FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, MetadataRecord, Plan, ProcessRecord
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf
@@ -64,7 +63,7 @@ class Description:
     target: Target
     system: Mapping[str, str]
     system_tags: frozenset[str]
-    declared: tuple[SayingRecord, ...]
+    declared: tuple[MetadataRecord, ...]
     author: str
 
     @property
@@ -140,7 +139,7 @@ def _describe(
     system: Mapping[str, str | None],
     tags: frozenset[str],
     circumstances: Circumstances,
-    said: Sequence[SayingRecord] = (),
+    said: Sequence[MetadataRecord] = (),
 ) -> Description:
     allows = circumstances.chosen.allows
     of_kind, of_name, *below = path.split("/", 2)
@@ -162,14 +161,14 @@ def _describe_columns(feed: FeedRecord, circumstances: Circumstances) -> Iterato
         system = {"entity-name": column.path, "type": column.facts.type, "description": column.facts.comment}
         said = _of_column(feed.facts, column.path)
         yield _describe(f"{place}/{column.path}", COLUMN, column.name, system, frozenset(), circumstances, said)
-    for name in dict.fromkeys(each.column for each in feed.facts.says) if not feed.columns else ():
+    for name in dict.fromkeys(each.column for each in feed.facts.metadata) if not feed.columns else ():
         if name is not None:
             said = _of_column(feed.facts, name)
             yield _describe(f"{place}/{name}", COLUMN, name, {}, frozenset(), circumstances, said)
 
 
-def _of_column(facts: EntityFacts, column: str | None) -> tuple[SayingRecord, ...]:
-    return tuple(each for each in facts.says if each.column == column)
+def _of_column(facts: EntityFacts, column: str | None) -> tuple[MetadataRecord, ...]:
+    return tuple(each for each in facts.metadata if each.column == column)
 
 
 def _recorded(known: Recorded) -> dict[str, str]:

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.columns import iter_columns
 from feed_assets.entities.common import Kind
+from feed_assets.entities.content.columns import iter_columns
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.lifecycle.metadata.descriptions import COLUMN
@@ -70,7 +70,7 @@ def find_place(plan: Plan, path: str, key: MetadataKey) -> str | None:
     if facts is None or facts.file is None:
         return None
     column = below[-1] if below else None
-    line = next((each.line for each in facts.says if (each.column, each.key) == (column, key)), facts.line)
+    line = next((each.line for each in facts.metadata if (each.column, each.key) == (column, key)), facts.line)
     return f"{facts.file}:{line}"
 
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 from unicodedata import normalize
 
-from feed_assets.entities.columns import names_of_type
+from feed_assets.entities.content.columns import names_of_type
 from feed_assets.entities.metadata import Metadata, MetadataKind, Scope
 from feed_assets.state.metadata_store import Token
 from feed_assets.state.search_records import PROPERTIES_FIELD

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.declaring import declared_by
-from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.flow_names import declared_by, describe_process
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.releases.timeline import (
     ReleaseTimeline,
@@ -28,8 +27,7 @@ from feed_assets.state.definitions import Definitions
 from feed_assets.state.releases import Releases
 from feed_assets.state.unstarted_instances import UnstartedInstances
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.grids import is_same_grid
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 
 DECLARED = "declared"
 TOUCHED = "touched"

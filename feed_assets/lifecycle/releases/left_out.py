@@ -12,10 +12,10 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, Validity
-from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.overlaps import FixedPlace, describe_location, iter_locations
-from feed_assets.entities.places import Places
+from feed_assets.entities.flow_names import declared_by
+from feed_assets.entities.locations.overlaps import FixedPlace, describe_location, iter_locations
+from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key

@@ -43,8 +43,7 @@ from feed_assets.state.unstarted_instances import UnstartedInstances
 from feed_assets.state.watermarks import Watermarks
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.grids import is_same_grid
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 
 _APPLIED = "definitions/applied"
 _TRACKED = "definitions/walked"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.loading.bundles import LoadedBundle, load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.entities.sizes import Size
+from feed_assets.entities.fields import Size
 from feed_assets.lifecycle.instance_paths import PathMatcher
 from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import InstanceStore

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.entities.overlaps import FixedPlace, LocationKey, describe_location, iter_locations
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey, describe_location, iter_locations
+from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.arrival.polling import fingerprint
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.late.contents import to_scan

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.overlaps import NO_OVERLAPS
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline

@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel
 
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.retention.locations import iter_data
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import StoreAddress

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil
 
-from feed_assets.entities.sizes import Size
+from feed_assets.entities.fields import Size
 from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.state.sweep_records import SweepObstacle
 from feed_assets.timing.dates import render_datetime

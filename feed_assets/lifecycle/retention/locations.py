@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan

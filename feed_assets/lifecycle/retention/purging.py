@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.clock_witness import load_known_times
 from feed_assets.lifecycle.retention.hold_traces import HoldTraces

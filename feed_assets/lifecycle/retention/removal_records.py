@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.lifecycle.instances.end_messages import user_topic_of
-from feed_assets.plan.entity_facts import EntityFacts
+from feed_assets.plan.records import EntityFacts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey

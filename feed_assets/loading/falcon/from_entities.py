@@ -9,8 +9,7 @@ from typing import Any, assert_never
 
 from feed_assets.entities.common import Kind, RetentionAction
 from feed_assets.entities.feed import LIMIT_PROPERTY
-from feed_assets.entities.replication import Replication
-from feed_assets.entities.replication_properties import render_properties
+from feed_assets.entities.replication import Replication, render_properties
 from feed_assets.loading.falcon import reserved
 from feed_assets.loading.falcon.spark_options import render_spark_options
 from feed_assets.loading.falcon.to_entities import ENGINES

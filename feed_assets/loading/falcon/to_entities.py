@@ -5,9 +5,8 @@ from contextlib import suppress
 from typing import Any, assert_never
 
 from feed_assets.entities.cluster import spark_of
-from feed_assets.entities.common import Kind
-from feed_assets.entities.priorities import PRIORITY_PROPERTY, QUEUE_PROPERTY
-from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT, unreadable_properties
+from feed_assets.entities.common import PRIORITY_PROPERTY, QUEUE_PROPERTY, Kind
+from feed_assets.entities.replication import PROPERTIES, WITHOUT_EFFECT, unreadable_properties
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind
 from feed_assets.loading.falcon import reserved

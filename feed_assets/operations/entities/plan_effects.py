@@ -9,14 +9,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
 from feed_assets.entities.conditions import condition_of, find_named
-from feed_assets.entities.feed import Feed
-from feed_assets.entities.flows import find_targets
+from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.metadata import MetadataKind, Origin
-from feed_assets.entities.overlaps import NO_OVERLAPS
 from feed_assets.entities.process import Process
-from feed_assets.entities.sayings import Saying, iter_sayings
 from feed_assets.entities.triggers import iter_names
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
 from feed_assets.lifecycle.triggers.cuts import Share
@@ -90,8 +88,8 @@ def find_claimed_metadata(
     store = MetadataStore(connection)
     for key in sorted(keys):
         entity, own = after.find(key), "/".join(key)
-        said: dict[str, list[Saying]] = defaultdict(list)
-        for each in iter_sayings(entity) if entity is not None else ():
+        said: dict[str, list[MetadataEntry]] = defaultdict(list)
+        for each in iter_metadata(entity) if entity is not None else ():
             said[own if each.column is None else f"{own}/column/{each.column}"].append(each)
         if entity is None or not said:
             continue

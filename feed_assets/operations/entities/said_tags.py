@@ -9,9 +9,8 @@ from typing import TypeAlias
 from sqlalchemy import Connection
 
 from feed_assets.entities.bundle import AnyEntity
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, iter_metadata
 from feed_assets.entities.metadata import MetadataKey, MetadataKind
-from feed_assets.entities.sayings import iter_sayings
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.metadata_store import MetadataStore
 
@@ -26,11 +25,11 @@ class SaidTags:
 
     def of_entity(self, entity: AnyEntity) -> tuple[str, ...]:
         """Return the tags of an entity: first those of its file."""
-        return self._render(*entity.key, {each.key: each.value for each in iter_sayings(entity) if not each.column})
+        return self._render(*entity.key, {each.key: each.value for each in iter_metadata(entity) if not each.column})
 
     def of_record(self, kind: Kind, record: FeedRecord | ProcessRecord) -> tuple[str, ...]:
         """Return the tags of a feed or process of the plan."""
-        said = {each.key: each.value for each in record.facts.says if not each.column}
+        said = {each.key: each.value for each in record.facts.metadata if not each.column}
         return self._render(kind.value, record.key[0], said)
 
     def _render(self, kind: str, name: str, in_file: Mapping[MetadataKey, str]) -> tuple[str, ...]:

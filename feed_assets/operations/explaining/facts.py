@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.lifecycle.instances.blockers import Launches
 from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, RUN_TIME, group_ready, plan_run

@@ -7,8 +7,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
-from feed_assets.entities.declaring import declared_by
-from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
 from feed_assets.lifecycle.elsewhere.refusals import init_command
 from feed_assets.lifecycle.instances.reconciliation import suspend_command

@@ -10,8 +10,7 @@ from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import label_of
-from feed_assets.entities.feed import Feed
-from feed_assets.entities.flows import find_targets
+from feed_assets.entities.feed import Feed, find_targets
 from feed_assets.entities.process import Process
 from feed_assets.issues import Issue, Severity, split_error
 from feed_assets.json_form import Hidden, ShownKey

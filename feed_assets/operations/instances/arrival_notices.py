@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
-from feed_assets.entities.event_messages import (
+from feed_assets.entities.content.event_messages import (
     MARKING_REMEDY,
     PAYLOAD_REMEDY,
     find_marking_fault,
     find_payload_fault,
 )
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.places import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
 from feed_assets.lifecycle.arrival.signals import Signal, content_digest, record_signals

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from feed_assets.definitions.folder import open_folder
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
+from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.entities.mirror import Mirror
 from feed_assets.entities.process import Process
 from feed_assets.issues import Finding, Issue, Severity, SourceMap
 from feed_assets.json_form import Hidden, shown

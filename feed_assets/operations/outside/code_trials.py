@@ -13,8 +13,7 @@ from feed_assets.engines.workflow.python_code import Call, PythonFiles
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.entities.steps import last_steps
-from feed_assets.entities.workflow import Workflow, WorkflowEngine
+from feed_assets.entities.workflow import Workflow, WorkflowEngine, last_steps
 from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
 from feed_assets.lifecycle.instances.work_data import input_data, job_properties, output_target, text_context
 from feed_assets.operations.outside.code_checks import WORKFLOW_CODE, call_of, issue_of

@@ -12,12 +12,12 @@ from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
+from feed_assets.entities.locations.mirror_places import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
-from feed_assets.plan.mirror_records import Directory
-from feed_assets.plan.mirrors import compile_mirror
+from feed_assets.plan.copy_records import Directory
+from feed_assets.plan.replication import compile_mirror
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
-from feed_assets.entities.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
+from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.elsewhere.attempts import (

@@ -10,7 +10,7 @@ from enum import StrEnum
 from threading import Lock
 from typing import Self
 
-from feed_assets.entities.copying import RemovedFiles
+from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.operations.context import OperationContext

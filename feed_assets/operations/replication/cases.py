@@ -15,7 +15,7 @@ from feed_assets.lifecycle.replication.flows import find_siblings, is_last_slice
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyScope, find_flows, is_due, source_of
 from feed_assets.operations.replication.status import UNSCHEDULED, has_been_there
-from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances

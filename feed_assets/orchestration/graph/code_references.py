@@ -18,8 +18,7 @@ from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCode
 
 from feed_assets.engines.workflow.code_positions import CodeFinder
 from feed_assets.masking import mask
-from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 
 CODE_REFERENCES = "dagster/code_references"
 _REMOTE = re.compile(r'^\s*\[remote "(.*)"\]\s*$')  # [remote "origin"]

@@ -6,18 +6,17 @@ from typing import TypeAlias
 from dagster import MetadataValue, TableColumn, TableSchema
 
 from feed_assets.command_lines import command_line
-from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.entities.content.columns import describe_column, parse_columns
+from feed_assets.entities.content.quality import Quality
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
-from feed_assets.entities.quality import Quality
-from feed_assets.entities.steps import order_steps
+from feed_assets.entities.workflow import order_steps
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.edges import InputEdge
-from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
@@ -82,7 +81,7 @@ def process_metadata(
 
 def sayings_of(kind: str, name: str, facts: EntityFacts, said: Said) -> Sayings:
     """Return what a file, people and programs say of a feed or process."""
-    declared = {each.key: each.value for each in facts.says if each.column is None}
+    declared = {each.key: each.value for each in facts.metadata if each.column is None}
     return {**said.get(f"{kind}/{name}", EMPTY), **declared}
 
 
@@ -91,7 +90,7 @@ def column_sayings(record: FeedRecord, said: Said) -> Said:
     place = f"feed/{record.feed}/column/"
     columns = [name for name, _ in parse_columns(record.columns)] if said and record.columns else ()
     found = {name: dict(own) for name in columns if (own := said.get(place + name))}
-    for each in record.facts.says:
+    for each in record.facts.metadata:
         if each.column is not None:
             found.setdefault(each.column, {})[each.key] = each.value
     return found

@@ -27,8 +27,7 @@ from feed_assets.orchestration.graph.metadata import (
     with_tags_of_process,
 )
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.plan.entity_facts import EntityFacts
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 

@@ -21,7 +21,7 @@ from dagster import (
     PreviewWarning,
 )
 
-from feed_assets.entities.quality import OnFail
+from feed_assets.entities.content.quality import OnFail
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.records import FeedRecord

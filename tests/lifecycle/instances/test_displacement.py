@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from feed_assets.engines.port import Work
-from feed_assets.entities.existing import EXISTING
+from feed_assets.entities.copies.options import EXISTING
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.state.feed_instances import FeedInstances

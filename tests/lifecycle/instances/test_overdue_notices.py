@@ -13,7 +13,7 @@ from feed_assets.lifecycle.instances.overdue_notices import (
     decide_notice,
     first_notice_at,
 )
-from feed_assets.plan.sla_records import SlaRecord
+from feed_assets.plan.records import SlaRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency

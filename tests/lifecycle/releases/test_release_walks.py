@@ -18,8 +18,7 @@ from feed_assets.lifecycle.releases.timeline import ActiveRelease, decide_spans,
 from feed_assets.state.definition_records import Release
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.grids import is_same_grid
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 from tests.drills import sized
 from tests.lifecycle.harness import START, LifecycleHarness, at, process
 

@@ -9,7 +9,7 @@ import pytest
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.overlaps import find_overlaps
+from feed_assets.entities.locations.overlaps import find_overlaps
 from feed_assets.plan.compile import compile_plan
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.storage.local.calls import LocalCalls

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.overlaps import NO_OVERLAPS
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.lifecycle.instances.schedules import ScheduleView
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.grace import Grace, decide_grace

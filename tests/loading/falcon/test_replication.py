@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.replication import Replication
-from feed_assets.entities.replication_properties import (
+from feed_assets.entities.fields import parse_size
+from feed_assets.entities.replication import (
     PROPERTIES,
     WITHOUT_EFFECT,
+    Replication,
     complete_replication,
     render_properties,
 )
-from feed_assets.entities.sizes import parse_size
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.falcon.writing import render_falcon

@@ -9,8 +9,8 @@ import yaml
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.entities.mirror import Mirror
 from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile

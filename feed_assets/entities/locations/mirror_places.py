@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster
-from feed_assets.entities.mirror import url_of
+from feed_assets.entities.copies.mirror import url_of
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Finding, split_error
 from feed_assets.timing.errors import TemplateError

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from feed_assets.entities.common import EntityModel
-from feed_assets.entities.copying import PreserveField, Verification
+from feed_assets.entities.copies.options import PreserveField, Verification
 from feed_assets.entities.fields import Count, FilledText, FrequencyField, Name, Share, SizeField, refuse
 from feed_assets.timing.frequency import Frequency, Unit
 

@@ -1,9 +1,11 @@
-"""The options of a copy."""
+"""What copies and mirrors compile to: options and frozen records."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from feed_assets.entities.copying import Preserve, RemovedFiles, Verification
+from feed_assets.entities.copies.mirror import MirrorSnapshots
+from feed_assets.entities.copies.options import Preserve, RemovedFiles, Verification
+from feed_assets.plan.addresses import StoreAddress
 
 
 class OnError(StrEnum):
@@ -60,3 +62,32 @@ class CopyOptions:
     tries: int = 3
     exact: bool = False
     by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A directory: its store and its path in it."""
+
+    store: StoreAddress
+    path: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.store.url.rstrip('/')}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorRecord:
+    """The directories of a mirror, each (source, target) separately. `share` and `files` limit what one run removes."""
+
+    directories: tuple[tuple[Directory, Directory], ...]
+    options: CopyOptions
+    share: float
+    files: int
+    allow_emptying: bool
+    snapshots: MirrorSnapshots | None
+
+    @property
+    def work(self) -> str:
+        """The mirrored directories, for people."""
+        return ", ".join(f"{source.url} → {target.url}" for source, target in self.directories)

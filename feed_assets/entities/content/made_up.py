@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from feed_assets.entities.common import EntityModel
+from feed_assets.entities.content.patterns import parse_pattern
 from feed_assets.entities.errors import PatternError
 from feed_assets.entities.fields import Count, FilledText, Text, describe, refuse
 from feed_assets.entities.maps import EMPTY, Map
-from feed_assets.entities.patterns import parse_pattern
 from feed_assets.issues import split_error
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError

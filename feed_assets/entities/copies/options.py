@@ -1,4 +1,4 @@
-"""Options that replication and mirrors share: verification, removal and preservation."""
+"""Options of copies: verification, removal and preservation; and what happens to foreign content at a publication."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -41,3 +41,18 @@ class Preserve(StrEnum):
 
 PreserveField = Annotated[frozenset[Preserve], PlainSerializer(sorted, return_type=list[Preserve])]
 """Always serialized in the same order, so that a definition has one digest."""
+
+EXISTING = "feed_assets.existing"
+"""The property of a process or a re-run that decides for its outputs."""
+
+
+class Existing(StrEnum):
+    """The decision about content that no record and no manifest knows, in the place of an instance.
+
+    REFUSE: nothing is published. ADOPT: it becomes the instance as it is; a replica keeps the files that equal those of
+    its source. REPLACE: it goes to the trash, and the instance takes its place.
+    """
+
+    REFUSE = "refuse"
+    ADOPT = "adopt"
+    REPLACE = "replace"

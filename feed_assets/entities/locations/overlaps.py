@@ -10,8 +10,8 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.mirror_places import iter_mirror_locations
-from feed_assets.entities.places import Places
+from feed_assets.entities.locations.mirror_places import iter_mirror_locations
+from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import PathOverlap, iter_overlaps
