@@ -12,7 +12,28 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from feed_assets.topics import MessageLevel, Topic
+
+class Topic(StrEnum):
+    """The subject of a message, by which readers choose."""
+
+    EVICTION = "eviction"
+    METADATA = "metadata"
+    INSTANCE = "instance"
+    SLA = "sla"
+    RETRY = "retry"
+    SWEEP = "sweep"
+    ENTITY = "entity"
+    HEALTH = "health"
+    ARRIVAL = "arrival"
+
+
+class MessageLevel(StrEnum):
+    """How urgent a message is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # ops, data-team
 """The form of the names of receivers in the settings."""

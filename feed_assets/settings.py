@@ -14,6 +14,7 @@ The project is the folder of this file; without a file, the first folder in whic
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from itertools import takewhile
@@ -272,6 +273,32 @@ class _Environment(EnvSettingsSource):
 def find_settings_file(folder: Path) -> Path | None:
     """Return the settings file in a folder or in the nearest folder above it; None if there is none."""
     return next((file for place in (folder, *folder.parents) if (file := place / FILE_NAME).is_file()), None)
+
+
+@contextmanager
+def project_environment(folder: Path) -> Iterator[None]:
+    """Set the variables of the project's `.env` during the context. As in Dagster, they override the environment.
+
+    The project is the nearest folder, from `folder` upwards, that has settings; `folder` itself if none has.
+    """
+    settings = find_settings_file(folder)
+    file = (folder if settings is None else settings.parent) / ENV_FILE
+    if not file.is_file():
+        yield
+        return
+    from dotenv import dotenv_values
+
+    values = {name: value for name, value in dotenv_values(file).items() if value is not None}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _find_file(environ: Mapping[str, str], folders: Sequence[Path]) -> Path | None:

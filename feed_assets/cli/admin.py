@@ -19,8 +19,8 @@ from feed_assets.cli.options import (
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
+from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
-from feed_assets.topics import Topic
 
 if TYPE_CHECKING:
     from feed_assets.operations.safe_mode import SafeMode

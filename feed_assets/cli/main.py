@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import OUR_MISTAKE, exit_code_of
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
@@ -21,6 +20,7 @@ from feed_assets.cli.render import say, shown
 from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.operation_list import MODULES
+from feed_assets.settings import project_environment
 
 _logger = get_logger(__name__)
 

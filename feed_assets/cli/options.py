@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from feed_assets.cli.environment import project_environment
 from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, find_times, names_of, propose, subjects_of
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import parse_json
-from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings
+from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency

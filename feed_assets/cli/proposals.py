@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from feed_assets.cli.environment import project_environment
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
-from feed_assets.settings import load_settings
+from feed_assets.settings import load_settings, project_environment
 
 if TYPE_CHECKING:
     from feed_assets.plan.records import Plan

@@ -77,7 +77,7 @@ def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
     if not stopped:
         return 0
     # Measured: importing Dagster takes half a second, and few commands need it.
-    from feed_assets.orchestration.runs.stopping import stop_runs_of
+    from feed_assets.orchestration.runs.operating import stop_runs_of
 
     return stop_runs_of(stopped)
 

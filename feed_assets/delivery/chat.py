@@ -9,7 +9,7 @@ from feed_assets.delivery.errors import ChatMissingError, WayError
 from feed_assets.delivery.exchange import run_bounded
 from feed_assets.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.masking import mask
-from feed_assets.topics import MessageLevel
+from feed_assets.receivers import MessageLevel
 
 _TYPES = {MessageLevel.INFO: "info", MessageLevel.WARNING: "warning", MessageLevel.ERROR: "failure"}
 

@@ -16,7 +16,9 @@ from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
 from feed_assets.receivers import (
     Channel,
     MailSettings,
+    MessageLevel,
     ReceiverSettings,
+    Topic,
     describe_receiver,
     find_fault,
     split_addresses,
@@ -27,7 +29,6 @@ from feed_assets.state.deliveries import FORGOTTEN_AFTER, WaysOut, WayState
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import MessageHead, Outbox
 from feed_assets.state.payloads import InstanceOperation, InstancePayload
-from feed_assets.topics import MessageLevel, Topic
 
 ANY_VALUE = "*"
 

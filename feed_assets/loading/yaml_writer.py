@@ -24,7 +24,9 @@ from yaml.events import (
 )
 
 from feed_assets.entities.bundle import AnyEntity
-from feed_assets.loading.contents import content_of, escaped_content
+from feed_assets.entities.cluster import LOCAL_MASTER, Cluster, InterfaceType
+from feed_assets.entities.common import Entity, Kind
+from feed_assets.loading.interpolation import escape_references
 from feed_assets.loading.yaml_nodes import parse_scalar
 
 WIDTH = 100
@@ -97,3 +99,17 @@ def _scalar(value: Any) -> ScalarEvent:
         return ScalarEvent(None, None, (is_plain, True), value, style=style)
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return ScalarEvent(None, None, (True, False), text)
+
+
+def content_of(entity: Entity) -> dict[str, Any]:
+    """Return an entity's JSON values under the keys used in files, leaving out defaults."""
+    content: dict[str, Any] = entity.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if isinstance(entity, Cluster) and InterfaceType.SPARK in entity.interfaces:
+        content.setdefault("spark", {"master": LOCAL_MASTER})  # else the interface would name the master
+    return content
+
+
+def escaped_content(entity: Entity) -> dict[str, Any]:
+    """Return `content_of` the entity with `${` escaped, so that no text is read as a reference to an outside value."""
+    escaped: dict[str, Any] = escape_references(content_of(entity), with_variables=entity.kind is Kind.CLUSTER)
+    return escaped

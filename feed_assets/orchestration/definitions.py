@@ -49,22 +49,22 @@ from feed_assets.orchestration.graph.producers import UserAsset, check_user_asse
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
+from feed_assets.orchestration.runs.feed_checks import build_on_time_checks, build_replica_checks, to_result
 from feed_assets.orchestration.runs.jobs import (
     build_instances_job,
     build_operate_job,
     build_replication_job,
     build_retention_job,
 )
-from feed_assets.orchestration.runs.on_time_checks import build_on_time_checks, to_result
-from feed_assets.orchestration.runs.replica_checks import build_replica_checks
 from feed_assets.orchestration.sensors.building import (
     build_arrival_sensor,
     build_instances_sensor,
     build_late_sensor,
     build_notify_sensor,
+    build_replication_schedule,
+    build_retention_schedule,
     build_sla_sensor,
 )
-from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.settings import Settings, load_settings

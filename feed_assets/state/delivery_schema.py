@@ -5,9 +5,9 @@ They belong to the same schema as all other tables.
 
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, text
 
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.state.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.state.schema import define_table, index_where, metadata
-from feed_assets.topics import MessageLevel, Topic
 
 # Queries repeat these conditions literally, as for the other tables.
 IS_OPEN = text("next_at IS NOT NULL")

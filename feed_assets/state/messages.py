@@ -13,9 +13,9 @@ from pydantic import PlainSerializer
 
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import shown
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.state.errors import StateError
 from feed_assets.state.payloads import InstancePayload, MessagePayload
-from feed_assets.topics import MessageLevel, Topic
 
 _OTHERS = "others"
 

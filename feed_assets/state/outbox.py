@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, delete, func, insert, select
 
 from feed_assets.issues import EntityKey
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.locks import lock_log
 from feed_assets.state.messages import OutboxMessage, parse_payload, render_payload
 from feed_assets.state.rows import TableStore, select_keys
-from feed_assets.topics import MessageLevel, Topic
 
 _T = outbox.c
 _COLUMNS = (_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)

@@ -10,8 +10,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Origin
 from feed_assets.issues import EntityKey
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.state.sla_records import SlaLevel
-from feed_assets.topics import MessageLevel, Topic
 
 NONE = "NONE"
 """What Falcon's keys have where there is no output."""

@@ -31,7 +31,7 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.timing.windows import Window, parse_window
-from feed_assets.validation.copies import Copy, find_rings, iter_feed_copies, iter_mirror_copies, location_path
+from feed_assets.validation.declared_copies import Copy, find_rings, iter_feed_copies, iter_mirror_copies, location_path
 
 _Step = TypeVar("_Step")
 _MOST_STEPS = 12

@@ -9,10 +9,9 @@ import pytest
 from feed_assets.clock import TimeBudget
 from feed_assets.delivery.rounds import GIVE_UP_AFTER, deliver, find_due
 from feed_assets.delivery.ways import apply_ways
-from feed_assets.receivers import Channel
+from feed_assets.receivers import Channel, Topic
 from feed_assets.state.database import Database
 from feed_assets.state.deliveries import FORGOTTEN_AFTER, Deliveries, WaysOut
-from feed_assets.topics import Topic
 from tests.delivery.samples import NOW, SetClock, begin, deliver_on, instance, message, tell, webhook
 from tests.receivers import Post, Receiver
 

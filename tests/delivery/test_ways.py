@@ -10,9 +10,9 @@ from feed_assets.delivery.ways import Way, read_ways
 from feed_assets.errors import SettingsError
 from feed_assets.masking import mask
 from feed_assets.plan.location import declare_location
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.settings import load_settings
 from feed_assets.state.outbox import MessageHead
-from feed_assets.topics import MessageLevel, Topic
 from tests.lifecycle.harness import START, feed, process
 
 INFO, WARNING, ERROR = MessageLevel

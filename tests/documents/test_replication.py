@@ -19,7 +19,7 @@ from feed_assets.lifecycle.replication import flows
 from feed_assets.lifecycle.replication.flows import describe_copy
 from feed_assets.orchestration import names
 from feed_assets.orchestration.runs import listed_instances
-from feed_assets.orchestration.sensors import schedules
+from feed_assets.orchestration.sensors import building
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.plan.records import ProcessRecord
@@ -126,7 +126,7 @@ def test_names_are_those_of_the_code() -> None:
     assert f"`{flow_name('clicks', 'new-york')}`" in PAGE
     assert names.replication_job("lake") == "replication_lake"
     assert "`replication_<cluster>`" in PAGE
-    assert schedules.EVERY_MINUTE == "* * * * *"
+    assert building.EVERY_MINUTE == "* * * * *"
     assert f"or `{FLAG}`" in PAGE
     assert f"a {FeedEventKind.REPLICATED.name} event" in PAGE
     assert f"is {FeedInstanceStatus.PARTIAL.name} until" in PAGE

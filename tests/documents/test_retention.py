@@ -16,14 +16,14 @@ from feed_assets.lifecycle.retention.protections import ProtectionKind
 from feed_assets.lifecycle.retention.removal_records import Removal, _message
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.orchestration import names
-from feed_assets.orchestration.sensors.schedules import EVERY_MINUTE
+from feed_assets.orchestration.sensors.building import EVERY_MINUTE
+from feed_assets.receivers import Topic
 from feed_assets.state.delivery_schema import outbox
 from feed_assets.state.messages import render_payload
 from feed_assets.state.payloads import EvictionOperation
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
 from feed_assets.storage.paths import CONTROL_FOLDER
-from feed_assets.topics import Topic
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/retention.md"

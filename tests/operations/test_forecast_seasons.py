@@ -21,6 +21,7 @@ from feed_assets.operations.simulating.log import SimulatedEvent
 from feed_assets.operations.simulating.parts import Arrival
 from feed_assets.operations.simulating.simulation import Simulation, SimulationSettings
 from feed_assets.plan.location import Location, declare_location
+from feed_assets.receivers import Topic
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
@@ -30,7 +31,6 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedKey, ProcessKey
 from feed_assets.state.sla_records import SlaLevel
 from feed_assets.timing.dates import parse_datetime
-from feed_assets.topics import Topic
 from tests.lifecycle.forecasting.seasons import (
     DAY,
     LIMIT,

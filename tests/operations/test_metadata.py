@@ -21,11 +21,11 @@ from feed_assets.operations.metadata.editing import (
     update_metadata,
 )
 from feed_assets.operations.metadata.moving import export_metadata, import_metadata
+from feed_assets.receivers import Topic
 from feed_assets.setting_sections import MetadataSettings
 from feed_assets.state.audit import Audit
 from feed_assets.state.metadata_store import MetadataStore
 from feed_assets.state.outbox import Outbox
-from feed_assets.topics import Topic
 from tests.databases import database_url as each_database_url
 from tests.lifecycle.harness import LifecycleHarness, at, counted_statements, feed
 from tests.operations.contexts import context_of

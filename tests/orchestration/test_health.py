@@ -9,12 +9,12 @@ import pytest
 
 from feed_assets.orchestration.graph.layout import lay_out
 from feed_assets.orchestration.location.health import Health, find_health, tell_health
-from feed_assets.orchestration.runs.replica_checks import evaluate_changed
+from feed_assets.orchestration.runs.feed_checks import evaluate_changed
+from feed_assets.receivers import Topic
 from feed_assets.state.database import Database
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import HealthPayload
 from feed_assets.state.tick_records import TickFailure, TickStep
-from feed_assets.topics import Topic
 from tests.databases import open_migrated
 from tests.lifecycle.arrival.test_inboxes import FIRST, NOW, look, put
 from tests.lifecycle.arrival.test_inboxes import harness as inbox_harness

@@ -6,8 +6,7 @@ from pathlib import Path
 from dagster import DagsterInstance
 
 from feed_assets.orchestration.sensors.building import run_notify_tick
-from feed_assets.receivers import ReceiverSettings
-from feed_assets.topics import Topic
+from feed_assets.receivers import ReceiverSettings, Topic
 from tests.lifecycle.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

@@ -18,9 +18,9 @@ from feed_assets.operations.deadlines.queries import SlaQuery
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors.deadlines import report_changed, run_sla_tick
+from feed_assets.receivers import Topic
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import FeedEventKind, NewFeedEvent
-from feed_assets.topics import Topic
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 from feed_assets.errors import NoAnswerError
 from feed_assets.lifecycle.arrival import polling
+from feed_assets.receivers import Topic
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import HealthPayload
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.local.store import LocalStore
-from feed_assets.topics import Topic
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

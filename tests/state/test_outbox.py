@@ -8,6 +8,7 @@ from sqlalchemy import insert
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
+from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.state.database import Database
 from feed_assets.state.delivery_schema import outbox as outbox_table
 from feed_assets.state.errors import StateError
@@ -24,7 +25,6 @@ from feed_assets.state.payloads import (
     RetryPayload,
     SweepPayload,
 )
-from feed_assets.topics import MessageLevel, Topic
 from tests.state.samples import eviction, hour, message
 from tests.state.workers import Team, tell_all
 

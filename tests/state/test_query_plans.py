@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from feed_assets.receivers import Topic
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.attempts import Attempts, EndedAttempt
 from feed_assets.state.courses import Courses
@@ -43,7 +44,6 @@ from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult,
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.totals import Totals
 from feed_assets.state.watermarks import Watermarks
-from feed_assets.topics import Topic
 from tests.databases import open_migrated
 from tests.state.samples import (
     HOUR,

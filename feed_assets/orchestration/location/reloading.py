@@ -23,8 +23,7 @@ from feed_assets.operations.recording import record_location
 from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
-from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
-from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import ProcessRecord

@@ -18,8 +18,9 @@ from dagster import AssetKey, DagsterInstance
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
 from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
-from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
+from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE, Settings
@@ -32,6 +33,26 @@ if TYPE_CHECKING:
     from feed_assets.patience import Patience
     from feed_assets.state.database import Database
     from feed_assets.storage.pool import StorePool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveDefinitions:
+    """A location with its layout, and the processes that cannot be launched yet.
+
+    `not_yet` contains processes for which Dagster has loaded other assets, or none. While `is_restored`, nothing is
+    launched: see `operations/restores.py`.
+    """
+
+    location: Location
+    layout: AssetLayout
+    not_yet: frozenset[Key]
+    is_safe_mode: bool = False
+    is_restored: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the location."""
+        return self.location.plan
 
 
 @dataclass

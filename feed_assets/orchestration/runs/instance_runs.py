@@ -1,6 +1,9 @@
 """Run instances of one process in a Dagster run, one after the other in one session, each by its active release."""
 
 import logging
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
     AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
     Failure,
     MetadataValue,
     TableMetadataValue,
@@ -38,7 +43,6 @@ from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import ColumnChanges
-from feed_assets.orchestration.runs.interrupts import is_cancelled, repeated_interrupts
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
 from feed_assets.orchestration.runs.quality_checks import build_evaluation
@@ -339,3 +343,42 @@ def _describe(process: ProcessRecord, failures: Mapping[str, str], total: int) -
     others = "" if len(failures) == total else f" The other {total - len(failures)} are published."
     first = next(iter(failures.values()))
     return f"{describe_process(process.process)} failed for {', '.join(failures)}: {first}{others}"
+
+
+POLL_SECONDS = 5.0
+"""Seconds between two polls of a run's status."""
+
+GRACE_SECONDS = 10.0
+"""Seconds that a cancelled run has to end before it is interrupted again."""
+
+
+def is_cancelled(instance: DagsterInstance, run_id: str) -> bool:
+    """Return whether somebody has cancelled a run; False if that cannot be read."""
+    try:
+        run = instance.get_run_by_id(run_id)
+    except Exception:
+        _logger.exception("the status of run %s could not be read", run_id)
+        return False
+    return run is not None and run.status in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}
+
+
+@contextmanager
+def repeated_interrupts(instance: DagsterInstance, run_id: str) -> Iterator[None]:
+    """Interrupt this process repeatedly, inside the context, once the run that it works on is cancelled."""
+    ended, asked = threading.Event(), partial(is_cancelled, instance, run_id)
+    poller = threading.Thread(target=_interrupt_until, args=(ended, asked), name=f"end of {run_id}", daemon=True)
+    poller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        poller.join()
+
+
+def _interrupt_until(ended: threading.Event, is_cancelled: Callable[[], bool]) -> None:
+    since: Stopwatch | None = None
+    while not ended.wait(POLL_SECONDS):
+        if since is None:
+            since = Stopwatch() if is_cancelled() else None
+        elif since.seconds >= GRACE_SECONDS:
+            os.kill(os.getpid(), signal.SIGINT)

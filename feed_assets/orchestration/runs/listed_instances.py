@@ -18,10 +18,9 @@ from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.operations.restores import HELD
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
-from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
-from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
 from feed_assets.state.database import Database
 from feed_assets.state.tick_records import TickStep

@@ -1,11 +1,14 @@
 """The job `operate`: what Dagster has no button for, by the operations behind the commands."""
 
 import json
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
-from dagster import Failure, OpExecutionContext
+from dagster import DagsterInstance, DagsterRun, Failure, OpExecutionContext, RunsFilter
 
 from feed_assets.entities.common import Kind
+from feed_assets.errors import describe_error
 from feed_assets.json_form import render_document
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.context import OperationContext
@@ -16,10 +19,12 @@ from feed_assets.operations.retention.holding import HoldChange, add_holds, find
 from feed_assets.operations.retention.reading import find_sweep
 from feed_assets.operations.retention.running import approve_sweep, sweep_context_of
 from feed_assets.operations.retention.undoing import UndoResult, find_times, undo_removals
+from feed_assets.orchestration import names
+from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
-from feed_assets.orchestration.runs.stopping import stop_runs_of
+from feed_assets.state.records import ProcessInstance
 from feed_assets.state.sweep_records import Sweep
 
 _RANGE = frozenset({"instance", "start", "end", "clusters"})
@@ -88,3 +93,31 @@ def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled
 
 def _refuse(wanted: Operation, reason: str, next_step: str) -> NoReturn:
     raise InstanceQueryError(subject=f"{wanted.action} {wanted.name}", reason=reason, next_step=next_step)
+
+
+def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None = None) -> int:
+    """Stop the runs that instances were in or had requested, and return how many there were; by default those of the
+    Dagster instance of the environment.
+
+    Raises:
+        RunsNotStoppedError: some runs could not be stopped; the others were.
+    """
+    try:
+        with DagsterInstance.get() if of is None else nullcontext(of) as instance:
+            runs = _runs_of(instance, stopped)
+            failed = [run.run_id for run in runs.values() if not instance.run_coordinator.cancel_run(run.run_id)]
+    except Exception as exc:
+        found = sorted({row.run_id for row in stopped if row.run_id})
+        raise RunsNotStoppedError(runs=tuple(found), reason=describe_error(exc)) from exc
+    if failed:
+        raise RunsNotStoppedError(runs=tuple(failed), reason="Dagster refused to end them")
+    return len(runs)
+
+
+def _runs_of(instance: DagsterInstance, stopped: Sequence[ProcessInstance]) -> dict[str, DagsterRun]:
+    ids = sorted({row.run_id for row in stopped if row.run_id})
+    requests = sorted({row.request_key for row in stopped if row.request_key})
+    found = list(instance.get_runs(RunsFilter(run_ids=ids))) if ids else []
+    if requests:
+        found += instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+    return {run.run_id: run for run in found if not run.is_finished}

@@ -31,7 +31,7 @@ from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.runs.on_time_checks import build_evaluation, feeds_on_time
+from feed_assets.orchestration.runs.feed_checks import build_evaluation, feeds_on_time
 from feed_assets.orchestration.sensors.overdue_notices import NO_INSTANCE
 from feed_assets.plan.rendering import counted
 from feed_assets.state.cursors import Cursors

@@ -43,13 +43,12 @@ from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
-from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
+from feed_assets.orchestration.runs.feed_checks import evaluate_changed
 from feed_assets.orchestration.runs.listed_instances import build_tags
-from feed_assets.orchestration.runs.replica_checks import evaluate_changed
 from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue

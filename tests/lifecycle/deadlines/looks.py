@@ -7,13 +7,13 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines
 from feed_assets.lifecycle.instances.schedules import apply_schedules, decide_schedules, load_schedules
+from feed_assets.receivers import Topic
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import SlaPayload
 from feed_assets.state.sla_misses import SlaMisses
 from feed_assets.state.sla_records import LateInstance, SlaMiss
 from feed_assets.timing.dates import render_datetime
-from feed_assets.topics import Topic
 from tests.lifecycle.harness import PLENTY, LifecycleHarness, at
 
 

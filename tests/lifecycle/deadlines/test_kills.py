@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.receivers import Topic
 from feed_assets.state.database import open_database
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import SlaPayload
 from feed_assets.timing.dates import render_datetime
-from feed_assets.topics import Topic
 from tests.drills import drill_seed
 from tests.lifecycle.deadlines.week import late_instances
 from tests.lifecycle.harness import hours

@@ -11,12 +11,12 @@ from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.attempts import begin_attempt
 from feed_assets.lifecycle.instances.end_messages import Ended, keys_of_end, tell_ends
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.receivers import Topic
 from feed_assets.state.messages import OutboxMessage, render_payload
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import InstancePayload
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
-from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.lifecycle.instances.test_retries import counting, failing, run_due
 from tests.lifecycle.replication.test_flows import harness_of, pass_time, replicated

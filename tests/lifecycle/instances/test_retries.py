@@ -14,6 +14,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.retries import apply_retries
 from feed_assets.lifecycle.instances.retry_decisions import LONGEST_DELAY, RetryDecision, decide_retry, retry_delay
+from feed_assets.receivers import Topic
 from feed_assets.state.causes import Cause
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.records import ProcessInstanceStatus
@@ -21,7 +22,6 @@ from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.timing.dates import NEVER
 from feed_assets.timing.frequency import parse_frequency
-from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 
 ENDED = datetime(2024, 1, 1, tzinfo=UTC)

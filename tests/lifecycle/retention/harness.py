@@ -17,6 +17,7 @@ from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.retention.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
+from feed_assets.receivers import Topic
 from feed_assets.state.holds import Holds
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import EvictionPayload
@@ -24,7 +25,6 @@ from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.topics import Topic
 from tests.lifecycle.harness import START, LifecycleHarness
 
 Tree = Mapping[str, tuple[str, int, bytes]]
