@@ -23,7 +23,7 @@ from feed_assets.cli.instance_options import (
 )
 from feed_assets.cli.options import author_of, clusters_option, name_argument, output_option
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import print_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_records, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
 from feed_assets.operations.instances.query_fields import PAGE, Lifecycle
@@ -197,9 +197,8 @@ def listing(
     output: str,
 ) -> None:
     """List the instances of a feed with availability, size and time."""
-    from feed_assets.operations.instances.feed_listings import list_feed, render_size
+    from feed_assets.operations.instances.feed_listings import list_feed
     from feed_assets.operations.instances.ranges import parse_filter
-    from feed_assets.operations.instances.rows import rendered
     from feed_assets.operations.instances.subjects import resolve_subject
     from feed_assets.state.feed_places import describe_staying
 
@@ -221,22 +220,8 @@ def listing(
     if output == "json":
         print_json(found)
     else:
-        print_table(
-            ("cluster", "instance", "status", "size", "files", "created", "url"),
-            [
-                (
-                    each.cluster,
-                    render_datetime(each.nominal_time),
-                    each.status.value,
-                    None if each.bytes is None else render_size(each.bytes),
-                    each.files,
-                    rendered(each.created_at),
-                    each.url,
-                )
-                for each in found.instances
-            ],
-            output,
-        )
+        columns = "cluster, instance=nominal_time, status, size=bytes:size, files, created=created_at, url"
+        print_records(columns, found.instances, output)
         say_shown(len(found.instances), found.total, "instances", "--start and --num-results show more")
     end_with(ctx, found.result, found.message)
 

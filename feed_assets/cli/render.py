@@ -36,6 +36,8 @@ _COLOUR_OF = {state: colour for colour, states in _COLOURS.items() for state in 
 _COMMANDS = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys instead of showing it: control characters, and marks that turn the direction of letters."""
 _BLANKS = str.maketrans("\t\r\n", "   ")
+_STEP = 1024
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Output(StrEnum):
@@ -123,11 +125,27 @@ def print_records(columns: str, records: Iterable[Any], output: str, *, spare: C
     print_table([name.partition(":")[0] for name, _, _ in named], rows, output, spare=spare)
 
 
+def render_size(size: int) -> str:
+    """Return a size for people.
+
+    >>> render_size(0), render_size(1536), render_size(5 * 1024**3)
+    ('0 bytes', '1.5 KiB', '5.0 GiB')
+    """
+    value = float(size)
+    for unit in _UNITS:
+        if value < _STEP or unit == _UNITS[-1]:
+            return f"{size} bytes" if unit == _UNITS[0] else f"{value:.1f} {unit}"
+        value /= _STEP
+    raise AssertionError(size)
+
+
 _FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
     {
         "upper": lambda text: text.upper(),
         "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
+        "digest": lambda digest: digest.partition(":")[2][:12],
+        "size": render_size,
         "pairs": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),
     }
 )

@@ -11,7 +11,7 @@ from feed_assets.cli.instance_options import open_context_for, range_options
 from feed_assets.cli.options import author_of, listed_change_options, name_argument, output_option
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import names_of
-from feed_assets.cli.render import Output, print_json, print_table, say, say_shown
+from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.timing.dates import render_datetime
@@ -19,7 +19,7 @@ from feed_assets.timing.dates import render_datetime
 if TYPE_CHECKING:
     from feed_assets.operations.replication.auditing import Verified
     from feed_assets.operations.replication.repairing import Repaired
-    from feed_assets.operations.replication.status import CopyRow, FlowStatus
+    from feed_assets.operations.replication.status import FlowStatus
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -85,7 +85,7 @@ def status(output: str, results: int, **options: Any) -> None:
         return
     if output == Output.TABLE:
         print_table(_FLOWS, map(_flow_cells, found.flows), spare=_SPARE)
-    print_table(_COPIES, map(_copy_cells, found.instances), output, spare=_SPARE)
+    print_records(_COPIES, found.instances, output, spare=_SPARE)
     say_shown(len(found.instances), found.total, "copies", "--num-results shows more")
 
 
@@ -169,22 +169,10 @@ _SPARE = (
     "attempts",
 )
 _COPIES = (
-    "source",
-    "target",
-    "instance",
-    "status",
-    "sync",
-    "copied",
-    "bytes",
-    "files",
-    "seconds",
-    "a second",
-    "resumed",
-    "verification",
-    "source digest",
-    "target digest",
-    "attempts",
-    "reason",
+    "source, target, instance=nominal_time, status, sync, copied=figures.copied_at, bytes=figures.bytes, "
+    "files=figures.files, seconds=figures.seconds, a second=figures.bandwidth:size, resumed=figures.resumed, "
+    "verification=figures.verification, source digest=copied_digest:digest, target digest=target_digest:digest, "
+    "attempts, reason"
 )
 
 
@@ -204,43 +192,6 @@ def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
     )
 
 
-def _copy_cells(copy: "CopyRow") -> tuple[object, ...]:
-    from feed_assets.operations.instances.feed_listings import render_size
-    from feed_assets.operations.instances.rows import rendered
-
-    figures = copy.figures
-    done = (
-        (
-            rendered(figures.copied_at),
-            figures.bytes,
-            figures.files,
-            figures.seconds,
-            render_size(figures.bandwidth),
-            figures.resumed,
-            figures.verification,
-        )
-        if figures
-        else (None,) * 7
-    )
-    return (
-        copy.source,
-        copy.target,
-        render_datetime(copy.nominal_time),
-        copy.status,
-        copy.sync.value,
-        *done,
-        _short(copy.copied_digest),
-        _short(copy.target_digest),
-        copy.attempts,
-        copy.reason,
-    )
-
-
-def _short(digest: str | None) -> str | None:
-    """Return the beginning of a digest."""
-    return digest and digest.partition(":")[2][:12]
-
-
 def _print_verified(found: "Verified", output: str) -> None:
     from feed_assets.operations.instances.ranges import join_consecutive, render_range
 
@@ -258,20 +209,6 @@ def _print_verified(found: "Verified", output: str) -> None:
 
 
 def _print_repaired(done: "Repaired", output: str) -> None:
-    rows = [
-        (
-            each.copy.source,
-            each.copy.target,
-            render_datetime(each.copy.nominal_time),
-            each.copy.verdict.value,
-            each.outcome.value,
-            each.bytes,
-            each.files,
-            each.removed,
-            each.seconds,
-            "; ".join(filter(None, [each.copy.reason, each.reason])),
-        )
-        for each in done.copies
-    ]
-    header = ("source", "target", "instance", "verdict", "outcome", "bytes", "files", "removed", "seconds", "reason")
-    print_table(header, rows, output, spare=_SPARE)
+    columns = "source=copy.source, target=copy.target, instance=copy.nominal_time, verdict=copy.verdict, "
+    columns += "outcome, bytes, files, removed, seconds, reason=remark"
+    print_records(columns, done.copies, output, spare=_SPARE)

@@ -22,7 +22,7 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_sweeps
-from feed_assets.cli.render import Output, print_json, print_list_json, print_table, say, say_shown, say_unsettled
+from feed_assets.cli.render import Output, print_json, print_list_json, print_records, say, say_shown, say_unsettled
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 
@@ -137,10 +137,13 @@ def run(
 
 def _tell_who_waits(planned: "RetentionPlan") -> None:
     for feed in planned.feeds:
-        if feed.left_out:
-            say(f"feed '{feed.feed}' on {feed.cluster} is left out: {feed.left_out}", err=True)
+        if feed.plan.left_out:
+            say(
+                f"feed '{feed.plan.record.feed}' on {feed.plan.record.cluster} is left out: {feed.plan.left_out}",
+                err=True,
+            )
         elif grace := feed.render_grace():
-            say(f"feed '{feed.feed}' on {feed.cluster}: {grace}", err=True)
+            say(f"feed '{feed.plan.record.feed}' on {feed.plan.record.cluster}: {grace}", err=True)
     for sweep in planned.sweeps:
         if sweep.state is SweepState.ASKING:
             say(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
@@ -281,9 +284,7 @@ def undo(
     if output == "json":
         print_json(done)
     else:
-        print_table(
-            ("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left], output
-        )
+        print_records("path, outcome, reason", done.left, output)
     say(done.render_summary(), err=True)
     say_unsettled(done.unsettled)
     if not done.is_complete:
@@ -327,8 +328,7 @@ def purge(
     if output == "json":
         print_json(done)
     else:
-        rows = [(each.sweep.sweep_id, each.sweep.cluster, each.files, each.obstacle) for each in done.purged]
-        print_table(("sweep", "cluster", "files", "obstacle"), rows, output)
+        print_records("sweep=sweep.sweep_id, cluster=sweep.cluster, files, obstacle", done.purged, output)
     say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)

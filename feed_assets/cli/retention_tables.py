@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from feed_assets.cli.render import print_table, say
+from feed_assets.cli.render import print_records, print_table, render_size, say
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from feed_assets.operations.retention.reading import ShownItem
     from feed_assets.state.sweep_records import Sweep
 
-_ITEM = ("feed", "kind", "instance", "path", "size", "files", "rule", "outcome", "reason")
 _SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
 _SPARE = ("as of", "by", "paths", "files", "rule", "kept", "failed", "oldest", "newest", "kind")
 _PLAN = (
@@ -32,23 +31,22 @@ _PLAN = (
 
 def print_plan(planned: "RetentionPlan", output: str) -> None:
     """Print a row for each feed: the planned removals, what stays and why, and what stops the plan from running."""
-    from feed_assets.operations.instances.feed_listings import render_size
-
     rows: list[tuple[object, ...]] = []
     for feed in planned.feeds:
-        remarks = [feed.left_out] if feed.left_out else [f"asks: {each.sentence}" for each in feed.obstacles]
+        plan, record = feed.plan, feed.plan.record
+        remarks = [plan.left_out] if plan.left_out else [f"asks: {each.sentence}" for each in plan.obstacles]
         if feed.present is None:
-            rows.append((None, feed.cluster, feed.feed, *([None] * 8), "; ".join(remarks)))
+            rows.append((None, record.cluster, record.feed, *([None] * 8), "; ".join(remarks)))
             continue
         grace = feed.render_grace()
         remarks += [grace] if grace else []
         remarks += feed.render_protections()
-        remarks += [f"{place.kind.value} never: {place.reason}" for place in feed.never_swept]
+        remarks += [f"{each.location.kind.value} never: {each.location.obstacle}" for each in feed.never_swept]
         rows.append(
             (
-                feed.sweep_id,
-                feed.cluster,
-                feed.feed,
+                plan.sweep_id,
+                record.cluster,
+                record.feed,
                 feed.instances,
                 feed.present,
                 sum(feed.paths.values()),
@@ -65,8 +63,6 @@ def print_plan(planned: "RetentionPlan", output: str) -> None:
 
 def print_sweeps(sweeps: "Iterable[Sweep]", output: str) -> None:
     """Print a row for each sweep; questions and reasons for its end go to standard error."""
-    from feed_assets.operations.instances.feed_listings import render_size
-
     sweeps = list(sweeps)
     rows = [
         (
@@ -95,8 +91,6 @@ def print_sweeps(sweeps: "Iterable[Sweep]", output: str) -> None:
 
 def print_sweep(sweep: "Sweep") -> None:
     """Print the facts of one sweep, a line each."""
-    from feed_assets.operations.instances.feed_listings import render_size
-
     facts = {
         "plan": sweep.sweep_id,
         "cluster": sweep.cluster,
@@ -129,20 +123,5 @@ def print_sweep(sweep: "Sweep") -> None:
 
 def print_items(items: "Iterable[ShownItem]", output: str) -> None:
     """Print a row for each path of a sweep."""
-    from feed_assets.operations.instances.feed_listings import render_size
-
-    rows = [
-        (
-            shown.feed,
-            shown.kind,
-            render_datetime(shown.nominal_time),
-            shown.path,
-            None if shown.bytes is None else render_size(shown.bytes),
-            shown.files,
-            shown.rule,
-            shown.outcome and shown.outcome.value,
-            shown.outcome_reason or shown.reason,
-        )
-        for shown in items
-    ]
-    print_table(_ITEM, rows, output, spare=_SPARE)
+    columns = "feed, kind, instance=nominal_time, path, size=bytes:size, files, rule, outcome, reason=remark"
+    print_records(columns, items, output, spare=_SPARE)

@@ -63,7 +63,7 @@ class SweepItem(NamedTuple):
     """
 
     path: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     bytes: int | None
     files: int | None
     rule: str

@@ -23,8 +23,6 @@ from feed_assets.state.records import FeedInstance, FeedInstanceStatus
 from feed_assets.storage.records import Availability
 
 _MOMENT = timedelta(microseconds=1)
-_STEP = 1024
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,17 +165,3 @@ def _looked(context: OperationContext, candidates: Sequence[Candidate], author: 
         )
         for each, look in zip(candidates, looks, strict=True)
     ]
-
-
-def render_size(size: int) -> str:
-    """Return a size for people.
-
-    >>> render_size(0), render_size(1536), render_size(5 * 1024**3)
-    ('0 bytes', '1.5 KiB', '5.0 GiB')
-    """
-    value = float(size)
-    for unit in _UNITS:
-        if value < _STEP or unit == _UNITS[-1]:
-            return f"{size} bytes" if unit == _UNITS[0] else f"{value:.1f} {unit}"
-        value /= _STEP
-    raise AssertionError(size)

@@ -73,6 +73,11 @@ class RepairedCopy:
     reason: str = ""
 
     @property
+    def remark(self) -> str:
+        """What was found, and why it was not repaired."""
+        return "; ".join(filter(None, [self.copy.reason, self.reason]))
+
+    @property
     def is_complete(self) -> bool:
         """Whether the finding is fully repaired."""
         return self.outcome in (RepairOutcome.REPAIRED, RepairOutcome.PLANNED) and not (

@@ -10,9 +10,8 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
-from feed_assets.json_form import NominalTime, shown
+from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.lifecycle.instances.copy_records import copy_of, figures_of, has_changed
-from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import (
     AT_ONCE,
@@ -42,6 +41,7 @@ NOT_DUE = "NOT_DUE"
 UNSCHEDULED = "UNSCHEDULED"
 _MOMENT = timedelta(microseconds=1)
 
+_AT_SOURCE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EMPTY})
 _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.KILLED})
 
 
@@ -76,6 +76,10 @@ class CopyFigures:
     source_digest: str
 
 
+@shows("figures", "copied_digest=source_digest")
+@shows("at_target", "target_digest=manifest_digest")
+@shows("at_source", "source_digest=manifest_digest")
+@shows("run", "reason, run_id")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRow:
     """One instance of a flow. `status` is that of the instance, UNSCHEDULED if it is not created yet, or NOT_DUE.
@@ -86,15 +90,39 @@ class CopyRow:
     source: str
     target: str
     nominal_time: NominalTime
-    status: str
-    sync: Sync
-    attempts: int = 0
-    reason: str | None = None
-    run_id: str | None = None
-    source_digest: str | None = None
-    copied_digest: str | None = None
-    target_digest: str | None = None
-    figures: CopyFigures | None = None
+    is_due: Hidden[bool]
+    run: Hidden[ProcessInstance | None]
+    at_source: Hidden[FeedInstance | None]
+    at_target: Hidden[FeedInstance | None]
+    source_events: Hidden[Sequence[FeedEvent]]
+    copy: Hidden[FeedEvent | None]
+    figures: CopyFigures | None
+
+    @shown
+    def status(self) -> str:
+        """The status of the instance."""
+        return self.run.status.value if self.run else UNSCHEDULED if self.is_due else NOT_DUE
+
+    @shown
+    def attempts(self) -> int:
+        """How often it was copied."""
+        return self.run.attempt if self.run else 0
+
+    @shown
+    def sync(self) -> Sync:
+        """The state of the replica. An attempt copied what its source was when it began."""
+        run, target, source = self.run, self.at_target, self.at_source
+        if target is not None and target.status is FeedInstanceStatus.EVICTED:
+            return Sync.EVICTED
+        if run is not None and run.status is ProcessInstanceStatus.RUNNING:
+            return Sync.RUNNING
+        if run is not None and run.status in _FAILED:
+            return Sync.FAILED
+        if self.copy is not None or (run is not None and run.status is ProcessInstanceStatus.SUCCEEDED):
+            return Sync.BEHIND if has_changed(source, self.source_events, run, self.copy) else Sync.IN_SYNC
+        if run is None and not self.is_due:
+            return Sync.NOT_DUE
+        return Sync.MISSING if source is not None and source.status in _AT_SOURCE else Sync.WAITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,85 +243,20 @@ def _rows(context: OperationContext, connection: Connection, scope: CopyScope, f
     source_events = log.for_instances([FeedKey(scope.feed, source, time) for time in times])
     target_events = log.for_instances([FeedKey(scope.feed, flow.cluster, time) for time in times])
     return [
-        _row(
-            _Record(
-                span=span,
-                nominal_time=time,
-                as_of=context.as_of,
-                run=runs.get(ProcessKey(*flow.key, time)),
-                source=at_source.get(FeedKey(scope.feed, source, time)),
-                target=at_target.get(FeedKey(scope.feed, flow.cluster, time)),
-                source_events=source_events.get(FeedKey(scope.feed, source, time), ()),
-                copy=copy_of(target_events.get(FeedKey(scope.feed, flow.cluster, time), ()), flow.process),
-            )
+        CopyRow(
+            source=source_of(span.record),
+            target=flow.cluster,
+            nominal_time=time,
+            is_due=is_due(span, time, context.as_of),
+            run=runs.get(ProcessKey(*flow.key, time)),
+            at_source=at_source.get(FeedKey(scope.feed, source, time)),
+            at_target=at_target.get(FeedKey(scope.feed, flow.cluster, time)),
+            source_events=source_events.get(FeedKey(scope.feed, source, time), ()),
+            copy=(copy := copy_of(target_events.get(FeedKey(scope.feed, flow.cluster, time), ()), flow.process)),
+            figures=_figures(copy) if copy else None,
         )
         for span, time in active
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """The recorded facts of one instance of a flow."""
-
-    span: ActiveRelease
-    nominal_time: datetime
-    as_of: datetime
-    run: ProcessInstance | None
-    source: FeedInstance | None
-    target: FeedInstance | None
-    source_events: Sequence[FeedEvent]
-    copy: FeedEvent | None
-
-    @property
-    def is_at_source(self) -> bool:
-        return self.source is not None and self.source.status in (
-            FeedInstanceStatus.AVAILABLE,
-            FeedInstanceStatus.EMPTY,
-        )
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether the source has changed since the newest attempt began; that attempt copied the earlier content."""
-        return has_changed(self.source, self.source_events, self.run, self.copy)
-
-
-def _row(record: _Record) -> CopyRow:
-    run, copy = record.run, record.copy
-    figures = _figures(copy) if copy else None
-    flow = record.span.record
-    return CopyRow(
-        source=source_of(flow),
-        target=flow.cluster,
-        nominal_time=record.nominal_time,
-        status=run.status.value if run else _status_without_row(record),
-        sync=_decide_sync(record),
-        attempts=run.attempt if run else 0,
-        reason=run.reason if run else None,
-        run_id=run.run_id if run else None,
-        source_digest=record.source.manifest_digest if record.source else None,
-        copied_digest=figures.source_digest if figures else None,
-        target_digest=record.target.manifest_digest if record.target else None,
-        figures=figures,
-    )
-
-
-def _status_without_row(record: _Record) -> str:
-    return UNSCHEDULED if is_due(record.span, record.nominal_time, record.as_of) else NOT_DUE
-
-
-def _decide_sync(record: _Record) -> Sync:
-    run = record.run
-    if record.target is not None and record.target.status is FeedInstanceStatus.EVICTED:
-        return Sync.EVICTED
-    if run is not None and run.status is ProcessInstanceStatus.RUNNING:
-        return Sync.RUNNING
-    if run is not None and run.status in _FAILED:
-        return Sync.FAILED
-    if record.copy is not None or (run is not None and run.status is ProcessInstanceStatus.SUCCEEDED):
-        return Sync.BEHIND if record.has_changed else Sync.IN_SYNC
-    if run is None and not is_due(record.span, record.nominal_time, record.as_of):
-        return Sync.NOT_DUE
-    return Sync.MISSING if record.is_at_source else Sync.WAITING
 
 
 def _figures(event: FeedEvent) -> CopyFigures:

@@ -7,17 +7,17 @@ from datetime import datetime
 from functools import partial
 
 from feed_assets.entities.common import Kind, LocationKind, label_of
-from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
-from feed_assets.lifecycle.retention.grace import Grace
 from feed_assets.lifecycle.retention.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.sweep_records import Sweep, SweepObstacle
+from feed_assets.state.sweep_records import Sweep
 from feed_assets.timing.dates import render_datetime
 
 
@@ -29,15 +29,15 @@ class KeptPath:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("location", "kind, path=template.text, reason=obstacle")
+@dataclass(frozen=True, slots=True)
 class UnsweptPath:
     """A location that retention leaves alone, and the reason."""
 
-    kind: LocationKind
-    path: str
-    reason: str | None
+    location: Hidden[RetainedLocation]
 
 
+@shows("plan", "feed=record.feed, cluster=record.cluster, sweep_id, left_out, obstacles, grace")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFeed:
     """The planned removals of a feed, the paths that stay, and the reasons. `present` is the number of existing
@@ -45,11 +45,7 @@ class ShownFeed:
     protection.
     """
 
-    feed: str
-    cluster: str
-    sweep_id: str | None
-    left_out: str | None
-    obstacles: tuple[SweepObstacle, ...]
+    plan: Hidden[PlannedFeed]
     instances: int = 0
     present: int | None = None
     paths: Mapping[LocationKind, int] = field(default_factory=dict)
@@ -60,13 +56,12 @@ class ShownFeed:
     kept: Mapping[str, int] = field(default_factory=dict)
     kept_paths: tuple[KeptPath, ...] = ()
     never_swept: tuple[UnsweptPath, ...] = ()
-    grace: Grace | None = None
 
     def render_grace(self) -> str | None:
         """Return since what the schedule waits, and until when; None outside a grace period."""
-        if self.grace is None:
+        if (grace := self.plan.grace) is None:
             return None
-        fields, until = ", ".join(self.grace.fields), render_datetime(self.grace.until)
+        fields, until = ", ".join(grace.fields), render_datetime(grace.until)
         return f"its retention became stricter ({fields}): the schedule acts on it from {until}, commands at once"
 
     def render_protections(self) -> list[str]:
@@ -179,20 +174,12 @@ def _idle(view: ScheduleView, records: Iterable[FeedRecord]) -> Iterator[Planned
 
 def show_feed(feed: PlannedFeed) -> ShownFeed:
     """Return a planned feed in the form for users."""
-    survey, record = feed.survey, feed.record
-    shown = ShownFeed(
-        feed=record.feed,
-        cluster=record.cluster,
-        sweep_id=feed.sweep_id,
-        left_out=feed.left_out,
-        obstacles=feed.obstacles,
-        grace=feed.grace,
-    )
+    survey = feed.survey
     if survey is None:
-        return shown
+        return ShownFeed(plan=feed)
     times = [item.nominal_time for items in survey.taken.values() for item in (items[0], items[-1])]
-    return replace(
-        shown,
+    return ShownFeed(
+        plan=feed,
         instances=survey.instances,
         present=survey.present,
         paths=Counter(kind for (kind, _), items in survey.taken.items() for _ in items),
@@ -205,10 +192,7 @@ def show_feed(feed: PlannedFeed) -> ShownFeed:
             KeptPath(path=each.path, reasons=tuple(f"{kept.kind.value}: {kept.reason}" for kept in each.kept))
             for each in survey.protected
         ),
-        never_swept=tuple(
-            UnsweptPath(kind=location.kind, path=location.template.text, reason=location.obstacle)
-            for location in survey.unswept
-        ),
+        never_swept=tuple(map(UnsweptPath, survey.unswept)),
     )
 
 

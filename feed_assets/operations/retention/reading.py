@@ -8,12 +8,12 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from feed_assets.command_lines import command_line
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, shows
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweep_records import ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import parse_timezone
 
@@ -24,20 +24,21 @@ _SEPARATOR = ","
 _STANDS_FOR_SEPARATOR = ";"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("result", "outcome, outcome_reason=reason")
+@shows("item", "path, nominal_time, bytes, files, rule, reason")
+@shows("chunk", "feed, kind")
+@dataclass(frozen=True, slots=True)
 class ShownItem:
     """A path of a sweep and its outcome; None before the sweep has run."""
 
-    feed: str
-    kind: str
-    path: str
-    nominal_time: NominalTime
-    bytes: int | None
-    files: int | None
-    rule: str
-    reason: str
-    outcome: ItemOutcome | None = None
-    outcome_reason: str | None = None
+    chunk: Hidden[SweepChunk]
+    item: Hidden[SweepItem]
+    result: Hidden[ItemResult | None]
+
+    @property
+    def remark(self) -> str:
+        """Why it came to this, or why it is eligible."""
+        return (self.result and self.result.reason) or self.item.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ def show_sweep(
         counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
     matching = sum(count for (_, outcome), count in counts.items() if not outcomes or outcome in outcomes)
     with closing(iter_items(context, sweep, feed)) as items:
-        found = (item for item in items if not outcomes or item.outcome in outcomes)
+        found = (item for item in items if not outcomes or (item.result and item.result.outcome in outcomes))
         return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
@@ -120,19 +121,7 @@ def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None)
     with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all(feed=feed):
             for item in chunk.items:
-                result = chunk.results.get(item)
-                yield ShownItem(
-                    feed=chunk.feed,
-                    kind=chunk.kind,
-                    path=item.path,
-                    nominal_time=item.nominal_time,
-                    bytes=item.bytes,
-                    files=item.files,
-                    rule=item.rule,
-                    reason=item.reason,
-                    outcome=result and result.outcome,
-                    outcome_reason=result and result.reason,
-                )
+                yield ShownItem(chunk, item, chunk.results.get(item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +139,9 @@ def report_evictions(context: OperationContext, sweep: Sweep) -> list[EvictionRe
     paths: dict[str, list[str]] = {count.feed: [] for count in sweep.counts}
     times: dict[str, list[datetime]] = {count.feed: [] for count in sweep.counts}
     for shown in iter_items(context, sweep):
-        if shown.outcome is ItemOutcome.EVICTED:
-            paths.setdefault(shown.feed, []).append("/" + shown.path)
-            times.setdefault(shown.feed, []).append(shown.nominal_time)
+        if shown.result is not None and shown.result.outcome is ItemOutcome.EVICTED:
+            paths.setdefault(shown.chunk.feed, []).append("/" + shown.item.path)
+            times.setdefault(shown.chunk.feed, []).append(shown.item.nominal_time)
     reports = []
     for feed in sorted(paths):
         record = context.plan.feeds.get((feed, sweep.cluster))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import shown
+from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
@@ -22,18 +22,18 @@ from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.rendering import counted
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import Hold, ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweep_records import Hold, ItemResult, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("result", "outcome, reason")
+@dataclass(frozen=True, slots=True)
 class UnrestoredPath:
     """A path that could not be restored, and the reason."""
 
     path: str
-    outcome: ItemOutcome
-    reason: str | None
+    result: Hidden[ItemResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +135,10 @@ def undo_removals(
         held = hold_restored(context, sweep, feeds or None, times or None, author, _held_until(context, sweep))
     undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=progress)
     note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
-    left = [UnrestoredPath(path=path, outcome=result.outcome, reason=result.reason) for path, result in undone.left]
     return UndoResult(
         sweep=undone.sweep,
         restored=undone.restored,
-        left=tuple(left),
+        left=tuple(UnrestoredPath(*each) for each in undone.left),
         is_shared=not undone.is_complete,
         holds=held.holds,
         unsettled=held.unsettled,
