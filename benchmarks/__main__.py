@@ -23,6 +23,7 @@ from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, Scale, make_report
 from benchmarks.retention import measure_retention
 from benchmarks.searching import measure_searching
+from benchmarks.starting import measure_starting
 from benchmarks.ticks import measure_ticks
 from benchmarks.triggers import measure_triggers
 from benchmarks.windows import measure_windows
@@ -100,6 +101,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_deliveries
         case Part.INBOXES:
             measure = measure_inboxes
+        case Part.STARTING:
+            measure = measure_starting
         case _:
             assert_never(part)
     folder.mkdir()

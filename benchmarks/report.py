@@ -56,6 +56,7 @@ class Part(StrEnum):
     DEADLINES = "k"
     DELIVERIES = "l"
     INBOXES = "m"
+    STARTING = "n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

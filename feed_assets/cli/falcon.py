@@ -151,7 +151,7 @@ def export_falcon(
 
 def _documents(paths: Iterable[str]) -> "list[EntityFile]":
     """Read the named files, and the XML files of the named folders."""
-    from feed_assets.loading.falcon.documents import is_falcon
+    from feed_assets.loading.entity_documents import is_falcon
 
     found: list[EntityFile] = []
     for path in paths:

@@ -4,7 +4,9 @@ Exit codes: 0 done, 1 refused or a problem was found, 2 wrong usage, or somethin
 4 `plan --detailed-exitcode` has found a difference. Results go to standard output, messages to standard error.
 """
 
+import gc
 import logging
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +25,8 @@ from feed_assets.operation_list import MODULES
 from feed_assets.settings import project_environment
 
 _logger = get_logger(__name__)
-
+_ALLOCATIONS = 50_000
+"""New objects between two searches for garbage. Measured: with Python's 700, a fifth of the time of a short command."""
 
 _LATER = {
     "admin": "feed_assets.cli.admin",
@@ -141,6 +144,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
 @click.pass_context
 def main(ctx: click.Context, debug: bool) -> None:
     """Manage feeds and processes on Dagster and Spark."""
+    ctx.call_on_close(partial(gc.set_threshold, *gc.get_threshold()))
+    gc.set_threshold(_ALLOCATIONS)
     ctx.with_resource(project_environment(Path.cwd()))
     if debug:
         logging.basicConfig(level=logging.DEBUG)

@@ -52,7 +52,6 @@ class EntityModel(BaseModel):
         populate_by_name=True,
         validate_default=False,
         defer_build=True,
-        use_attribute_docstrings=True,
     )
 
 

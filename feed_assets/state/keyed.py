@@ -28,7 +28,6 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
 from feed_assets.masking import encodable
@@ -70,6 +69,8 @@ def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
         position = entry.c.key
         values = [func.json_extract(entry.c.value, f"$[{i}]", type_=_type_of(name)) for i, name in enumerate(names)]
     else:
+        from sqlalchemy.dialects.postgresql import JSONB  # as in `upserts`
+
         entry = (
             func.jsonb_array_elements(cast(parameter, JSONB))
             .table_valued(column("value", JSONB), with_ordinality="place", name="entry")
@@ -123,6 +124,8 @@ def _build_insert(dialect: str, table: Table, names: tuple[str, ...], replaces: 
         entry = func.json_each(parameter).table_valued("value", name="entry")
         values = [func.json_extract(entry.c.value, f"$[{i}]") for i, _ in enumerate(names)]
     else:
+        from sqlalchemy.dialects.postgresql import JSONB
+
         entry = func.jsonb_array_elements(cast(parameter, JSONB)).table_valued(column("value", JSONB), name="entry")
         values = [cast(entry.c.value[i].astext, each.type) for i, each in enumerate(columns)]
     new = build_insert(dialect, table)

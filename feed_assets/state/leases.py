@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -17,7 +17,6 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
 from feed_assets.state.column_types import Text, from_micros
@@ -28,6 +27,9 @@ from feed_assets.state.records import Lease
 from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_HOLDER, leases
 from feed_assets.state.upserts import build_insert
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 _T = leases.c
 _KEY = ("entity", "cluster", "nominal_time")
@@ -191,7 +193,7 @@ def _is_of(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (_T.entity == lease.entity, _T.cluster == lease.cluster, _T.nominal_time == lease.nominal_time)
 
 
-def _or_take_over(new: sqlite.Insert | postgresql.Insert, now: datetime) -> ReturningInsert[Any]:
+def _or_take_over(new: "sqlite.Insert | postgresql.Insert", now: datetime) -> ReturningInsert[Any]:
     is_same_holder = _T.holder == new.excluded.holder
     return new.on_conflict_do_update(
         index_elements=_KEY,

@@ -19,6 +19,8 @@ from sqlalchemy import (
     TextClause,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex
 
 from feed_assets.state.causes import Cause
 from feed_assets.state.column_types import AnyText, Choice, Entries, FrozenInputs, Payload, Text, UtcDateTime
@@ -56,7 +58,16 @@ def define_table(name: str, *parts: Column[Any] | Index, key: tuple[str, ...]) -
 
 def index_where(name: str, condition: TextClause, *columns: str, unique: bool = False) -> Index:
     """Return an index of the rows that meet a condition."""
-    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+    return Index(name, *columns, unique=unique, sqlite_where=condition)
+
+
+@compiles(CreateIndex, "postgresql")
+def _create_with_condition(create: CreateIndex, compiler: Any, **options: Any) -> str:
+    """The condition of `index_where`. Given at the import, it would load what SQLAlchemy knows of PostgreSQL: 18 ms."""
+    index = create.element
+    index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
+    statement: str = compiler.visit_create_index(create, **options)
+    return statement
 
 
 version = Table(VERSION_TABLE, metadata, Column("version_num", Text, primary_key=True))

@@ -13,7 +13,6 @@ from feed_assets.timing.calls import Argument, Call, Word
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import DateTimeError, ExpressionError, InstanceError, TimeZoneError, UnknownNameError
 from feed_assets.timing.expressions import TIME_FUNCTIONS, parse_time_expression
-from feed_assets.timing.grammar import parse_call
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|.", re.DOTALL)  # yyyy-MMM-dd'T'HH:mm, 'o''clock'
 _MONTHS = (
@@ -169,6 +168,8 @@ def _substituted(found: re.Match[str], context: TextContext, keep_unknown: bool)
     try:
         if _VARIABLE.fullmatch(inner.strip()):
             return evaluation.variable(inner.strip(), 0)
+        from feed_assets.timing.grammar import parse_call  # as in `expressions`
+
         call = parse_call(inner)
     except ExpressionError as exc:
         if keep_unknown:

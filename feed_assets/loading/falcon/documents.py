@@ -11,17 +11,6 @@ from feed_assets.loading.falcon.schemas import SCHEMAS, namespace_of
 from feed_assets.loading.falcon.to_entities import convert
 from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
 
-SUFFIX = ".xml"
-
-
-def is_falcon(file: str) -> bool:
-    """Return whether a file is a Falcon document, judging by its name.
-
-    >>> is_falcon("entities/clicks.xml"), is_falcon("entities/clicks.yaml")
-    (True, False)
-    """
-    return file.endswith(SUFFIX)
-
 
 def read_falcon(text: str) -> PlainDocument:
     """Return the document of a text. Every mistake becomes a problem with its position."""

@@ -14,8 +14,6 @@ from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules, state_without_row
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.operations.entities.states import EntityProgress, load_progress
-from feed_assets.operations.outside.code_checks import check_code
-from feed_assets.operations.outside.reachability import check_reachability
 from feed_assets.operations.recording import open_store
 from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.settings import Settings
@@ -218,6 +216,10 @@ def require_reachable(context: EntityContext, after: LoadedBundle, keys: Collect
     with context.database.read() as connection:
         if context.skip_checks or is_safe_mode(connection):
             return
+    # Measured: what looks outside takes 25 ms to import, and readers look at nothing there.
+    from feed_assets.operations.outside.code_checks import check_code
+    from feed_assets.operations.outside.reachability import check_reachability
+
     root = context.settings.root
     found = check_code(after.bundle, keys, sources=after.sources, root=root, has_packages=True)
     found += check_reachability(

@@ -18,7 +18,6 @@ from feed_assets.entities.graph import iter_references
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
@@ -190,6 +189,8 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
         case Form.YAML:
             return render_yaml(found, has_references=has_references)
         case Form.XML:
+            from feed_assets.loading.falcon.writing import render_falcon  # measured: 10 ms, and lists need none
+
             return render_falcon(found, has_references=has_references)
         case _:
             content = found.model_dump(mode="json", by_alias=True, exclude_defaults=True)
