@@ -29,7 +29,8 @@ FeedAssetsError
 │   ├── TranslationError          a translator of assets fails, or changes what follows from the entities
 │   ├── AssetKeyClashError        two feeds or processes have the same asset key
 │   └── NoAssetError              a feed or process that has no asset in what has been built
-├── AmbiguousNameError        entities of several kinds have a name that was given without a kind
+├── WrongUsageError           what a call was given does not fit together
+│   └── AmbiguousNameError        entities of several kinds have a name that was given without a kind
 ├── MetadataRefusedError      metadata of an entity cannot be written or asked for; nothing was changed
 ├── BundleRefusedError        a bundle cannot be read, made or imported here; nothing was changed
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
@@ -152,6 +153,10 @@ class FeedAssetsError(Exception):
 
     def __reduce__(self) -> "tuple[Callable[..., FeedAssetsError], tuple[object, ...]]":
         return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class WrongUsageError(FeedAssetsError):
+    """What a call was given does not fit together; the text says what does."""
 
 
 def _rebuild(kind: type[FeedAssetsError], arguments: tuple[object, ...], facts: dict[str, object]) -> FeedAssetsError:

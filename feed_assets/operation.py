@@ -71,7 +71,8 @@ class Parameter:
         """The values of a closed set; none of an open one."""
         if get_origin(self.type) is Literal:
             return get_args(self.type)
-        return tuple(self.param.of or self.type) if issubclass(self.type, StrEnum) else ()
+        is_enum = isinstance(self.type, type) and issubclass(self.type, StrEnum)
+        return tuple(self.param.of or self.type) if is_enum else ()
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,8 @@ class Operation:
         has_default = written.default is not inspect.Parameter.empty
         return Parameter(
             name=written.name,
-            type=get_args(of_value)[0] if origin is tuple else dict if origin is dict else of_value,
-            is_several=origin is tuple,
+            type=get_args(of_value)[0] if origin is tuple else of_value,
+            is_several=origin is tuple or of_value == dict[str, str],
             is_required=not has_default and param.default is None,
             default=written.default if has_default else param.default,
             param=param,

@@ -18,14 +18,17 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The modules with the operations of each group, or of a command without one. They import what is light, and the rest
 inside their functions. `GROUPS` of one of them has the text of the group."""
 
-_TYPES = {str: "text", bool: "flag", int: "number", float: "number", datetime: "time", bytes: "bytes", dict: "object"}
+_TYPES: Mapping[object, str] = MappingProxyType(
+    {str: "text", bool: "flag", int: "number", datetime: "time", dict[str, str]: "pair", dict[str, object]: "object"}
+)
 
 
 def find_operations(group: str) -> tuple[Operation, ...]:
     """Return the operations of a group, in the order in which they are declared; none without such a group."""
-    members = [each for name in MODULES.get(group, ()) for each in vars(import_module(name)).values()]
-    found = [getattr(each, DECLARATION, None) for each in members]
-    return tuple(each for each in found if isinstance(each, Operation) and each.group == group)
+    modules = [import_module(name) for name in MODULES.get(group, ())]
+    found = [(module, getattr(each, DECLARATION, None)) for module in modules for each in vars(module).values()]
+    declared = [each for module, each in found if each is not None and each.function.__module__ == module.__name__]
+    return tuple(each for each in declared if each.group == group)
 
 
 def describe_group(group: str) -> str:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from feed_assets.entities.common import Kind
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Param
 
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
@@ -20,5 +21,9 @@ KindFirst = Annotated[Kind | None, Param("The kind, if several have the name.", 
 Name = Annotated[str, Param("The feed or process.", argument=True, of=SCHEDULABLE)]
 Feed = Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))]
 Process = Annotated[str, Param("The process.", argument=True, of=(Kind.PROCESS,))]
+Files = Annotated[
+    tuple[EntityFile, ...],
+    Param("Files, folders or URLs; - is standard input.", argument=True, file=True),
+]
 Instance = Annotated[datetime, Param("The nominal time.", argument=True)]
 Limit = Annotated[int, Param("How many, newest first.", least=1)]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
-from enum import StrEnum
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +19,8 @@ from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import Output, print_json, print_records, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Operation, Parameter
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.operation import Does, Operation, Parameter
 from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
@@ -104,15 +104,16 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         return click.Choice(each.choices, case_sensitive=False)
     if each.type is Kind:
         return options.KindType(*of)
-    if issubclass(each.type, StrEnum):
+    if each.choices:
         return options.ChoiceType(each.type)
-    if each.type is int:
-        return click.IntRange(min=each.param.least)
-    made: dict[type, Callable[[], click.ParamType[Any]]] = {
+    made: dict[object, Callable[[], click.ParamType[Any]]] = {
         bytes: lambda: click.File("rb"),
         datetime: options.TimeType,
-        dict: options.JsonObjectType,
+        dict[str, object]: options.JsonObjectType,
+        dict[str, str]: options.PairType,
+        EntityFile: lambda: click.STRING,
         Frequency: options.FrequencyType,
+        int: lambda: click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
         str: lambda: proposals.ProposedType(find) if find else click.STRING,
     }
@@ -120,7 +121,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
 
 
 def _call(operation: Operation, given: dict[str, Any]) -> object:
-    context = _open(operation.context, given)
+    context = _open(operation, given)
     for each in operation.parameters:
         value = given[each.name]
         if each.type is datetime and value is not None:
@@ -128,6 +129,10 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
             given[each.name] = parse_time(value, now, lambda: _find_zone(operation, context, given))
         elif each.type is bytes and value is not None:
             given[each.name] = value.read()
+        elif each.type is EntityFile:
+            given[each.name] = tuple(options.read_files(value))
+        elif each.type == dict[str, str]:
+            given[each.name] = dict(value)
     if "author" in operation.given:
         given["author"] = options.author_of(given["author"])
     click.get_current_context().params.update(given)
@@ -138,14 +143,15 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
     return operation.function(*[context] if operation.context else [], **given)
 
 
-def _open(name: str, given: Mapping[str, Any]) -> Any:
-    """Open the context of a type."""
-    match name:
+def _open(operation: Operation, given: Mapping[str, Any]) -> Any:
+    """Open the context that an operation takes, if any."""
+    match operation.context:
         case "OperationContext":
             return import_module("feed_assets.cli.instance_options").open_context_for()
         case "EntityContext":
-            circumstances = {each: given[each] for each in ("author", "dry_run", "skip_checks") if each in given}
-            return options.open_entity_context_for(given.get("paths", ()), **circumstances)
+            told = {"dry_run": operation.does is Does.READS, **given}
+            told = {name: told[name] for name in ("author", "dry_run", "skip_checks") if name in told}
+            return options.open_entity_context_for(given.get("files", ()), **told)
         case "Database":
             return import_module("feed_assets.cli.state").open_state(load_settings())
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from feed_assets.entities.errors import AmbiguousNameError
+from feed_assets.errors import WrongUsageError
 from feed_assets.masking import encodable
 
 _SENTENCE = 1_000
@@ -29,7 +29,7 @@ class Verb(click.Command):
                         )
         try:
             return super().invoke(ctx)
-        except AmbiguousNameError as exc:
+        except WrongUsageError as exc:
             raise click.UsageError(str(exc), ctx) from exc
 
 

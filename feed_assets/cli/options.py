@@ -242,6 +242,19 @@ class JsonObjectType(click.ParamType[dict[str, object]]):
         return found
 
 
+class PairType(click.ParamType[tuple[str, str]]):
+    """A name and a value."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Divide the text at the first sign of equality."""
+        name, is_pair, text = str(value).partition("=")
+        if not is_pair or not name.strip():
+            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
+        return name.strip(), text.strip()
+
+
 class FrequencyType(_TimingType[Frequency]):
     """A duration such as minutes(15)."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, WrongUsageError
 
 
 class DescribedIssue(Protocol):
@@ -59,7 +59,7 @@ class DuplicateEntityError(DefinitionsError):
         )
 
 
-class AmbiguousNameError(FeedAssetsError):
+class AmbiguousNameError(WrongUsageError):
     """Entities of several kinds have the name that was given without a kind."""
 
     def __init__(self, *, name: str, kinds: Sequence[str]) -> None:

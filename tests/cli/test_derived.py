@@ -17,11 +17,13 @@ from click.testing import CliRunner, Result
 from feed_assets.cli import derived
 from feed_assets.cli.main import main
 from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
 from feed_assets.lifecycle.metadata.run_words import PROGRAM
 from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, operation
 from feed_assets.operation_list import MODULES, find_operations
 from feed_assets.operations.context import OperationContext
-from feed_assets.parameters import Clusters, KindFirst, Name, OnlyKind
+from feed_assets.operations.entities.context import EntityContext
+from feed_assets.parameters import Clusters, Files, KindFirst, Name, OnlyKind
 from feed_assets.state.database import open_database
 from feed_assets.state.facts import Facts
 from feed_assets.state.records import ProcessKey
@@ -99,6 +101,10 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
     assert take(Annotated[tuple[str, ...], Param(argument=True)], "a", "b", default=()) == ("a", "b")
     assert take(Annotated[tuple[Colour, ...], option], "--value", "blue", default=()) == (Colour.BLUE,)
     assert take(Annotated[dict[str, object] | None, option], "--value", '{"a": 1}') == {"a": 1}
+    assert take(Annotated[dict[str, str], option], "--value", "a=1", "--value", "b = 2", default={}) == {
+        "a": "1",
+        "b": "2",
+    }
     assert take(Annotated[Path | None, Param(file=True)], "--value", str(file)) == file
     assert take(Annotated[bytes | None, Param(file=True)], "--value", "-", stdin="{}") == b"{}"
     assert take(Annotated[bool, Param(option="all")], "--all", default=False) is True
@@ -107,6 +113,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("annotation", "words", "message"),
     [
+        (Annotated[dict[str, str], Param()], ("--value", "a"), "'a' is not NAME=VALUE."),
         (Annotated[int | None, Param(least=1)], ("--value", "0"), "0 is not in the range x>=1."),
         (Annotated[Colour | None, Param()], ("--value", "green"), "'green' is not one of 'red', 'blue'."),
         (Annotated[Frequency | None, Param()], ("--value", "daily"), "'daily' is not a frequency"),
@@ -126,6 +133,27 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     set_clock(tmp_path, "2013-11-03T12:00Z")
     assert run("entity", "submit", "all.yaml").exit_code == 0
     return tmp_path
+
+
+@operation("try")
+def name_files(context: "EntityContext", *, files: Files) -> str:
+    """Name files."""
+    return f"{len(files)} {files[0].name} {context.dry_run}"
+
+
+def test_files_are_read(project: Path) -> None:
+    (project / "a.yaml").write_text("kind: feed")
+    assert ok(give(name_files, "a.yaml", "-", stdin="kind: feed")) == "2 a.yaml True\n"
+
+
+def test_what_does_not_fit_together_is_wrong_usage() -> None:
+    @operation("try")
+    def ask() -> None:
+        """Ask."""
+        raise WrongUsageError("Give one or the other.")
+
+    result = give(ask)
+    assert (result.exit_code, "Error: Give one or the other." in result.stderr) == (2, True)
 
 
 Time = Annotated[datetime, Param("When.")]
