@@ -17,14 +17,15 @@ from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import SystemFault, system_fault_of
 from feed_assets.storage.copy_port import Copying, Reading
-from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
     StorageAwayError,
     StorageError,
     StorageFullError,
+    Translated,
 )
+from feed_assets.storage.listing import Entry
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.paths import SINGLE_FILE, parse_flag, parse_path
 from feed_assets.storage.records import (
@@ -40,8 +41,62 @@ from feed_assets.storage.records import (
     Scan,
     StagingPlace,
 )
-from feed_assets.storage.refusals import Translated
-from feed_assets.storage.traces import Traces
+
+
+class DeliveredFile(NamedTuple):
+    """A file whose content is known: its version when it was read, its size, and the checksum of what was read."""
+
+    name: str
+    version: str
+    size: int
+    checksum: str
+
+
+class Deliveries(ABC):
+    """One folder, in which others may write and rename at any moment. Every method raises `StorageError`."""
+
+    @abstractmethod
+    def find(self) -> list[Entry]:
+        """List the files directly in the folder, by name, with few requests; links and folders are no files."""
+
+    def put_back(self) -> None:  # noqa: B027 - not every removal moves it aside
+        """Put back what an interrupted `remove` has moved aside, unless another file has its place by now."""
+
+    @abstractmethod
+    def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
+        """Remove files that are still those that were read; return why others cannot be removed, by name.
+
+        A file of the same name that came since stays, whenever it comes; at storages without conditional removals, one
+        that comes between a comparison and the removal behind it may not.
+        """
+
+
+TRACES_FOLDER = "holds"
+TRACES_SUFFIX = ".json"
+
+
+class Traces(ABC):
+    """The traces of holds on the data of one store, below `.feed-assets/holds/`. Names follow the rule of tokens.
+
+    Every method raises `StorageError` if the storage refuses.
+    """
+
+    @abstractmethod
+    def names(self) -> frozenset[str]:
+        """Return the names of all traces; none if the root of the store does not exist."""
+
+    @abstractmethod
+    def find(self, name: str) -> bytes | None:
+        """Return the content of a trace; None if it does not exist."""
+
+    @abstractmethod
+    def keep(self, name: str, content: bytes) -> None:
+        """Save a trace atomically; it is on disk on return. Never creates the root: it may be an unmounted storage."""
+
+    @abstractmethod
+    def drop(self, name: str) -> None:
+        """Remove a trace, if it exists."""
+
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to

@@ -11,13 +11,12 @@ from typing import Any
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Traces, Trash
 from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import parse_partition_name
 from feed_assets.storage.table.store import TableStore
-from feed_assets.storage.traces import Traces
 from tests.storage.harnesses import Files, StoreHarness
 from tests.tables import Catalog
 

@@ -37,11 +37,11 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.state.taken_files import TakenFile, TakenFiles
-from feed_assets.storage.deliveries import DeliveredFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
 
 ORIGIN = "inbox"

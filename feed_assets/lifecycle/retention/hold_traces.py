@@ -26,7 +26,7 @@ from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_records import Hold
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.traces import Traces
+from feed_assets.storage.port import Traces
 from feed_assets.timing.overlaps import find_nesting
 
 _logger = get_logger(__name__)

@@ -14,7 +14,9 @@ from feed_assets.storage.errors import (
     InstanceNotFoundError,
     ManifestError,
     PathRefusedError,
+    Refuse,
     StorageError,
+    Translated,
 )
 from feed_assets.storage.listing import decide_availability, source_files
 from feed_assets.storage.local.calls import LocalCalls, find_mounts, is_network, touches_mount
@@ -34,7 +36,6 @@ from feed_assets.storage.paths import (
     parse_path,
 )
 from feed_assets.storage.records import Availability, ManifestEntry
-from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.snapshots import Snapshots
 
 _WORTH_FLUSHING_ALL = 64

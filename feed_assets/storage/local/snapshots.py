@@ -6,14 +6,13 @@ import os
 import uuid
 from contextlib import suppress
 
-from feed_assets.storage.errors import InstanceChangingError, ManifestError
+from feed_assets.storage.errors import InstanceChangingError, ManifestError, Refuse, Translated
 from feed_assets.storage.local.calls import LocalCalls
 from feed_assets.storage.local.files import NO_LINK, link_tree, opened
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, remove_tree, write_flushed
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_token, path_name
 from feed_assets.storage.records import Manifest
-from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.snapshots import FOLDER, SUFFIX, Snapshots, pack_manifest, unpack_manifest
 
 _PRIVATE = 0o700

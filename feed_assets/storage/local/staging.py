@@ -17,7 +17,14 @@ from itertools import count
 from pathlib import Path
 
 from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
-from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    Refuse,
+    StagingLostError,
+    StorageError,
+    Translated,
+)
 from feed_assets.storage.local.files import (
     Follow,
     clone_file,
@@ -27,10 +34,10 @@ from feed_assets.storage.local.files import (
     parents,
     read_chunks,
     take_all_rights,
+    write_all,
     write_chunks,
     write_file,
 )
-from feed_assets.storage.local.partial_manifest import PartialManifest
 from feed_assets.storage.local.staging_header import (
     StagingHeader,
     create_header,
@@ -40,11 +47,10 @@ from feed_assets.storage.local.staging_header import (
     remove_staging,
     take_over,
 )
-from feed_assets.storage.local.tree import flush_file, make_directories, read_files, write_flushed
-from feed_assets.storage.manifests import render_manifest, with_hidden
+from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, read_files, write_flushed
+from feed_assets.storage.manifests import parse_json, render_json, render_manifest, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.records import Guard, Manifest, StagingPlace
-from feed_assets.storage.refusals import Refuse, Translated
 
 _TRIES = 10
 _PART = ".feed-assets.part-"
@@ -396,3 +402,52 @@ def _inode(path: str) -> int | None:
         return os.lstat(path).st_ino
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+_PREFIX = "files-"
+
+
+class PartialManifest:
+    """The records in the `folder` of a staging. All methods raise `OSError`."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._own: int | None = None
+
+    def add(self, files: Sequence[StagedFile]) -> None:
+        """Record complete files."""
+        if self._own is None:
+            name = f"{self._folder}/{_PREFIX}{uuid.uuid4().hex}.jsonl"
+            self._own = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        write_all(self._own, b"".join([render_json(list(file)) + b"\n" for file in files]))
+
+    def read(self) -> dict[str, StagedFile]:
+        """Return the records of all writers, by path."""
+        return {file.path: file for file in _read(self._names())}
+
+    def drop(self, files: Collection[str]) -> None:
+        """Remove the records of files. A crash during the call can leave too many records, never too few."""
+        former = self._names()
+        kept = [file for file in _read(former) if file.path not in files]
+        self.close()
+        self.add(kept)
+        for name in former:
+            os.unlink(name)
+
+    def close(self) -> None:
+        """Close the file of this writer; the next record starts a new one."""
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+
+    def _names(self) -> list[str]:
+        return [f"{self._folder}/{name}" for name in list_directory(self._folder) if name.startswith(_PREFIX)]
+
+
+def _read(names: Sequence[str]) -> Iterator[StagedFile]:
+    """Yield records in order; skip torn lines."""
+    for name in names:
+        with open(name, "rb") as stream:
+            for line in stream:
+                with suppress(ValueError, TypeError):
+                    yield StagedFile(*parse_json(line))

@@ -4,33 +4,38 @@
 
 import fcntl
 import os
+import re
+import stat
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from errno import EACCES, ENOTDIR
 from functools import partial
 from pathlib import Path
 from typing import assert_never
+from uuid import uuid4
 
+from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.deliveries import Deliveries
 from feed_assets.storage.errors import (
     ManifestError,
     PathRefusedError,
     PlaceOccupiedError,
+    Refuse,
     StagingLostError,
     StorageError,
+    Translated,
 )
+from feed_assets.storage.listing import Entry
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
 from feed_assets.storage.local.copying import LocalCopying
-from feed_assets.storage.local.deliveries import LocalDeliveries
 from feed_assets.storage.local.exchange import Exchange, find_token
-from feed_assets.storage.local.files import Follow, opened
+from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.staging import LocalStaging, StagingState
 from feed_assets.storage.local.staging_header import find_header, remove_staging
-from feed_assets.storage.local.traces import LocalTraces
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.local.tree import (
     list_directory,
@@ -48,11 +53,19 @@ from feed_assets.storage.paths import (
     parse_token,
     path_name,
 )
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.port import (
+    TRACES_FOLDER,
+    TRACES_SUFFIX,
+    Choose,
+    DeliveredFile,
+    Deliveries,
+    FolderNames,
+    InstanceStore,
+    Traces,
+    Trash,
+)
 from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
-from feed_assets.storage.refusals import Translated
 from feed_assets.storage.scratch import keep_files
-from feed_assets.storage.traces import Traces
 
 
 class LocalStore(InstanceStore):
@@ -331,3 +344,124 @@ class LocalStore(InstanceStore):
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)
+
+
+_AREA = f"{CONTROL_FOLDER}/{TRACES_FOLDER}"
+
+
+class LocalTraces(Traces):
+    """The traces of a store at `root`, an absolute directory."""
+
+    def __init__(self, root: str, root_url: str, calls: LocalCalls, refuse: Refuse) -> None:
+        self._root = root
+        self._root_url = root_url
+        self._calls = calls
+        self._refuse = refuse
+
+    def names(self) -> frozenset[str]:
+        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
+            found = [name for name in self._calls.list_folder(folder) if not name.startswith(".")]
+            return frozenset(name.removesuffix(TRACES_SUFFIX) for name in found if name.endswith(TRACES_SUFFIX))
+        return frozenset()
+
+    def find(self, name: str) -> bytes | None:
+        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
+            return self._calls.read_file(folder, self._file(name))
+        return None
+
+    def keep(self, name: str, content: bytes) -> None:
+        file, draft = self._file(name), f".{uuid.uuid4().hex}"
+        with self._translated():
+            self._calls.close(self._calls.open_root(self._root))
+            make_directories(f"{self._root}/{_AREA}")
+            with self._opened() as folder:
+                self._calls.write_file(folder, draft, content)
+                self._calls.replace(folder, draft, file)
+                self._calls.flush_folder(folder)
+
+    def drop(self, name: str) -> None:
+        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
+            self._calls.remove_file(folder, self._file(name))
+            self._calls.flush_folder(folder)
+
+    def _file(self, name: str) -> str:
+        return f"{parse_token(self._root_url, name)}{TRACES_SUFFIX}"
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        root = self._calls.open_root(self._root)
+        try:
+            with self._calls.opened(root, _AREA) as folder:
+                yield folder
+        finally:
+            self._calls.close(root)
+
+    def _translated(self) -> Translated:
+        return Translated(self._refuse, _AREA)
+
+
+_ASIDE = re.compile(r"\.feed-assets\.[0-9a-f]{8}\.(.+)", re.DOTALL)  # ".feed-assets.0123abcd.orders.json"
+_IN_USE = (FileNotFoundError, FileExistsError)
+
+
+class LocalDeliveries(Deliveries):
+    """A folder below a root. Each removal has hidden names of its own, so that it never meets those of another one."""
+
+    def __init__(self, root: str, folder: str, calls: LocalCalls, refuse: Refuse) -> None:
+        self._root = root
+        self._folder = folder
+        self._calls = calls
+        self._refuse = refuse
+
+    def find(self) -> list[Entry]:
+        with self._opened() as (folder, names):
+            seen = {name: found for name in names if (found := self._calls.find(folder, name)) is not None}
+            return [entry_of(name, found) for name, found in seen.items() if stat.S_ISREG(found.st_mode)]
+
+    def put_back(self) -> None:
+        with self._opened() as (folder, names):
+            for found in filter(None, map(_ASIDE.fullmatch, names)):
+                with suppress(*_IN_USE):
+                    self._calls.move(folder, found[0], folder, found[1])
+
+    def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
+        token = uuid4().hex[:8]
+        with self._opened() as (folder, names):
+            known = frozenset(names)
+            there = [file for file in files if file.name in known]
+            reasons = [self._remove(folder, file, f".feed-assets.{token}.{file.name}") for file in there]
+        return {file.name: reason for file, reason in zip(there, reasons, strict=True) if reason is not None}
+
+    def _remove(self, folder: int, file: DeliveredFile, aside: str) -> str | None:
+        """Remove a file if it is the one that was read; return what keeps it from getting another name."""
+        try:
+            self._calls.move(folder, file.name, folder, aside)
+        except OSError as exc:
+            if exc.errno not in OBSTACLES and not isinstance(exc, FileNotFoundError):
+                raise
+            return OBSTACLES.get(exc.errno or 0)
+        with suppress(*_IN_USE):
+            if self._is_same(folder, file, aside):
+                self._calls.remove_file(folder, aside)
+            else:
+                self._calls.move(folder, aside, folder, file.name)
+        return None
+
+    def _is_same(self, folder: int, file: DeliveredFile, aside: str) -> bool:
+        found = self._calls.find(folder, aside)
+        if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
+            return False
+        with opened(aside, os.O_RDONLY | os.O_NOFOLLOW, folder) as descriptor:
+            return checksum_of(read_chunks(descriptor)) == file.checksum
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[int, list[str]]]:
+        """Open the folder, and list its names in order; one that does not exist has none."""
+        with Translated(self._refuse, self._folder), ExitStack() as stack:
+            folder, names = -1, list[str]()
+            with suppress(FileNotFoundError):
+                root = self._calls.open_root(self._root)
+                stack.callback(self._calls.close, root)
+                folder = stack.enter_context(self._calls.opened(root, self._folder))
+                names = sorted(self._calls.list_folder(folder))
+            yield folder, names

@@ -4,7 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from feed_assets.storage.copy_port import Copying, Reading, Staging, Standing, Survey
-from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError, PathRefusedError
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    ManifestError,
+    PathRefusedError,
+    Refuse,
+    Translated,
+)
 from feed_assets.storage.listing import nanoseconds, source_files
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing
@@ -23,7 +30,6 @@ from feed_assets.storage.paths import (
     path_name,
 )
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
-from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.snapshots import FOLDER, SUFFIX, Snapshots, pack_manifest, unpack_manifest
 
 

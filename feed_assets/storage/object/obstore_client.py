@@ -2,15 +2,21 @@
 
 import os
 import re
+import ssl
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from functools import cache
+from datetime import timedelta
+from functools import cache, cached_property
+from http import HTTPStatus
+from http.client import HTTPException
 from queue import SimpleQueue
-from threading import Event, Semaphore
+from threading import Event, Lock, Semaphore
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
 import obstore
 from obstore.exceptions import (
@@ -34,7 +40,7 @@ from feed_assets.storage.object.client import (
     counted,
     each,
 )
-from feed_assets.storage.object.conditional_removal import ConditionalRemoval
+from feed_assets.storage.paths import CONTROL_FOLDER
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -283,3 +289,66 @@ def object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile
         tag=f"{etag} {modified_at.replace(microsecond=0)}" if etag else f" {modified_at}",
         checksum=f"etag:{etag}" if _ETAG_OF_CONTENT.fullmatch(etag) else "",
     )
+
+
+_SIGNED_FOR = timedelta(minutes=15)
+_SECONDS = 60.0
+_PROBE = f"{CONTROL_FOLDER}/conditions"
+_DECIDED = frozenset({200, 202, 204, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.NOT_FOUND})
+_NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS, 500, 502, 503, 504})
+
+
+class ConditionalRemoval:
+    """Conditional removals of one store; thread-safe."""
+
+    def __init__(self, store: AzureStore | S3Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._is_trusted: bool | None = None
+
+    def remove(self, key: str, etag: str) -> bool:
+        """Remove an object unless it has another ETag or is gone; return False if the service cannot decide that.
+
+        Raises:
+            OSError: the service does not answer, or is too busy.
+        """
+        with self._lock:
+            if self._is_trusted is None:
+                self._is_trusted = self._knows_conditions()
+        return self._is_trusted and self._request(key, etag) in _DECIDED
+
+    def _knows_conditions(self) -> bool:
+        try:
+            obstore.put(self._store, _PROBE, b"")
+        except BaseError:
+            return False
+        return self._request(_PROBE, "another") == HTTPStatus.PRECONDITION_FAILED
+
+    def _request(self, key: str, etag: str) -> int:
+        """Ask for a removal, and return the status of the answer; 0 if it cannot be signed."""
+        try:
+            url = obstore.sign(self._store, "DELETE", key, _SIGNED_FOR)
+        except (BaseError, ValueError):
+            return 0
+        request = Request(url, method="DELETE", headers={"If-Match": f'"{etag}"'})
+        try:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
+                return int(answer.status)
+        except HTTPError as exc:
+            exc.close()
+            if exc.code in _NOT_NOW:
+                raise ConnectionError(f"it answers {exc.code} to the removal of {key!r}") from exc
+            return exc.code
+        except (HTTPException, URLError) as exc:
+            raise ConnectionError(f"it does not answer to the removal of {key!r}: {exc}") from exc
+
+    @cached_property
+    def _opener(self) -> OpenerDirector:
+        """Trust whom the store trusts; a context is made once, because that takes longer than a request."""
+        options: Mapping[str, Any] = self._store.client_options or {}
+        context = ssl.create_default_context()
+        if root := options.get("root_certificate"):
+            context.load_verify_locations(cadata=bytes(root).decode())
+        if options.get("allow_invalid_certificates"):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return build_opener(HTTPSHandler(context=context))

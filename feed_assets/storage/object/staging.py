@@ -10,13 +10,12 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
-from feed_assets.storage.errors import InstanceNotFoundError, StagingLostError, StorageError
+from feed_assets.storage.errors import InstanceNotFoundError, Refuse, StagingLostError, StorageError, Translated
 from feed_assets.storage.manifests import parse_json, render_json
 from feed_assets.storage.object.client import each
 from feed_assets.storage.object.staged_objects import HEADER, INTENT, Intent, StagedObjects, read_marker, recover
 from feed_assets.storage.object.tree import read_object
 from feed_assets.storage.records import Guard, StagingPlace
-from feed_assets.storage.refusals import Refuse, Translated
 
 _DATA, _JOURNAL = "data", "journal"
 

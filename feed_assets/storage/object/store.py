@@ -10,12 +10,13 @@ from pathlib import Path
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
-from feed_assets.storage.deliveries import DeliveredFile, Deliveries
 from feed_assets.storage.errors import (
     InstanceChangingError,
     PathRefusedError,
+    Refuse,
     StorageAwayError,
     StorageError,
+    Translated,
 )
 from feed_assets.storage.listing import Entry, scan_listing
 from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
@@ -42,7 +43,17 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.port import (
+    TRACES_FOLDER,
+    TRACES_SUFFIX,
+    Choose,
+    DeliveredFile,
+    Deliveries,
+    FolderNames,
+    InstanceStore,
+    Traces,
+    Trash,
+)
 from feed_assets.storage.records import (
     Clearing,
     Guard,
@@ -55,13 +66,11 @@ from feed_assets.storage.records import (
     missing,
     obstructed,
 )
-from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.scratch import Scratch, keep_files
-from feed_assets.storage.traces import FOLDER, SUFFIX, Traces
 
 _TRIES = 10
 _SCANS = 3
-_TRACES = f"{CONTROL_FOLDER}/{FOLDER}"
+_TRACES = f"{CONTROL_FOLDER}/{TRACES_FOLDER}"
 
 
 class ObjectStore(InstanceStore):
@@ -326,7 +335,7 @@ class ObjectTraces(Traces):
     def names(self) -> frozenset[str]:
         with self._translated():
             found = self._client.children(_TRACES).files
-        return frozenset(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+        return frozenset(name.removesuffix(TRACES_SUFFIX) for name in found if name.endswith(TRACES_SUFFIX))
 
     def find(self, name: str) -> bytes | None:
         with self._translated():
@@ -342,7 +351,7 @@ class ObjectTraces(Traces):
             self._client.remove([self._key(name)])
 
     def _key(self, name: str) -> str:
-        return f"{_TRACES}/{parse_token(self._root_url, name)}{SUFFIX}"
+        return f"{_TRACES}/{parse_token(self._root_url, name)}{TRACES_SUFFIX}"
 
     def _translated(self) -> Translated:
         return Translated(self._refuse, _TRACES)

@@ -6,10 +6,10 @@ metastore then points the partition to it, so a reader sees the old content or t
 
 import fcntl
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Traces, Trash
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -41,12 +41,10 @@ from feed_assets.storage.records import (
 )
 from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
-from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition, parse_values
+from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_partition, parse_values, spellings
 from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.places import VERSIONS_FOLDER, OpenStore, is_own_folder, version_path
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
-from feed_assets.storage.table.walk import PartitionTree
-from feed_assets.storage.traces import Traces
 
 _TRIES = 5
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
@@ -373,3 +371,41 @@ def _partition_lock(store: str, name: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+Values = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTree:
+    """The tree of partitions below a base path; `open_keys` are the keys that the base does not name."""
+
+    keys: Keys
+    open_keys: tuple[str, ...]
+    depth: int
+    choose: Choose
+
+    def walk(self, partitions: Sequence[Values]) -> Iterator[FolderNames]:
+        """Yield the chosen names in folders relative to the base; skip partitions that no path can name."""
+        if self.depth == len(self.open_keys):
+            yield from self._walk(partitions, "", self.open_keys)
+
+    def _walk(self, partitions: Sequence[Values], below: str, open_keys: tuple[str, ...]) -> Iterator[FolderNames]:
+        shown: dict[str, tuple[str, list[Values]]] = {}
+        for key in open_keys:
+            named: dict[str, list[Values]] = defaultdict(list)
+            for values in partitions:
+                if "/" not in values[key]:
+                    for spelled in spellings({key: values[key]}, self.keys):
+                        named[f"{key}={spelled[key]}"].append(values)
+            shown |= {name: (key, found) for name, found in named.items()}
+        if not shown:
+            return
+        prefix = f"{below}/" if below else ""
+        chosen = [name for name in self.choose(below, list(shown)) if name in shown]
+        if len(open_keys) == 1:
+            yield FolderNames(prefix, chosen)
+            return
+        for name in chosen:
+            key, found = shown[name]
+            yield from self._walk(found, prefix + name, tuple(each for each in open_keys if each != key))

@@ -15,9 +15,9 @@ import pytest
 from feed_assets.lifecycle.arrival import taking
 from feed_assets.lifecycle.arrival.inbox_files import FileStatus
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.storage.deliveries import DeliveredFile
-from feed_assets.storage.local.deliveries import LocalDeliveries
+from feed_assets.storage.local.store import LocalDeliveries
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import DeliveredFile
 from feed_assets.storage.registry import open_store
 from tests.lifecycle.arrival.test_inboxes import (
     FIRST,

@@ -12,7 +12,7 @@ from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
-from feed_assets.storage.table.walk import PartitionTree
+from feed_assets.storage.table.store import PartitionTree
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import TableAddress

@@ -15,7 +15,7 @@ from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_records import Hold, ItemOutcome
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.traces import LocalTraces
+from feed_assets.storage.local.store import LocalTraces
 from tests.lifecycle.harness import START
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
 
