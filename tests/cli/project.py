@@ -1,7 +1,9 @@
 """A project folder with a state database, and `feed-assets` given in it."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import yaml
 from click.testing import CliRunner, Result
@@ -44,3 +46,15 @@ def rows(text: str) -> list[list[str]]:
 def run(*arguments: str, stdin: str | None = None) -> Result:
     """Give a command; the result has output and exit code."""
     return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets", input=stdin)
+
+
+def must(*arguments: str, code: int = 0, stdin: str | None = None) -> Result:
+    """Give a command that ends with this code."""
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def shown(*arguments: str, code: int = 0) -> Any:
+    """The JSON form of what a command says."""
+    return json.loads(must(*arguments, "--output", "json", code=code).stdout)

@@ -1,12 +1,11 @@
 """A project in which three hours of clicks lie on `east` and are copied to `west`, and commands given in it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.project import run
+from tests.cli.project import shown
 from tests.cli.retention_project import set_clock
 from tests.operations.harness import CLICKS, COUNTING, COUNTS
 from tests.projects import declare, enter, land
@@ -44,6 +43,4 @@ def instance(project: Path, hour: int, cluster: str = "west") -> Path:
 
 def replication(*arguments: str, exit_code: int = 0) -> Any:
     """The JSON form of what `feed-assets replication` says."""
-    result = run("replication", *arguments, "--output", "json")
-    assert result.exit_code == exit_code, result.output
-    return json.loads(result.stdout)
+    return shown("replication", *arguments, code=exit_code)

@@ -1,6 +1,5 @@
 """A project in which six of ten hours of clicks have expired, and all hours of views, and commands given in it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from tests.cli.project import rows, run
+from tests.cli.project import rows, shown
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
 from tests.projects import declare, enter, land
 
@@ -60,9 +59,7 @@ def table(result: Result) -> list[list[str]]:
 
 def retention(*arguments: str, exit_code: int = 0) -> Any:
     """The JSON form of what `feed-assets retention` says."""
-    result = run("retention", *arguments, "--output", "json")
-    assert result.exit_code == exit_code, result.output
-    return json.loads(result.stdout)
+    return shown("retention", *arguments, code=exit_code)
 
 
 def planned(*feeds: str) -> str:

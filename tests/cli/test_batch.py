@@ -1,8 +1,8 @@
 """The calls of programs that work elsewhere: their orders, right and wrong, from a shell script and one by one."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +17,8 @@ from feed_assets.state.database import open_database
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.storage.errors import StorageError
 from tests.cli.pasting import Pasting, of, paste
-from tests.cli.project import let_ticks_come, run
+from tests.cli.project import let_ticks_come, run, shown
+from tests.cli.project import must as ok
 from tests.cli.scripts import run_script
 from tests.databases import drilled_database_url
 from tests.projects import declare, enter
@@ -156,26 +157,15 @@ def come(project: Path, *seconds: int) -> None:
         ok("feed", "notify", "orders", f"2026-03-01T06:00:{second:02}Z", "--marking", f"o{second}")
 
 
-def ok(*arguments: str) -> Result:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def shown(*arguments: str) -> dict[str, object]:
-    document: dict[str, object] = json.loads(ok(*arguments, "--output", "json").stdout)
-    return document
-
-
-def taken(found: Mapping[str, object]) -> list[tuple[object, ...]]:
+def taken(found: Mapping[str, Any]) -> list[tuple[object, ...]]:
     """What a batch has taken: input, number of events, the first and last of them, and their markings."""
     keys = ("input", "events", "min_event", "max_event", "min_marking", "max_marking")
-    return [tuple(each[key] for key in keys) for each in found["inputs"]]  # type: ignore[attr-defined]
+    return [tuple(each[key] for key in keys) for each in found["inputs"]]
 
 
-def staging(found: Mapping[str, object], output: str = "loaded") -> Path:
+def staging(found: Mapping[str, Any], output: str = "loaded") -> Path:
     """Where the program puts the files of an output."""
-    urls = {each["output"]: each["url"] for each in found["outputs"]}  # type: ignore[attr-defined]
+    urls = {each["output"]: each["url"] for each in found["outputs"]}
     return Path(urlsplit(urls[output]).path)
 
 
@@ -261,7 +251,7 @@ def test_wrong_orders_of_calls_are_refused_by_a_sentence_and_move_nothing(projec
     done = run_script(WRONG_ORDERS, project / "shell", give)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     assert (len(calls), sum(calls)) == (36, 23)
-    assert [batch["status"] for batch in shown("batch", "list")["batches"]] == ["FAILED"]  # type: ignore[attr-defined]
+    assert [batch["status"] for batch in shown("batch", "list")["batches"]] == ["FAILED"]
 
 
 def rows(project: Path, tables: Iterable[Table] = KEPT_STILL) -> list[list[object]]:
@@ -279,7 +269,7 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
     ok("feed", "notify", "rates", "--marking", "eur")
     first = shown("batch", "init", "load", "--max", "2")
     assert taken(first) == [("orders", 2, 1, 2, "o1", "o2"), ("rates", 1, 4, 4, "eur", "eur")]
-    files = [file for each in first["inputs"] for instance in each["instances"] for file in instance["files"]]  # type: ignore[attr-defined]
+    files = [file for each in first["inputs"] for instance in each["instances"] for file in instance["files"]]
     assert [Path(urlsplit(file).path).read_text() for file in files] == ["1\n", "2\n"]
     assert (first["attempt"], first["next_step"]) == (1, "extract")
     work("extract", "clean")
@@ -291,7 +281,7 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
     ok("feed", "notify", "rates")
     again = shown("batch", "init", "load", "--max", "1")
     assert (again["batch"], again["attempt"], again["inputs"]) == (first["batch"], 2, first["inputs"])
-    statuses = [(step["step"], step["status"], step["made_in"]) for step in again["steps"]]  # type: ignore[attr-defined]
+    statuses = [(step["step"], step["status"], step["made_in"]) for step in again["steps"]]
     assert statuses == [("extract", "KEPT", 1), ("clean", "PENDING", 2), ("store", "PENDING", 2)]
     assert again["next_step"] == "clean"
     assert (staging(again) / "part-0.csv").read_text() == "of clean\n"
@@ -302,7 +292,7 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
     of_batch = f"process/load/cluster/here/instance/{first['batch']}"
     assert "program/rows\t7" in ok("metadata", "get", of_batch).stdout
     assert "loaded\t\tprogram\tprocess/load" in ok("metadata", "get", "feed/orders", "--scope", "user").stdout
-    assert [each["output"] for each in ended["published"]] == ["loaded"]  # type: ignore[attr-defined]
+    assert [each["output"] for each in ended["published"]] == ["loaded"]
     assert not staging(again).exists()
     listed = ok("instance", "steps", "load", str(first["batch"])).stdout.splitlines()
     assert [line.split("\t")[1:4] for line in listed[1:]] == [
@@ -318,7 +308,7 @@ def test_a_batch_that_failed_comes_again_with_the_same_events_and_names_its_next
         ("2", "read orders (2 instances); wrote loaded (event 7)"),
         ("1", "the warehouse is away; read orders (2 instances)"),
     ]
-    assert shown("queue", "show", "load")["queue"]["pending"] == 3  # type: ignore[index]
+    assert shown("queue", "show", "load")["queue"]["pending"] == 3
     ok("queue", "verify")
 
 
@@ -328,9 +318,9 @@ def test_an_end_is_one_event_that_each_reader_takes_by_its_marking(project: Path
     batch = loaded(project, 2, marking="1_DAILY_END")
     loaded(project, 3)
     found = shown("batch", "init", "report")
-    assert [each["nominal_time"] for each in found["inputs"][0]["instances"]][1:] == [batch]  # type: ignore[index]
+    assert [each["nominal_time"] for each in found["inputs"][0]["instances"]][1:] == [batch]
     assert taken(found)[0][4:] == ("1_DAILY_END", "x")
-    consumers = [(each["process"], each["pending"]) for each in shown("queue", "consumers", "loaded")["consumers"]]  # type: ignore[attr-defined]
+    consumers = [(each["process"], each["pending"]) for each in shown("queue", "consumers", "loaded")["consumers"]]
     assert consumers == [("copy", 3), ("report", 1)]
     ok("batch", "end", "report")
     assert not (project / "data/rejected").exists()
@@ -346,7 +336,7 @@ def test_init_hands_what_each_event_says_as_show_does(project: Path) -> None:
     come(project, 1)
     ok("feed", "notify", "rates", "--payload", '{"eur": 1.1}', "--marking", "eur")
     found = shown("batch", "init", "load")
-    handed = [event for each in found["inputs"] for event in each["taken"]]  # type: ignore[attr-defined]
+    handed = [event for each in found["inputs"] for event in each["taken"]]
     assert handed == shown("batch", "show", "load", str(found["batch"]))["events"]
     assert [(each["payload"], each["marking"]) for each in handed] == [({}, "o1"), ({"eur": 1.1}, "eur")]
 
@@ -387,7 +377,7 @@ def test_a_killed_batch_ends_no_more_and_a_rerun_of_it_begins_anew(project: Path
     ok("instance", "rerun", "load", "--instance", str(first["batch"]))
     again = shown("batch", "init", "load")
     assert (again["batch"], taken(again)) == (first["batch"], taken(first))
-    assert {step["status"] for step in again["steps"]} == {"PENDING"}  # type: ignore[attr-defined]
+    assert {step["status"] for step in again["steps"]} == {"PENDING"}
     assert staging(again) != staging(first)
     assert not list(staging(again).iterdir())
 
@@ -425,9 +415,9 @@ def test_an_end_that_broke_off_behind_a_publication_is_repeated(project: Path, m
         patch.setattr(ending, "record_published", broken)
         assert run("batch", "end", "load").exit_code == 1
     assert not staging(found).exists()
-    (done,) = shown("batch", "end", "load")["published"]  # type: ignore[misc]
+    (done,) = shown("batch", "end", "load")["published"]
     assert (Path(urlsplit(done["url"]).path) / "part-0.csv").read_text() == "a\n"
-    assert shown("batch", "list")["batches"][0]["status"] == "SUCCEEDED"  # type: ignore[index]
+    assert shown("batch", "list")["batches"][0]["status"] == "SUCCEEDED"
 
 
 def test_an_output_with_nothing_but_hidden_files_has_none(project: Path) -> None:
@@ -454,7 +444,7 @@ def test_a_batch_whose_outputs_cannot_be_staged_has_failed_and_comes_again(
     with monkeypatch.context() as patch:
         patch.setattr("feed_assets.operations.queues.elsewhere.stage_outputs", broken)
         refused("no luck", "batch", "init", "load")
-    (batch,) = shown("batch", "list")["batches"]  # type: ignore[misc]
+    (batch,) = shown("batch", "list")["batches"]
     assert (batch["status"], "no luck" in batch["reason"]) == ("FAILED", True)
     assert shown("batch", "init", "load")["batch"] == batch["batch"]
 
@@ -492,13 +482,13 @@ def test_a_dry_run_of_a_call_changes_nothing(project: Path) -> None:
 
 def neighbours(*arguments: str) -> list[tuple[str, str, str, str]]:
     found = shown("instance", "dependency", *arguments)["dependencies"]
-    return [(each["tag"], each["name"], each["nominal_time"], each["by"]) for each in found]  # type: ignore[attr-defined]
+    return [(each["tag"], each["name"], each["nominal_time"], each["by"]) for each in found]
 
 
 @on_each
 def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(project: Path) -> None:
     batch, now = loaded(project, 1, 2), "2026-03-01T06:00:01Z"
-    (rates,) = shown("instance", "listing", "rates")["instances"]  # type: ignore[misc]
+    (rates,) = shown("instance", "listing", "rates")["instances"]
     for feed, time in (("orders", now), ("orders", "2026-03-01T06:00:02Z"), ("rates", rates["nominal_time"])):
         assert neighbours("feed", feed, time) == [("Input", "load", batch, feed)]
     assert neighbours("feed", "loaded", batch) == [("Output", "load", batch, "loaded")]
@@ -514,7 +504,7 @@ def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(projec
     assert "process load on" not in ok("why", "loaded", now, "--kind", "feed", "--all").stdout
     start = ("--start", "2026-03-01T00:00Z", "--end", "2026-03-02T00:00Z")
     summary = shown("entity", "summary", "feed", *start)["entities"]
-    times = {each["name"]: [one["nominal_time"] for one in each["instances"]] for each in summary}  # type: ignore[attr-defined]
+    times = {each["name"]: [one["nominal_time"] for one in each["instances"]] for each in summary}
     assert (times["orders"], times["rejected"]) == ([*reversed(seconds)], [])
 
 
@@ -537,7 +527,7 @@ def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(proj
 
     def listed(*arguments: str) -> list[tuple[str, str, int]]:
         found = shown("batch", "list", *arguments)["batches"]
-        return sorted((each["process"], each["batch"], each["events"]) for each in found)  # type: ignore[attr-defined]
+        return sorted((each["process"], each["batch"], each["events"]) for each in found)
 
     whole = [("copy", copied, 2), ("load", first, 2), ("load", second, 2)]
     assert listed() == sorted(whole)
@@ -590,7 +580,7 @@ def test_each_refusal_names_the_call_whose_turn_it_is(project: Path, paste: Past
     ok("batch", "step-start", "load", "store")
     ok("batch", "step-fail", "load", "store")
     paste(refused("has failed", "batch", "end", "load"), "batch fail")
-    said = ok("why", "load", str(shown("batch", "list")["batches"][0]["batch"])).stdout  # type: ignore[index]
+    said = ok("why", "load", str(shown("batch", "list")["batches"][0]["batch"])).stdout
     assert "the next program that takes a batch takes it again, with the same events" in said
     paste(said, "batch init")
     work("clean", "store")

@@ -10,7 +10,7 @@ import yaml
 
 from feed_assets.state.database import open_database
 from feed_assets.state.metadata_store import MetadataStore
-from tests.cli.project import prepare, run
+from tests.cli.project import must, prepare, run, shown
 from tests.cli.retention_project import set_clock
 from tests.databases import drilled_database_url
 from tests.operations.harness import ALL, COUNTING, changed
@@ -64,8 +64,7 @@ def there(here: Path, tmp_path: Path, drilled_database_url: str) -> Path:
 
 
 def ok(*arguments: str) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
+    result = must(*arguments)
     return result.stdout
 
 
@@ -91,7 +90,7 @@ def test_a_bundle_makes_an_empty_location_the_same(here: Path, there: Path, monk
     assert (there / "entities" / "feed" / "clicks.yaml").read_text().startswith("# ü\nkind: feed")
     assert ok("plan") == "Nothing would change.\n"
     assert ok("metadata", "export") == said
-    assert json.loads(ok("bundle", "import", "../all.zip", "--output", "json"))["is_change"] is False
+    assert shown("bundle", "import", "../all.zip")["is_change"] is False
     ok("bundle", "export", "--all", "--to", "../again.zip")
     assert (there.parent / "again.zip").read_bytes() == (there.parent / "all.zip").read_bytes()
 
@@ -174,8 +173,7 @@ def test_a_refusal_in_the_midst_leaves_neither_files_nor_ids(
     ok("bundle", "export", "--all", "--to", "../all.zip")
     monkeypatch.chdir(there)
     ok("admin", "safemode", "on")
-    refused = run("bundle", "import", "../all.zip")
-    assert refused.exit_code == 1
+    refused = must("bundle", "import", "../all.zip", code=1)
     assert "safe mode" in refused.stderr
     assert not (there / "sql").exists()
     assert not list((there / "entities").iterdir())

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 
 from feed_assets.cli.main import main
 from feed_assets.state.dagster_home import find_state_url
-from tests.cli.project import prepare, run
+from tests.cli.project import must, prepare, run
 from tests.operations.harness import ALL
 
 HEAVY = {
@@ -100,8 +100,7 @@ def test_what_cannot_be_found_proposes_nothing(project: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_is_printed(shell: str) -> None:
-    result = run("completion", shell)
-    assert result.exit_code == 0, result.output
+    result = must("completion", shell)
     assert f"_FEED_ASSETS_COMPLETE={shell}_complete" in result.stdout
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
 from feed_assets.entities.common import Kind
 from feed_assets.errors import NoAnswerError
 from feed_assets.operations.definitions import entity_schema
 from feed_assets.storage.errors import StorageAwayError
+from tests.cli.project import run, shown
 from tests.entities.samples import BASE
 
 GOOD = "kind: cluster\nname: primary\nstorage: file:///data\n"
@@ -27,10 +27,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEED_ASSETS_STRICT", raising=False)
     return tmp_path
-
-
-def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +48,7 @@ def test_validate_prints_issues_and_says_by_its_exit_code_whether_there_are_any(
     project: Path, text: str, options: list[str], code: int, stdout: str
 ) -> None:
     (project / "entities" / "a.yaml").write_text(text)
-    result = _run("validate", *options)
+    result = run("validate", *options)
     assert result.exit_code == code, result.output
     assert result.stdout.replace(f"{project}/", "").startswith(stdout)
     assert bool(result.stdout) == bool(stdout)
@@ -61,7 +57,7 @@ def test_validate_prints_issues_and_says_by_its_exit_code_whether_there_are_any(
 
 def test_validate_prints_json(project: Path) -> None:
     (project / "a.yaml").write_text(BAD)
-    result = _run("validate", "a.yaml", "--output", "json")
+    result = run("validate", "a.yaml", "--output", "json")
     report = json.loads(result.stdout)
     assert (result.exit_code, report["version"], report["errors"], report["warnings"]) == (1, 2, 1, 0)
     assert report["issues"] == [
@@ -80,24 +76,24 @@ def test_files_of_workflows_are_looked_for_in_the_project(project: Path) -> None
     documents = [{"kind": label.split()[0], **BASE[label]} for label in BASE]
     documents[-1]["workflow"] = {"engine": "sql", "path": "jobs/daily.sql"}
     (project / "entities" / "a.yaml").write_text(yaml.safe_dump_all(documents))
-    assert "the file 'jobs/daily.sql' does not exist" in _run("validate").stdout
+    assert "the file 'jobs/daily.sql' does not exist" in run("validate").stdout
     (project / "jobs").mkdir()
     (project / "jobs" / "daily.sql").touch()
-    assert "does not exist" not in _run("validate").stdout
+    assert "does not exist" not in run("validate").stdout
 
 
 @pytest.mark.parametrize(
     "arguments", [["validate", "nowhere"], ["validate", "--colour"], ["nothing"], ["schema", "--kind", "x"]]
 )
 def test_wrong_usage_ends_with_2_and_a_message_on_standard_error(project: Path, arguments: list[str]) -> None:
-    result = _run(*arguments)
+    result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr
 
 
 def test_wrong_settings_end_with_2(project: Path) -> None:
     (project / "feed_assets.yaml").write_text("entitties: x\n")
-    result = _run("validate")
+    result = run("validate")
     assert result.exit_code == 2
     assert result.stderr.startswith("feed-assets: setting 'entitties': there is no such setting.")
 
@@ -109,7 +105,7 @@ def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypat
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr("feed_assets.operations.definitions.validate_location", broken)
-    result = _run("validate")
+    result = run("validate")
     assert result.exit_code == 3
     assert result.stderr.startswith("feed-assets: internal error, ZeroDivisionError: oh.")
 
@@ -131,13 +127,13 @@ def test_what_is_away_ends_with_2(project: Path, monkeypatch: pytest.MonkeyPatch
         raise away
 
     monkeypatch.setattr("feed_assets.operations.definitions.validate_location", fails)
-    result = _run("validate")
+    result = run("validate")
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["validate", "-h"], ["schema", "--help"], ["--version"]])
 def test_help_is_on_every_level(arguments: list[str]) -> None:
-    result = _run(*arguments)
+    result = run(*arguments)
     assert result.exit_code == 0
     assert result.stdout
 
@@ -164,7 +160,7 @@ def test_checking_definitions_loads_neither_dagster_nor_spark_nor_the_database(p
 
 
 def test_schema_is_one_for_all_kinds_and_one_for_each() -> None:
-    everything = json.loads(_run("schema").stdout)
+    everything = json.loads(run("schema").stdout)
     assert everything == entity_schema()
     assert [choice["then"]["$ref"] for choice in everything["allOf"]] == [
         "#/$defs/Cluster",
@@ -172,7 +168,7 @@ def test_schema_is_one_for_all_kinds_and_one_for_each() -> None:
         "#/$defs/Feed",
         "#/$defs/Process",
     ]
-    only = json.loads(_run("schema", "--kind", "feed").stdout)
+    only = json.loads(run("schema", "--kind", "feed").stdout)
     assert only["properties"] == {"kind": {"enum": ["feed"]}}
     assert "Process" not in only["$defs"]
 
@@ -196,7 +192,7 @@ def test_the_schema_has_all_that_it_refers_to_and_every_key_that_samples_use() -
 
 
 def test_a_warning_on_the_terminal_has_no_traceback(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run("validate")
+    run("validate")
     try:
         raise ValueError("no such place")
     except ValueError:
@@ -214,16 +210,16 @@ def test_a_command_finds_the_project_of_its_path_if_the_working_directory_has_no
     (entities / "a.yaml").write_text("kind: cluster\nname: primary\nstorage: file://${DATA_ROOT}\n")
     monkeypatch.chdir(here)
     tried = "FEED_ASSETS_VARIABLES__DATA_ROOT in the environment, variables in feed_assets.yaml (not found in "
-    assert f"{tried}{here} and above), DATA_ROOT in the environment. Write" in _run("validate", str(entities)).stdout
+    assert f"{tried}{here} and above), DATA_ROOT in the environment. Write" in run("validate", str(entities)).stdout
     (tmp_path / "project" / "feed_assets.yaml").write_text("variables: {DATA_ROOT: /data}\n")
-    assert _run("validate", str(entities)).exit_code == 0
+    assert run("validate", str(entities)).exit_code == 0
     (here / "feed_assets.yaml").write_text("variables: {OTHER: /data}\n")
-    assert f"variables in {here}/feed_assets.yaml" in _run("validate", str(entities)).stdout
+    assert f"variables in {here}/feed_assets.yaml" in run("validate", str(entities)).stdout
 
 
 def test_the_location_that_settings_name_in_vain_is_told_with_its_source(project: Path) -> None:
     (project / "feed_assets.yaml").write_text("entities: nowhere\n")
-    message = _run("validate").stderr
+    message = run("validate").stderr
     assert f"{project}/nowhere: there is no such file or folder." in message
     assert f"The setting 'entities' is 'nowhere', from {project}/feed_assets.yaml; tried in this order: " in message
 
@@ -233,7 +229,7 @@ def test_settings_shows_each_value_with_its_source_and_no_secret(
 ) -> None:
     (project / "feed_assets.yaml").write_text("state: postgresql://me:hidden@host/db\nvariables: {API_TOKEN: hidden}\n")
     monkeypatch.setenv("FEED_ASSETS_SCHEDULE", "explicit")
-    text, report = _run("settings").stdout, json.loads(_run("settings", "--output", "json").stdout)
+    text, report = run("settings").stdout, shown("settings")
     found = {each["name"]: (each["value"], each["source"]) for each in report["settings"]}
     assert "hidden" not in text + str(report)
     assert found["state"] == ("postgresql://me:***@host/db", f"{project}/feed_assets.yaml")

@@ -7,7 +7,7 @@ import yaml
 from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from tests.cli.project import below, prepare, rows, run
+from tests.cli.project import below, must, prepare, rows, run, shown
 from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, COUNTING, changed
 from tests.projects import enter
@@ -33,8 +33,7 @@ def write(project: Path, **fields: object) -> str:
 
 
 def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
-    result = run("entity", "submit", "all.yaml")
-    assert result.exit_code == 0, result.output
+    result = must("entity", "submit", "all.yaml")
     assert result.stdout.splitlines() == [
         "cluster 'primary': submitted, version 1",
         "feed 'clicks': submitted, version 1",
@@ -119,18 +118,18 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
         "kind\tname\tclusters\nfeed\tclicks\tprimary\n",
         "1 of 2 entities; --num-results and --offset show more\n",
     )
-    assert json.loads(run("entity", "list", "--output", "json").stdout)["total"] == 4
+    assert shown("entity", "list")["total"] == 4
     neighbours = rows(run("entity", "dependency", "feed", "counts").stdout)
     assert neighbours == [["cluster", "primary", ""], ["process", "counting", "Output"]]
     looked = run("entity", "lookup", "/clicks/2013-11-02/05")
     assert below(looked.stdout) == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
     assert run("entity", "lookup", "/clicks").stderr == "No feed has this path.\n"
-    shown = run("entity", "definition", "feed", "clicks", "--format", "json")
-    assert json.loads(shown.stdout)["name"] == "clicks"
+    definition = run("entity", "definition", "feed", "clicks", "--format", "json")
+    assert json.loads(definition.stdout)["name"] == "clicks"
     summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T02:00Z", "--num-results=1")
     assert below(summary.stdout).splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
     for command in (["dependency", "feed", "counts"], ["lookup", "/x"], ["status", "feed", "clicks"]):
-        assert json.loads(run("entity", *command, "--output", "json").stdout)["version"] == 2
+        assert shown("entity", *command)["version"] == 2
 
 
 def test_documents_come_from_standard_input_too(project: Path) -> None:
@@ -157,16 +156,15 @@ def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(proj
 def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
     assert run("admin", "safemode").stdout == "safe mode is off\n"
     assert run("admin", "safemode", "on", "--reason", "a move").stdout.startswith("safe mode is on since ")
-    refused = run("entity", "delete", "process", "counting")
-    assert refused.exit_code == 1
+    refused = must("entity", "delete", "process", "counting", code=1)
     assert "delete: it is not allowed during safe mode (ann has switched it on: a move)" in refused.stderr
-    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["reason"] == "a move"
+    assert shown("admin", "safemode", "status")["reason"] == "a move"
     assert run("admin", "safemode", "off", "--dry-run").exit_code == 0
-    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["is_on"] is True
+    assert shown("admin", "safemode", "status")["is_on"] is True
     assert run("admin", "safemode", "off").exit_code == 0
     lines = [row[1:4] for row in rows(run("admin", "audit", "--limit", "2").stdout)]
     assert lines == [["ann", "safemode off", ""], ["ann", "safemode on", ""]]
-    assert json.loads(run("admin", "audit", "--output", "json").stdout)["audit"][-1]["action"] == "submit"
+    assert shown("admin", "audit")["audit"][-1]["action"] == "submit"
 
 
 def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
@@ -175,7 +173,7 @@ def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
     monkeypatch.delenv("FEED_ASSETS_AUTHOR")
     monkeypatch.setattr("getpass.getuser", lambda: "joe")
     run("entity", "submit", "all.yaml")
-    assert json.loads(run("admin", "audit", "--output", "json").stdout)["audit"][0]["author"] == "joe"
+    assert shown("admin", "audit")["audit"][0]["author"] == "joe"
 
 
 def test_runs_that_could_not_be_ended_are_named(submitted: Path) -> None:
@@ -190,8 +188,7 @@ def test_runs_that_could_not_be_ended_are_named(submitted: Path) -> None:
     )
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([row])
-    result = run("entity", "delete", "process", "counting")
-    assert result.exit_code == 1
+    result = must("entity", "delete", "process", "counting", code=1)
     assert result.stdout.splitlines()[0] == "process 'counting': deleted, version 2"
     assert "the instances are killed, but their runs go on (run-7): " in result.stderr
     with database.read() as connection:

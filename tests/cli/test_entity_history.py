@@ -7,7 +7,7 @@ from feed_assets.state.database import open_database
 from feed_assets.state.definition_records import Member, Release
 from feed_assets.state.releases import Releases
 from feed_assets.timing.dates import parse_datetime
-from tests.cli.project import prepare, run
+from tests.cli.project import must, prepare, run
 
 
 @pytest.fixture
@@ -36,8 +36,7 @@ def _release(project: Path, process: str) -> None:
 
 def test_an_instance_leads_to_the_definitions_that_govern_it(project: Path) -> None:
     _release(project, "counting")
-    found = run("entity", "governing", "counting", "2024-01-02T00:00Z", "--cluster", "primary")
-    assert found.exit_code == 0, found.output
+    found = must("entity", "governing", "counting", "2024-01-02T00:00Z", "--cluster", "primary")
     lines = found.stdout.splitlines()
     assert lines[0] == "release 1 from 2024-01-01T00:00Z on: a test"
     assert [line.split("\t")[:3] for line in lines[2:]] == [["process", "counting", "1"], ["cluster", "primary", "1"]]
@@ -56,8 +55,7 @@ def test_the_only_cluster_of_the_process_need_not_be_named(project: Path) -> Non
     other = "---\nkind: cluster\nname: other\nstorage: file://${PROJECT_ROOT}/other\n"
     (project / "entities/other.yaml").write_text(other)
     _release(project, "counting")
-    found = run("entity", "governing", "counting", "2024-01-02T00:00Z")
-    assert found.exit_code == 0, found.output
+    found = must("entity", "governing", "counting", "2024-01-02T00:00Z")
     assert found.stdout.splitlines()[0] == "release 1 from 2024-01-01T00:00Z on: a test"
     unknown = run("entity", "governing", "gone", "2024-01-02T00:00Z")
     assert "Name one of the clusters other, primary with --cluster." in unknown.stderr

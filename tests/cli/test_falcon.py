@@ -2,9 +2,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from feed_assets.cli import main as cli
+from tests.cli.project import must, run, shown
 
 DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
 
@@ -15,22 +14,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets")
-
-
 def _document(name: str) -> str:
     return str(DOCUMENTS / f"{name}.xml")
 
 
 def test_import_converts_files_and_says_what_became_of_them(project: Path) -> None:
-    result = _run("import-falcon", _document("clicks"), _document("weekly-hive"), "--to", "entities")
-    assert result.exit_code == 0, result.output
+    result = must("import-falcon", _document("clicks"), _document("weekly-hive"), "--to", "entities")
     assert "feed 'clicks' → feed/clicks.yaml (new)\n  carried over: tags, partitions (2), " in result.stdout
     assert "  mapped: line 6: engine hive → sql: '/apps/hive/weekly.hql'\n" in result.stdout
     assert "2 new. Review the list, then run: feed-assets validate" in result.stderr
     assert (project / "entities/feed/clicks.yaml").read_text().startswith("kind: feed\nname: clicks\n")
-    validated = _run("validate", "entities", "--output", "json")
+    validated = run("validate", "entities", "--output", "json")
     codes = {issue["code"] for issue in json.loads(validated.stdout)["issues"] if issue["severity"] == "error"}
     assert "unknown-reference" in codes
 
@@ -40,7 +34,7 @@ def test_days_go_by_the_zone_of_falcons_form_and_paths_by_utc(project: Path, zon
     text = Path(_document("clicks")).read_text()
     assert "<timezone>UTC</timezone>" in text
     (project / "clicks.xml").write_text(text.replace("<timezone>UTC</timezone>", f"<timezone>{zone}</timezone>"))
-    result = _run("import-falcon", "clicks.xml", "--to", "entities")
+    result = run("import-falcon", "clicks.xml", "--to", "entities")
     assert result.exit_code == 0
     assert f"line 12: the days are those of {zone}, but Falcon writes the times in paths in UTC" in result.stdout
     assert f"timezone: {zone}\npath_timezone: UTC\n" in (project / "entities/feed/clicks.yaml").read_text()
@@ -50,19 +44,19 @@ def test_a_folder_means_the_xml_in_it(project: Path) -> None:
     (project / "in").mkdir()
     (project / "in/a.xml").write_text(Path(_document("primary")).read_text())
     (project / "in/b.yaml").write_text("kind: cluster\n")
-    result = _run("import-falcon", "in", "--to", "out", "--output", "json")
+    result = run("import-falcon", "in", "--to", "out", "--output", "json")
     (file,) = json.loads(result.stdout)["files"]
     assert (result.exit_code, file["outcome"]) == (0, "new")
     assert file["key"] == {"kind": "cluster", "name": "primary"}
     (project / "in/a.xml").unlink()
-    assert _run("import-falcon", "in", "--to", "out").exit_code == 2
+    assert run("import-falcon", "in", "--to", "out").exit_code == 2
 
 
 def test_workflows_are_replaced_on_the_command_line_and_in_a_file(project: Path) -> None:
     (project / "map.yaml").write_text(
         'workflows: {monthly-pig: {path: "a:b"}, hourly-oozie: {engine: sql, path: a.sql}}\n'
     )
-    result = _run(
+    result = run(
         "import-falcon", _document("monthly-pig"), _document("hourly-oozie"), "--to", "out", "--map", "map.yaml",
         "--replace-workflow", "monthly-pig=spark-submit:jobs/a.py",
     )  # fmt: skip
@@ -76,12 +70,12 @@ def test_nothing_is_overwritten_without_force(project: Path) -> None:
     (project / "out/feed").mkdir(parents=True)
     file = project / "out/feed/clicks.yaml"
     file.write_text("mine\n")
-    refused = _run("import-falcon", _document("clicks"), "--to", "out")
+    refused = run("import-falcon", _document("clicks"), "--to", "out")
     assert (refused.exit_code, file.read_text()) == (1, "mine\n")
     assert "error: " in refused.stdout
-    assert _run("import-falcon", _document("clicks"), "--to", "out", "--force", "--dry-run").exit_code == 0
+    assert run("import-falcon", _document("clicks"), "--to", "out", "--force", "--dry-run").exit_code == 0
     assert file.read_text() == "mine\n"
-    assert _run("import-falcon", _document("clicks"), "--to", "out", "--force").exit_code == 0
+    assert run("import-falcon", _document("clicks"), "--to", "out", "--force").exit_code == 0
     assert file.read_text() != "mine\n"
 
 
@@ -101,32 +95,30 @@ def test_nothing_is_overwritten_without_force(project: Path) -> None:
     ],
 )
 def test_wrong_usage_ends_with_two(project: Path, arguments: list[str]) -> None:
-    assert _run(*arguments).exit_code == 2
+    assert run(*arguments).exit_code == 2
     assert list(project.iterdir()) == []
 
 
 def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     (project / "entities").mkdir()
     (project / "entities/a.xml").write_text(Path(_document("clicks")).read_text())
-    printed = _run("export-falcon", "feed", "clicks")
-    assert printed.exit_code == 0, printed.output
+    printed = must("export-falcon", "feed", "clicks")
     assert printed.stdout.startswith('<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="uri:falcon:feed:0.1"')
-    as_json = json.loads(_run("export-falcon", "--all", "--output", "json").stdout)
+    as_json = shown("export-falcon", "--all")
     assert [(each["key"]["kind"], each["key"]["name"], each["text"]) for each in as_json["documents"]] == [
         ("feed", "clicks", printed.stdout)
     ]
-    assert _run("export-falcon", "--all", "--to", "xml", "--dry-run").exit_code == 0
+    assert run("export-falcon", "--all", "--to", "xml", "--dry-run").exit_code == 0
     assert not (project / "xml").exists()
-    written = _run("export-falcon", "--all", "--to", "xml")
+    written = run("export-falcon", "--all", "--to", "xml")
     assert (written.exit_code, written.stdout) == (0, "feed 'clicks' → feed/clicks.xml\n")
     assert (project / "xml/feed/clicks.xml").read_text() == printed.stdout
     (project / "xml/feed/clicks.xml").write_text("<feed/>")
-    assert _run("export-falcon", "--all", "--to", "xml").exit_code == 1
-    replaced = json.loads(_run("export-falcon", "--all", "--to", "xml", "--force", "--output", "json").stdout)
+    assert run("export-falcon", "--all", "--to", "xml").exit_code == 1
+    replaced = shown("export-falcon", "--all", "--to", "xml", "--force")
     assert replaced["is_written"] is True
 
 
 def test_export_of_what_is_not_declared_names_what_is_meant(project: Path) -> None:
-    result = _run("export-falcon", "feed", "click", "--from", str(DOCUMENTS))
-    assert result.exit_code == 1
+    result = must("export-falcon", "feed", "click", "--from", str(DOCUMENTS), code=1)
     assert "there is no feed 'click'. Did you mean 'clicks'?" in result.stderr

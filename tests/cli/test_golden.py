@@ -35,7 +35,7 @@ from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from tests.cli.project import run
+from tests.cli.project import must, run
 from tests.cli.retention_project import set_clock
 from tests.cli.test_queue import ENTITIES as ORDERS
 from tests.cli.test_queue import tick
@@ -273,8 +273,7 @@ def _bring_orders(folder: Path) -> str:
     documents = (ORDERS + ELSEWHERE).split("---", 1)[1].replace("here", "primary").replace("2026-01-01T00:00Z", FIRST)
     (folder / "orders.yaml").write_text(documents)
     (folder / "load.sql").write_text("select 1 as n")
-    submitted = run("entity", "submit-and-schedule", "orders.yaml")
-    assert submitted.exit_code == 0, submitted.output
+    must("entity", "submit-and-schedule", "orders.yaml")
     tick(folder, "primary")
     tick(folder, "primary", "orders", "orders")
     shown = json.loads(run("queue", "show", "load", "--output", "json").stdout)

@@ -57,7 +57,7 @@ from tests.cli.pasting import (
     schedule_by_hand,
     status_of,
 )
-from tests.cli.project import let_ticks_come, run
+from tests.cli.project import let_ticks_come, must, run
 from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
 from tests.databases import open_migrated
@@ -231,8 +231,7 @@ def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pa
     with open_migrated(f"sqlite:///{expired}/state.db").begin() as connection:
         ProcessInstances(connection).add_waiting([done])
     for dry_run in (["--dry-run"], []):
-        said = run("instance", "rerun", "counting", "--instance", TIME, *dry_run)
-        assert said.exit_code == 0, said.output
+        said = must("instance", "rerun", "counting", "--instance", TIME, *dry_run)
     assert "; it waits for inputs that were evicted, to restore them: feed-assets retention undo" in said.stderr
     paste(said.stderr, "retention undo")
     assert (expired / "data/clicks/2013-11-03/05/part.csv").exists()

@@ -31,7 +31,7 @@ from tests.cli.pasting import (
     replicated,
     status_of,
 )
-from tests.cli.project import run
+from tests.cli.project import must, run
 from tests.cli.retention_project import daily_sweep, ok, planned, refused
 from tests.commands import words_of
 from tests.databases import open_migrated
@@ -155,8 +155,7 @@ def test_what_suspends_copies_is_resumed(replicated: Path, paste: Pasting) -> No
     paste(refused(run("replication", "repair", "clicks")), "entity resume feed clicks --clusters west")
     ok(run("instance", "rerun", "clicks", "--instance", "2013-11-01T00:00Z"))
     ok(run("instance", "suspend", "clicks", "--instance", "2013-11-01T00:00Z"))
-    left = run("replication", "repair", "clicks")
-    assert left.exit_code == 1
+    left = must("replication", "repair", "clicks", code=1)
     paste(left.stdout, "instance resume clicks@east")
     ok(run("replication", "repair", "clicks"))
     assert replication_project.instance(replicated, 0).exists()

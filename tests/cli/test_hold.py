@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.project import run
+from tests.cli.project import run, shown
 from tests.cli.retention_project import ok, planned, project, refused, retention, set_clock, table
 from tests.operations.harness import CLICKS
 
@@ -25,7 +25,7 @@ SPAN = ["--start", "2013-11-03T01:00Z", "--end", "2013-11-03T03:00Z"]
 
 
 def document(*arguments: str) -> list[dict[str, Any]]:
-    told = json.loads(ok(run("hold", *arguments, "--output", "json")))
+    told = shown("hold", *arguments)
     assert told["version"] == 2
     found: list[dict[str, Any]] = told["holds"]
     return found
@@ -54,12 +54,6 @@ def test_a_hold_is_on_a_range_and_its_end_is_not_in_it(project: Path) -> None:
     assert left == ["01", "02", "06", "07", "08", "09"]
 
 
-def test_a_hold_of_one_instance_has_one_nominal_time(project: Path) -> None:
-    (hold,) = add("one", "--feed", "clicks", "--instance", "2013-11-03T05:00Z")
-    assert (hold["first"], hold["last"], hold["cluster"]) == ("2013-11-03T05:00Z", "2013-11-03T05:00Z", None)
-    assert kept() == {"hold": 1}
-
-
 def test_a_hold_without_a_range_is_on_all_that_is_to_come(project: Path) -> None:
     (hold,) = add("all", "--every-feed", "--clusters", "primary")
     assert (hold["feed"], hold["cluster"], hold["first"], hold["last"]) == (None, "primary", None, None)
@@ -74,14 +68,6 @@ def test_a_hold_expires_by_itself(project: Path) -> None:
     assert kept() == {}
     assert document("list") == []
     assert [hold["expires_at"] for hold in document("list", "--all")] == ["2013-11-03T13:00:00Z"]
-
-
-def test_a_plan_made_before_a_hold_does_not_take_what_is_held(project: Path) -> None:
-    sweep = planned("clicks")
-    add("audit", "--feed", "clicks")
-    assert retention("run", sweep)["sweeps"][0]["counts"][0]["kept"] == 6
-    item = retention("show", sweep, "--limit", "1")["items"][0]
-    assert (item["outcome"], item["outcome_reason"]) == ("KEPT", "hold: hold 'audit' of ann: numbers")
 
 
 def test_several_holds_protect_until_the_last_is_released(project: Path) -> None:
@@ -219,7 +205,7 @@ def test_a_storage_that_is_away_does_not_prevent_a_hold_and_gets_its_trace_later
     assert ok(result).count("second") == 2
     place = f"file://{project}/data"
     assert f"held by 'second'\nthe traces of holds in {place} are not up to date: " in result.stderr
-    told = json.loads(ok(run("hold", "add", "third", "--every-feed", "--reason", "numbers", "--output", "json")))
+    told = shown("hold", "add", "third", "--every-feed", "--reason", "numbers")
     assert [each["store"] for each in told["unsettled"]] == [place]
     assert "released 'first'" in run("hold", "release", "first").stderr
     assert not (project / "data").exists()

@@ -1,6 +1,5 @@
 """`feed take` and `feed files`: what is in an inbox, what becomes of it, and which files an event has brought."""
 
-import json
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from feed_assets.operations.context import open_context
 from feed_assets.settings import load_settings
 from feed_assets.state.database import open_database
 from tests.cli.pasting import Pasting, of, paste
-from tests.cli.project import run
+from tests.cli.project import run, shown
 from tests.cli.retention_project import ok
 from tests.projects import declare, enter
 
@@ -58,7 +57,7 @@ def put(project: Path, name: str, text: str, minutes: int = 5) -> Path:
 
 def seen(*more: str) -> dict[str, str]:
     """What `feed take` says of each file."""
-    (inbox,) = json.loads(ok(run("feed", "take", "orders", *more, "--output", "json")))["inboxes"]
+    (inbox,) = shown("feed", "take", "orders", *more)["inboxes"]
     return {file["name"]: file["status"] for file in inbox["files"]}
 
 
@@ -79,15 +78,15 @@ def files(*more: str, feed: str = "orders") -> list[list[str]]:
 
 def test_the_inbox_is_shown_and_emptied(project: Path) -> None:
     put(project, "a.json", "{}"), put(project, "b.json", "[]"), put(project, "c.json", "", minutes=0)
-    shown = {"a.json": "READY", "b.json": "READY", "c.json": "SETTLING"}
-    assert seen("--dry-run") == shown
+    found = {"a.json": "READY", "b.json": "READY", "c.json": "SETTLING"}
+    assert seen("--dry-run") == found
     assert (project / "data/in/orders/a.json").exists()
     result = run("feed", "take", "orders")
     assert "a.json\t2\tTAKEN\t20" in ok(result)
     assert f"feed 'orders' on here: 3 files in file://{project}/data/in/orders" in result.stderr
     put(project, "a.json", "{}"), put(project, "d.json", "[]")
     assert seen() == {"a.json": "KNOWN", "d.json": "DUPLICATE", "c.json": "SETTLING"}
-    (audited,) = json.loads(ok(run("admin", "audit", "--output", "json")))["audit"]
+    (audited,) = shown("admin", "audit")["audit"]
     assert (audited["action"], audited["author"], audited["details"]["files"]) == ("feed take", "ann", 2)
 
 
@@ -141,7 +140,7 @@ def test_bd_37_files_of_a_range_of_events_are_listed_with_both_ends(project: Pat
     assert files("--from-event", "2", "--to-event", "2") == [["2.json", "1", "blake3:", "2"]]
     assert files("--from-event", "5") == []
     assert len(files()) == 4
-    document = json.loads(ok(run("feed", "files", "orders", "--output", "json")))
+    document = shown("feed", "files", "orders")
     times = [each["nominal_time"] for each in document["files"]]
     assert len(files("--start", times[1], "--end", times[2])) == 2
 
@@ -161,7 +160,7 @@ def test_files_that_nobody_has_read_have_no_checksum_and_those_that_are_gone_are
     )
     assert [row[3] for row in files(feed="clicks")] == ["2", "2"]
     shutil.rmtree(folder)
-    gone = json.loads(ok(run("feed", "files", "clicks", "--from-event", "2", "--output", "json")))
+    gone = shown("feed", "files", "clicks", "--from-event", "2")
     assert [each["reason"] for each in gone["unlisted"]] == ["the instance is not there any more"]
 
 

@@ -10,16 +10,11 @@ from types import ModuleType
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 from dotenv import dotenv_values
 
-from feed_assets.cli.main import main
+from tests.cli.project import must, run
 
 URL = "postgresql://team:p%40ss'w\\ord@db.example:6543/feeds"
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["init", *arguments])
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -29,7 +24,7 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new project, which is the working directory."""
-    assert run(str(tmp_path / "web-shop")).exit_code == 0
+    assert run("init", str(tmp_path / "web-shop")).exit_code == 0
     monkeypatch.chdir(tmp_path / "web-shop")
     return tmp_path / "web-shop"
 
@@ -43,7 +38,7 @@ def importable(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_new_project_is_valid_even_strictly_and_for_its_functions(importable: Path) -> None:
-    validated = CliRunner().invoke(main, ["validate", "--strict"])
+    validated = run("validate", "--strict")
     assert (validated.exit_code, validated.stdout) == (0, "")
     assert "usable: 1 cluster, 2 feeds, 1 process" in validated.stderr
 
@@ -73,14 +68,14 @@ def test_commands_in_a_new_project_find_its_dagster_home_and_leave_the_environme
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     (shop / "entities" / "below").mkdir()
     monkeypatch.chdir(shop / "entities" / "below")
-    listed = CliRunner().invoke(main, ["entity", "list", "--kind", "feed"])
+    listed = run("entity", "list", "--kind", "feed")
     assert (listed.exit_code, listed.stderr) == (0, "")
     assert (shop / "dagster_home" / "feed_assets.db").exists()
     assert "DAGSTER_HOME" not in os.environ
 
 
 def test_the_password_of_postgresql_is_in_a_file_that_only_its_owner_reads_and_git_ignores(tmp_path: Path) -> None:
-    assert run(str(tmp_path / "shop"), "--postgres", URL).exit_code == 0
+    assert run("init", str(tmp_path / "shop"), "--postgres", URL).exit_code == 0
     env = tmp_path / "shop" / ".env"
     values = dotenv_values(env)
     assert values == {
@@ -99,8 +94,7 @@ def test_the_password_of_postgresql_is_in_a_file_that_only_its_owner_reads_and_g
 
 def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    refused = run(str(tmp_path))
-    assert refused.exit_code == 1
+    refused = must("init", str(tmp_path), code=1)
     assert f"no project was made in {tmp_path}: it is not empty (notes.txt)" in refused.stderr
     assert f"feed-assets init {tmp_path} --add" in refused.stderr
     assert contents(tmp_path) == {"notes.txt": "mine"}
@@ -108,25 +102,24 @@ def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Pat
 
 def test_adding_keeps_every_file_that_exists(tmp_path: Path) -> None:
     (tmp_path / "definitions.py").write_text("defs = 1\n")
-    added = run(str(tmp_path), "--add", "--name", "shop")
+    added = run("init", str(tmp_path), "--add", "--name", "shop")
     assert added.exit_code == 0
     assert "definitions.py exists, and stays as it is" in added.stdout
     assert "Definitions.merge(defs, build_definitions())" in added.stdout
     made = contents(tmp_path)
     assert made["definitions.py"] == "defs = 1\n"
-    again = run(str(tmp_path), "--add", "--name", "shop", "--output", "json")
+    again = run("init", str(tmp_path), "--add", "--name", "shop", "--output", "json")
     assert (again.exit_code, contents(tmp_path)) == (0, made)
     assert '"files": []' in again.stdout
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    shown = run(str(tmp_path / "shop"), "--dry-run")
+    shown = run("init", str(tmp_path / "shop"), "--dry-run")
     assert (shown.exit_code, (tmp_path / "shop").exists()) == (0, False)
     assert "would make the project shop" in shown.stdout
 
 
 def test_a_name_that_no_package_can_have_is_refused(tmp_path: Path) -> None:
-    refused = run(str(tmp_path / "2024"))
-    assert refused.exit_code == 1
+    refused = must("init", str(tmp_path / "2024"), code=1)
     assert "--name" in refused.stderr
     assert not (tmp_path / "2024").exists()

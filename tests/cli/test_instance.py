@@ -1,17 +1,16 @@
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import Result
 
 from feed_assets.clock import FrozenClock
 from feed_assets.state.database import open_database
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
-from tests.cli.project import below, let_ticks_come, prepare, rows, run
+from tests.cli.project import below, let_ticks_come, must, prepare, rows, run, shown
+from tests.cli.retention_project import ok
 from tests.operations.harness import ALL, COUNTING, NOON
 from tests.projects import land
 
@@ -28,11 +27,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ok(result: Result) -> str:
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
-
-
 def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(project: Path) -> None:
     result = run("instance", "list", "FEED", "clicks", "--num-results", "2", "--start", "2013-11-03T00:00Z")
     assert [row[:3] for row in rows(ok(result))] == [
@@ -41,22 +35,6 @@ def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(projec
     ]
     assert result.stderr == "2 of 12 instances; --num-results and --offset show more\n"
     assert rows(ok(run("instance", "status", "process", "counting"))) == []
-
-
-def test_every_verb_that_reads_has_json_with_a_version(project: Path) -> None:
-    for arguments in (
-        ("list", "feed", "clicks"),
-        ("running", "process", "counting"),
-        ("summary", "process", "counting"),
-        ("params", "counting", TIME),
-        ("logs", "process", "counting"),
-        ("listing", "clicks"),
-        ("dependency", "process", "counting", TIME),
-        ("triage", "process", "counting", TIME),
-        ("search", "--status", "missing"),
-    ):
-        document = json.loads(ok(run("instance", *arguments, "--output", "json")))
-        assert document["version"] == 2, arguments
 
 
 def test_the_steps_of_an_instance_are_a_table_csv_or_json(project: Path) -> None:
@@ -97,7 +75,7 @@ def test_the_steps_of_an_instance_are_a_table_csv_or_json(project: Path) -> None
         ["primary", "2", "load", "FAILED", at, "", "", "no luck"],
     ]
     assert '"paid (3 rows), notes"' in ok(run("instance", "steps", "counting", TIME, "--output", "csv"))
-    document = json.loads(ok(run("instance", "steps", "counting", TIME, "--output", "json")))
+    document = shown("instance", "steps", "counting", TIME)
     assert [(each["step"], each["status"], each["made_in"], each["frames"]) for each in document["steps"]] == [
         ("extract", "KEPT", 1, {"paid": 3, "notes": None}),
         ("load", "FAILED", 2, {}),
@@ -139,8 +117,7 @@ def test_row_118_a_dependency_as_text_and_a_misaligned_time(project: Path) -> No
 
 
 def test_row_121_a_partial_result_exits_with_1(project: Path) -> None:
-    result = run("instance", "list", "feed", "clicks", "--clusters", "primary,mars")
-    assert result.exit_code == 1
+    result = must("instance", "list", "feed", "clicks", "--clusters", "primary,mars", code=1)
     assert len(rows(result.stdout)) == 10
     refused = "mars/feed 'clicks': it is not on cluster 'mars'. It is on primary.\nfeed-assets: PARTIAL\n"
     assert result.stderr == f"10 of 60 instances; --num-results and --offset show more\n{refused}"
@@ -150,7 +127,7 @@ def test_why_begins_with_the_root_causes(project: Path) -> None:
     text = ok(run("why", "counting", TIME))
     assert text.splitlines()[0] == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
     assert text.splitlines()[1] == "  because feed clicks on primary at 2013-11-03T05:00Z is MISSING"
-    document = json.loads(ok(run("why", "counting", TIME, "--output", "json")))
+    document = shown("why", "counting", TIME)
     (root,) = [each for each in document["root_causes"] if each["kind"] == "feed"]
     assert (document["result"], root["name"]) == ("SUCCEEDED", "clicks")
 
@@ -165,7 +142,7 @@ def test_why_begins_with_a_daemon_that_is_down(project: Path) -> None:
         "if it runs, see there what its arrival sensor says."
     )
     assert second == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
-    assert json.loads(ok(run("why", "counting", TIME, "--output", "json")))["no_ticks"] == first
+    assert shown("why", "counting", TIME)["no_ticks"] == first
     land(project / "data/clicks/2013-11-03/05")
     assert run("feed", "notify", "clicks", TIME).stderr == f"{first}\n"
     assert run("feed", "notify", "clicks", "--start", TIME).stderr.endswith(f"{first}\n")
@@ -196,8 +173,7 @@ def test_many_inputs_are_told_as_ranges(project: Path) -> None:
 def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     text = ok(run("why", "clicks", "2013-11-03-05:00"))
     assert f"file://{project}/data/clicks/2013-11-03/05 has not been polled yet: the next tick polls it" in text
-    unknown = run("why", "klicks", TIME)
-    assert unknown.exit_code == 1
+    unknown = must("why", "klicks", TIME, code=1)
     assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr
 
 
@@ -218,8 +194,6 @@ def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> 
     ("arguments", "message"),
     [
         (("list", "process", "counting", "--filter-by", "SIZE:1"), "Fields are STATUS, CLUSTER"),
-        (("list", "process", "counting", "--sort-order", "asc"), "a direction needs a field to order by"),
-        (("list", "process", "counting", "--end", "2013-01-01T00:00Z"), "before the start of the entity"),
         (("list", "feed", "clicks", "--all-attempts"), "instances of feeds have no attempts"),
         (("params", "counting", "yesterday"), "is not a date and time"),
     ],

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from sqlalchemy import update
 
-from feed_assets.cli.main import main
 from feed_assets.operations.explaining.tick_failures import note_tick
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
@@ -17,7 +16,7 @@ from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.schema import process_instances
 from feed_assets.state.step_records import StepRun, StepStatus
 from feed_assets.state.steps import Steps
-from tests.cli.project import run
+from tests.cli.project import must, run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
 
@@ -51,7 +50,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
 
 
 def instance(verb: str, *options: str) -> Result:
-    return CliRunner().invoke(main, ["instance", verb, "count", *RANGE, "--author", "ann", *options])
+    return run("instance", verb, "count", *RANGE, "--author", "ann", *options)
 
 
 def statuses(database: Database) -> list[ProcessInstanceStatus]:
@@ -90,13 +89,6 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(database: Database) ->
     assert instances(database) == before
 
 
-def test_suspended_instances_are_resumed(database: Database) -> None:
-    assert instance("suspend").exit_code == 0
-    assert statuses(database)[2] is S.SUSPENDED
-    assert instance("resume").exit_code == 0
-    assert statuses(database) == [S.SUCCEEDED, S.FAILED, S.WAITING, S.WAITING]
-
-
 def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Database, tmp_path: Path) -> None:
     (tmp_path / "job.properties").write_text("# for once\ndepth=7\ncolour = red\n")
     result = instance("rerun", "--file", "job.properties", "--property", "depth=8")
@@ -107,8 +99,7 @@ def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Databas
 
 @pytest.mark.parametrize("text", ["2015-01-02T00:00Z", "2015-01-02"])
 def test_one_instance_is_named_by_its_time_or_its_day(database: Database, text: str) -> None:
-    result = run("instance", "rerun", "count", "--instance", text, "--author", "ann")
-    assert result.exit_code == 0, result.output
+    must("instance", "rerun", "count", "--instance", text, "--author", "ann")
     assert statuses(database) == [S.SUCCEEDED, S.WAITING, S.WAITING, S.WAITING]
 
 
@@ -156,6 +147,6 @@ def test_what_makes_no_sense_is_refused(database: Database, options: list[str], 
 
 
 def test_safe_mode_allows_to_stop_and_not_to_start(database: Database) -> None:
-    assert CliRunner().invoke(main, ["admin", "safemode", "on"]).exit_code == 0
+    assert run("admin", "safemode", "on").exit_code == 0
     refused = [instance(verb).exit_code for verb in ("rerun", "resume", "kill", "suspend")]
     assert refused == [1, 1, 0, 0]

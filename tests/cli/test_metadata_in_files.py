@@ -1,15 +1,15 @@
 """What files say of entities and what people say of them, by commands: who has said what, whatever comes first."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
 
 from tests.cli import project
+from tests.cli.project import must as run
+from tests.cli.project import shown
 from tests.databases import drilled_database_url
 from tests.operations.harness import ALL, CLICKS, CLUSTER, COUNTING, COUNTS, changed
 
@@ -42,12 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url
     return tmp_path
 
 
-def run(*arguments: str, code: int = 0) -> Result:
-    result = project.run(*arguments)
-    assert result.exit_code == code, result.output
-    return result
-
-
 def deploy(folder: Path, *documents: Mapping[str, Any]) -> None:
     write(folder, *documents)
     run("apply", "--yes")
@@ -67,7 +61,7 @@ def path_of(document: Mapping[str, Any]) -> str:
 
 def said_of(entity: str) -> dict[str, tuple[str, str]]:
     """Each property or tag in the scope USER: its value, and the channel by which it came."""
-    found = json.loads(run("metadata", "get", entity, "--scope", "user", "--output", "json").stdout)["metadata"]
+    found = shown("metadata", "get", entity, "--scope", "user")["metadata"]
     return {each["name"]: (each["value"], each["origin"]) for each in found}
 
 
@@ -116,13 +110,13 @@ def test_a_key_that_a_file_claims_is_the_files_and_the_plan_and_the_change_say_w
     run("metadata", "put", "feed/clicks", "owner=ann", "--author", "ann")
     run("metadata", "put", "feed/clicks/column/country", "standard=mine", "--author", "bob")
     (folder / "new.yaml").write_text(yaml.safe_dump(says(COLUMNS, properties={"owner": "ops"}, **OF_COLUMN)))
-    shown = run("plan", "new.yaml")
-    assert "property 'owner' was 'ann', of ann; the file says it now" in shown.output
-    assert "property 'standard' was 'mine', of bob; the file says it now" in shown.output
+    planned = run("plan", "new.yaml")
+    assert "property 'owner' was 'ann', of ann; the file says it now" in planned.output
+    assert "property 'standard' was 'mine', of bob; the file says it now" in planned.output
 
     run("apply", "new.yaml", "--yes")
     assert said_of("feed/clicks") == {"owner": ("ops", "definition")}
-    newest = json.loads(run("metadata", "history", "feed/clicks", "--output", "json").stdout)["changes"][0]
+    newest = shown("metadata", "history", "feed/clicks")["changes"][0]
     assert newest["origin"] == "definition"
     assert newest["previous"]["USER"]["properties"] == {"owner": "ann"}
     assert "claimed" not in run("plan", "new.yaml").output
@@ -143,17 +137,17 @@ def test_a_deleted_entity_has_no_metadata_and_begins_anew(folder: Path) -> None:
     run("metadata", "put", "feed/clicks", "note=mine")
     run("metadata", "put", "feed/clicks/column/id", "note=key")
     run("metadata", "put", "process/counting", "note=kept")
-    first = json.loads(run("metadata", "get", "feed/clicks", "--output", "json").stdout)["uid"]
+    first = shown("metadata", "get", "feed/clicks")["uid"]
     run("entity", "delete", "process", "counting")
     run("entity", "delete", "feed", "clicks")
 
-    assert json.loads(run("search", "mine key gold", "--output", "json").stdout)["results"] == []
+    assert shown("search", "mine key gold")["results"] == []
     assert "there is no feed 'clicks'" in run("metadata", "get", "feed/clicks", code=1).stderr
     assert "kept" not in run("search", "kept").stdout
-    changes = json.loads(run("metadata", "history", "feed/clicks", "--output", "json").stdout)["changes"]
+    changes = shown("metadata", "history", "feed/clicks")["changes"]
     assert changes[0]["additions"] == {}
     assert changes[0]["deletions"]["USER"]["properties"] == {"tier": "gold", "note": "mine"}
 
     deploy(folder, CLUSTER, COLUMNS, COUNTS)
     assert said_of("feed/clicks") == {}
-    assert json.loads(run("metadata", "get", "feed/clicks", "--output", "json").stdout)["uid"] != first
+    assert shown("metadata", "get", "feed/clicks")["uid"] != first

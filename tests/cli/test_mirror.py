@@ -1,13 +1,12 @@
 """`feed-assets mirror`: what a run would do, snapshots, and new mirrors."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from tests.cli.project import rows, run
+from tests.cli.project import must, rows, run, shown
 from tests.lifecycle.harness import START
 from tests.lifecycle.replication.test_mirror_runs import NOON, LifecycleHarness, read, write
 from tests.lifecycle.replication.test_mirror_runs import run as run_instance
@@ -37,8 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def prepared(project: Path, *options: str) -> LifecycleHarness:
     """A mirror as `new` has written it, where it runs."""
-    made = run(*NEW, "--start", "2013-11-01T00:00Z", *options, "--to", "entities/models.yaml")
-    assert made.exit_code == 0, made.output
+    must(*NEW, "--start", "2013-11-01T00:00Z", *options, "--to", "entities/models.yaml")
     lifecycle = LifecycleHarness.of(project, clusters=("primary", "backup"))
     lifecycle.use(load_location(load_settings(), NOON).plan)
     return lifecycle
@@ -55,9 +53,10 @@ def test_new_writes_a_file_that_is_in_order(project: Path) -> None:
 def test_new_prints_without_a_file_and_refuses_what_is_wrong(project: Path) -> None:
     made = run(*NEW, "--snapshots", "2,5")
     assert "snapshots: {source_keep: 2, target_keep: 5}  # " in made.stdout
-    assert json.loads(run(*NEW, "--output", "json").stdout)["name"] == "models"
-    refused = run("mirror", "new", "models", "--source", "primary:/", "--target", "backup:/models", "--to", "x.yaml")
-    assert refused.exit_code == 1
+    assert shown(*NEW)["name"] == "models"
+    refused = must(
+        "mirror", "new", "models", "--source", "primary:/", "--target", "backup:/models", "--to", "x.yaml", code=1
+    )
     assert "it is the root of a storage" in refused.stderr
     assert not (project / "x.yaml").exists()
     assert run(*NEW, "--snapshots", "0").exit_code == 2
@@ -83,8 +82,7 @@ def test_a_file_that_is_there_is_replaced_by_force_only(project: Path) -> None:
 
 def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
     lifecycle = prepared(project, "--remove")
-    planned = run("mirror", "plan", "models")
-    assert planned.exit_code == 0, planned.output
+    planned = must("mirror", "plan", "models")
     assert planned.stdout.splitlines() == [
         "source\ttarget\tcopies\tbytes\tremoves\tof",
         f"file://{project}/primary/models\tfile://{project}/backup/models\t2\t3\t0\t0",
@@ -96,7 +94,7 @@ def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
     lifecycle.tick(NOON)
     run_instance(lifecycle, START, NOON)
     assert read(project) == {"a.bin": "a", "sub/b.bin": "bb"}
-    (directory,) = json.loads(run("mirror", "plan", "models", "--output", "json").stdout)["directories"]
+    (directory,) = shown("mirror", "plan", "models")["directories"]
     assert (directory["standing"], directory["copies"], directory["refusal"]) == (None, [], None)
 
 
@@ -106,17 +104,15 @@ def test_plan_says_that_a_run_would_fail_and_what_allows_it(project: Path) -> No
     run_instance(lifecycle, START, NOON)
     (project / "primary/models/a.bin").rename(project / "primary/models/c.bin")
     (project / "primary/models/sub/b.bin").unlink()
-    planned = run("mirror", "plan", "models", "--limit", "1")
-    assert planned.exit_code == 1
+    planned = must("mirror", "plan", "models", "--limit", "1", code=1)
     assert planned.stdout.splitlines()[3:] == [f"remove\t\ta.bin\tfile://{project}/primary/models"]
     assert "2 of the 2 files there would be removed, more than the share 0.5" in planned.stderr
     assert "1 of 3 files; --limit shows more" in planned.stderr
     assert run("mirror", "plan", "models", "--removals", "2").exit_code == 0
-    (directory,) = json.loads(run("mirror", "plan", "models", "--output", "json").stdout)["directories"]
+    (directory,) = shown("mirror", "plan", "models", code=1)["directories"]
     assert directory["removals"] == ["a.bin", "sub/b.bin"]
     (project / "primary").rename(project / "unmounted")
-    planned = run("mirror", "plan", "models")
-    assert planned.exit_code == 1
+    planned = must("mirror", "plan", "models", code=1)
     assert "the root is not there" in planned.stderr
 
 
@@ -129,7 +125,7 @@ def test_snapshots_are_listed_with_the_place_of_their_content(project: Path) -> 
     assert (source[0], source[2:4], target[0]) == ("source", ["2", "3"], "target")
     assert source[1] == target[1]
     assert (Path(target[4].removeprefix("file://")) / "a.bin").read_text() == "a"
-    (found,) = json.loads(run("mirror", "snapshots", "models", "--output", "json").stdout)["snapshots"].values()
+    (found,) = shown("mirror", "snapshots", "models")["snapshots"].values()
     assert [each["shelf"] for each in found] == ["source", "target"]
 
 
@@ -139,6 +135,5 @@ def test_what_is_no_mirror_has_no_plan(project: Path) -> None:
         "clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}, backup: {validity: {start: 2013-11-01T00:00Z}}}\n"
     )
     assert "it runs on backup, primary" in run("mirror", "plan", "other").stderr
-    refused = run("mirror", "snapshots", "other", "--cluster", "backup")
-    assert refused.exit_code == 1
+    refused = must("mirror", "snapshots", "other", "--cluster", "backup", code=1)
     assert "it is not a mirror; its engine is python" in refused.stderr

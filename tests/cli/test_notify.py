@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cli.project import prepare, rows, run
+from tests.cli.project import must, prepare, rows, run
 from tests.receivers import Receiver, _one_receiver, receiver
 
 __all__ = ["_one_receiver", "receiver"]
@@ -36,8 +36,7 @@ def test_a_way_is_tried(project: Path, receiver: Receiver) -> None:
     assert "abc123def" not in tried.output + run("notify", "list").output + run("settings").output
     away = run("notify", "test", "away")
     assert (away.exit_code, rows(away.stdout)[0][2]) == (1, "away")
-    wrong = run("notify", "test", "wrong")
-    assert wrong.exit_code == 1
+    wrong = must("notify", "test", "wrong", code=1)
     assert "the environment has no NOT_THERE" in wrong.stderr
     unknown = run("notify", "test", "opps")
     assert (unknown.exit_code, "Did you mean 'ops'?" in unknown.stderr) == (1, True)
@@ -52,8 +51,7 @@ def test_what_is_pending_is_sent_now_and_shown(project: Path, receiver: Receiver
     assert "the environment has no NOT_THERE" in listed["wrong"][7]
     assert rows(run("notify", "send", "ops", "--dry-run").stdout) == [["ops", "4", "0", "0", "no", ""]]
     assert receiver.posts == []
-    sent = run("notify", "send")
-    assert sent.exit_code == 1
+    sent = must("notify", "send", code=1)
     assert {row[0]: (row[1], row[4]) for row in rows(sent.stdout)} == {
         "away": ("0", "yes"),
         "ops": ("4", "no"),
@@ -76,8 +74,7 @@ def test_a_receiver_that_refuses_is_tried_once_and_holds_up_no_other(project: Pa
     receiver.answer = lambda post: 500 if post.path == "/bad" else 200
     for _ in range(2):
         receiver.posts.clear()
-        sent = run("notify", "send")
-        assert sent.exit_code == 1
+        must("notify", "send", code=1)
         refused = [post.document["seq"] for post in receiver.posts if post.path == "/bad"]
         assert len(refused) == len(set(refused)) == 4  # the later message of `counting` waits
     assert len(receiver.taken) == 5

@@ -1,4 +1,3 @@
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -6,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from feed_assets.cli import main as cli
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import DefinitionAction
@@ -16,7 +14,8 @@ from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.releases import Releases
-from feed_assets.timing.dates import render_datetime
+from tests.cli.project import must as run
+from tests.cli.project import shown
 from tests.databases import open_migrated
 from tests.operations.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
 
@@ -45,12 +44,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FEED_ASSETS_STRICT", raising=False)
     monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
     return tmp_path
-
-
-def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
-    result = CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets", input=answer)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def digest_of(result: Result) -> str:
@@ -130,24 +123,11 @@ def test_apply_refuses_when_the_world_has_moved_since(project: Path, database: D
     assert (project / "entities" / "count.yaml").read_text() == SLOWER
 
 
-def test_a_release_begins_when_the_plan_says(project: Path, database: Database) -> None:
-    run("apply", "--yes")
-    begin(database, START, ProcessInstanceStatus.SUCCEEDED)
-    (planned,) = json.loads(run("plan", "slower.yaml", "--output", "json").stdout)["difference"]["processes"]
-    assert (planned["step"], planned["release"]) == ("new release", 2)
-    run("apply", "slower.yaml", "--yes")
-    with database.read() as connection:
-        first, second = Releases(connection).of("count", "primary")
-    assert first.effective_from == START
-    assert render_datetime(second.effective_from) == planned["effective_from"]
-    assert second.effective_from > datetime.now(UTC) + timedelta(minutes=1)
-
-
 def test_apply_shows_the_plan_and_asks(project: Path) -> None:
-    refused = run("apply", code=1, answer="n\n")
+    refused = run("apply", code=1, stdin="n\n")
     assert "+ process 'count'" in refused.stderr
     assert "4 added" in run("plan").stdout
-    assert "process 'count': submitted" in run("apply", answer="y\n").stdout
+    assert "process 'count': submitted" in run("apply", stdin="y\n").stdout
 
 
 def test_a_dry_run_is_the_plan(project: Path) -> None:
@@ -281,9 +261,9 @@ def test_safe_mode_refuses_all_but_changes_of_clusters_and_these_need_it(project
 
 
 def test_the_json_forms_are_json_and_carry_the_digest(project: Path) -> None:
-    document = json.loads(run("plan", "--output", "json").stdout)
+    document = shown("plan")
     assert document["difference"]["counts"]["added"] == 4
-    done = json.loads(run("apply", "--digest", document["digest"], "--output", "json").stdout)
+    done = shown("apply", "--digest", document["digest"])
     assert (done["verb"], len(done["outcomes"]), done["is_change"]) == ("apply", 4, True)
 
 
@@ -293,8 +273,7 @@ def test_a_database_that_is_away_is_one_sentence(
 ) -> None:
     assert project.is_dir()
     monkeypatch.setenv("FEED_ASSETS_STATE", "postgresql://me@127.0.0.1:1/away")
-    result = CliRunner().invoke(cli.main, command)
-    assert result.exit_code == 2
+    result = run(*command, code=2)
     (sentence,) = result.stderr.splitlines()
     assert "it cannot be used" in sentence
     assert "Check that it can be reached" in sentence

@@ -6,7 +6,7 @@ import pytest
 from feed_assets.state.database import open_database
 from feed_assets.state.facts import Facts
 from feed_assets.state.records import ProcessKey
-from tests.cli.project import prepare, rows, run
+from tests.cli.project import must, prepare, rows, run
 from tests.lifecycle.harness import at
 
 FIRST = at("03T00:00")
@@ -77,6 +77,5 @@ def test_the_history_has_the_newest_thirty_instances_and_a_shorter_one_fewer() -
     ],
 )
 def test_what_nobody_has_looked_at_is_refused_with_a_sentence(arguments: tuple[str, ...], message: str) -> None:
-    result = run("quality", *arguments)
-    assert result.exit_code == 1
+    result = must("quality", *arguments, code=1)
     assert message in result.stderr

@@ -1,6 +1,5 @@
 """`queue` and `batch` over a project in which orders and approvals come."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.settings import load_settings
 from feed_assets.state.database import open_database
 from feed_assets.state.trigger_schema import batches
-from tests.cli.project import run
+from tests.cli.project import must, run, shown
 from tests.projects import declare, enter
 
 FEEDS = """
@@ -63,15 +62,7 @@ def tick(project: Path, cluster: str = "here", *feeds: str) -> list[str]:
 
 
 def notify(feed: str, marking: str = "m") -> None:
-    result = run("feed", "notify", feed, "--marking", marking)
-    assert result.exit_code == 0, result.output
-
-
-def shown(*arguments: str) -> dict[str, object]:
-    result = run(*arguments, "--output", "json")
-    assert result.exit_code == 0, result.output
-    document: dict[str, object] = json.loads(result.stdout)
-    return document
+    must("feed", "notify", feed, "--marking", marking)
 
 
 def test_a_queue_shows_what_has_come_and_what_its_condition_lacks(project: Path) -> None:
@@ -99,7 +90,7 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
     notify("approval")
     (name,) = tick(project)
     found = shown("batch", "show", "load", name)
-    assert [each["event"] for each in found["events"]] == [1, 3, 4]  # type: ignore[index, attr-defined]
+    assert [each["event"] for each in found["events"]] == [1, 3, 4]
     assert (
         said(found["set_aside"]) == said(shown("queue", "show", "load")["set_aside"]) == [(2, "dropped by ann: twice")]
     )
@@ -112,7 +103,7 @@ def test_a_batch_shows_its_events_and_a_dropped_one_is_in_none(project: Path) ->
 
 def said(events: object) -> list[tuple[int, str]]:
     """What was decided about events."""
-    return [(each["event"], each["decided"]) for each in events]  # type: ignore[attr-defined]
+    return [(each["event"], each["decided"]) for each in events]
 
 
 def test_what_is_held_or_dropped_is_named_with_who_and_why(project: Path) -> None:
@@ -139,8 +130,7 @@ def test_a_repeated_decision_says_where_the_event_is(project: Path) -> None:
     for decided, place in (("hold", "held"), ("drop", "dropped"), ("add", "pending")):
         arguments = ("queue", decided, "load", "--event", "1", "--reason", "ask")
         assert run(*arguments).exit_code == 0
-        repeated = run(*arguments)
-        assert repeated.exit_code == 1
+        repeated = must(*arguments, code=1)
         assert repeated.stderr.endswith(f"process 'load' is {place}: {decided} changes nothing there.\n")
     notify("approval")
     (name,) = tick(project)
@@ -154,7 +144,7 @@ def test_what_came_since_the_last_tick_is_said_to_be_not_routed_yet(project: Pat
     notify("approval")
     for arguments in (("queue", "list"), ("queue", "show", "load"), ("why", "load")):
         assert "2 not routed yet: the next tick does it" in run(*arguments).output, arguments
-    (consumer,) = shown("queue", "consumers", "orders")["consumers"]  # type: ignore[misc]
+    (consumer,) = shown("queue", "consumers", "orders")["consumers"]
     assert (consumer["pending"], consumer["not_routed"]) == (1, 1)
     tick(project)
     assert "not routed" not in run("queue", "list").output
@@ -177,8 +167,7 @@ def test_a_spoilt_row_is_named_with_exit_code_1(project: Path) -> None:
     tick(project)
     with context(project).database.begin() as connection:
         connection.execute(update(batches).values(count=7))
-    result = run("queue", "verify")
-    assert result.exit_code == 1
+    result = must("queue", "verify", code=1)
     assert "were taken, but there are" in result.stdout
 
 
@@ -191,8 +180,7 @@ def test_a_spoilt_row_is_named_with_exit_code_1(project: Path) -> None:
     ],
 )
 def test_what_is_not_there_is_refused_with_a_sentence(project: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 1
+    result = must(*arguments, code=1)
     assert message in result.stderr
 
 
@@ -210,8 +198,7 @@ def test_why_without_an_instance_says_what_the_next_batch_waits_for(project: Pat
     assert shown("why", "load")["queues"] == [
         {"process": "load", "cluster": "here", "pending": 1, "lacks": "1 of 2; orders lacks an event", "waits": [waits]}
     ]
-    suspended = run("entity", "suspend", "process", "load")
-    assert suspended.exit_code == 0, suspended.output
+    must("entity", "suspend", "process", "load")
     assert "it is suspended: no batch is cut, and what comes is queued" in run("why", "load").stdout
     refused = run("why", "orders")
     assert (refused.exit_code, "name an instance of the feed" in refused.stderr) == (2, True)
@@ -222,7 +209,7 @@ def test_the_consumers_of_a_feed_say_how_far_they_have_come(project: Path) -> No
         notify("orders")
     tick(project)
     run("queue", "hold", "load", "--event", "1", "--reason", "ask")
-    (found,) = shown("queue", "consumers", "orders")["consumers"]  # type: ignore[misc]
+    (found,) = shown("queue", "consumers", "orders")["consumers"]
     assert {name: found[name] for name in ("process", "input", "taken", "pending", "first", "held", "dropped")} == {
         "process": "load",
         "input": "orders",
@@ -248,7 +235,7 @@ def test_a_deleted_process_leaves_no_queue_and_begins_anew_when_it_is_declared_a
     (project / "load.yaml").write_text(PROCESS.replace("trigger: {", "trigger: {from: earliest, "))
     assert run("entity", "submit-and-schedule", "load.yaml").exit_code == 0
     (again,) = tick(project)
-    assert [each["event"] for each in shown("batch", "show", "load", again)["events"]] == [1, 2, 3]  # type: ignore[index, attr-defined]
+    assert [each["event"] for each in shown("batch", "show", "load", again)["events"]] == [1, 2, 3]
     assert run("queue", "verify").exit_code == 0
     listed = [line.split("\t") for line in run("batch", "list", "load").stdout.splitlines()[1:]]
     assert [cells[5:] for cells in listed] == [["3", "approval 1, orders 2"], ["", "gone with the queue"]]

@@ -1,11 +1,10 @@
 """`feed-assets state rebuild`, after the loss of the state of a project with replicas."""
 
-import json
 from pathlib import Path
 
 from feed_assets.operations.restores import is_restored, record_restore
 from feed_assets.state.database import open_database
-from tests.cli.project import run
+from tests.cli.project import must, run, shown
 from tests.cli.replication_project import project, replication
 from tests.cli.retention_project import ok, table
 
@@ -23,14 +22,13 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     before, holds = sync(project), ok(run("hold", "list"))
     for file in project.glob("state.db*"):
         file.unlink()
-    planned = json.loads(ok(run("state", "rebuild", "--dry-run", "--output", "json")))
+    planned = shown("state", "rebuild", "--dry-run")
     assert {each["feed"]: each["recorded"] for each in planned["feeds"]}["clicks"] == 3
     assert [(each["name"], each["last"], each["reason"]) for each in planned["holds"]] == [
         ("audit", "2013-11-01T01:59:59Z", "numbers")
     ]
     assert (sync(project) != before, table(run("hold", "list"))) == (True, [])
-    asked = run("state", "rebuild", stdin="n\n")
-    assert asked.exit_code == 1
+    asked = must("state", "rebuild", stdin="n\n", code=1)
     assert "6 feed instances, 3 process instances and 1 hold would be recorded. Record this?" in asked.output
     assert sync(project) != before
     rebuilt = run("state", "rebuild", stdin="y\n")
@@ -68,8 +66,7 @@ def test_a_trace_that_cannot_be_read_is_named_and_everything_else_is_recorded(pr
     trace.write_text("{}")
     for file in project.glob("state.db*"):
         file.unlink()
-    rebuilt = run("state", "rebuild", "--yes")
-    assert rebuilt.exit_code == 1
+    rebuilt = must("state", "rebuild", "--yes", code=1)
     assert "3 feed instances, 0 process instances and 0 holds were recorded." in rebuilt.stderr
     told = f"the traces of holds in file://{project}/east are not up to date: this release cannot read {trace.name}"
     assert told in rebuilt.stderr

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import TimeBudget
-from tests.cli.project import run
+from tests.cli.project import must, run
 from tests.cli.replication_project import EAST, REPLICATED, WEST, instance, project, replication
 from tests.cli.retention_project import ok, refused, table
 
@@ -70,8 +70,7 @@ def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
     rmtree(instance(copied, 0))
     (instance(copied, 1) / "mine.csv").write_text("1")
     (instance(copied, 2) / "part.csv").write_text("clicks x")
-    shallow = run("replication", "verify", "clicks")
-    assert shallow.exit_code == 1
+    shallow = must("replication", "verify", "clicks", code=1)
     rows = [line.split("\t") for line in shallow.stdout.splitlines()[1:]]
     assert [(row[2], row[3]) for row in rows] == [
         ("2013-11-01T00:00Z", "missing"),
@@ -103,18 +102,6 @@ def test_what_could_not_be_repaired_exits_with_1(copied: Path) -> None:
     assert not instance(copied, 0).exists()
 
 
-def test_safe_mode_and_a_suspended_feed_refuse_a_repair(copied: Path) -> None:
-    rmtree(instance(copied, 0))
-    ok(run("entity", "suspend", "feed", "clicks"))
-    assert "it is suspended on west" in refused(run("replication", "repair", "clicks"))
-    ok(run("entity", "resume", "feed", "clicks"))
-    ok(run("admin", "safemode", "on"))
-    assert "repair of replicas: it is not allowed during safe mode" in refused(run("replication", "repair", "clicks"))
-    ok(run("admin", "safemode", "off"))
-    replication("repair", "clicks")
-    assert instance(copied, 0).exists()
-
-
 def test_a_feed_that_is_not_copied_is_refused(project: Path) -> None:
     for verb in ("status", "verify", "repair"):
         assert "feed 'counts': it is not replicated" in refused(run("replication", verb, "counts"))
@@ -140,23 +127,10 @@ def test_row_112_the_instance_verbs_speak_of_the_copies_of_a_feed(copied: Path) 
     assert ["west", "source", f"file://{instance(copied, 1, 'east')}"] in params
 
 
-def test_row_112_copies_are_run_again_by_the_name_of_their_feed(copied: Path) -> None:
-    span = ("--start", "2013-11-01T00:00Z", "--end", "2013-11-01T02:00Z")
-    assert table(run("instance", "rerun", "clicks", *span, "--dry-run")) == [
-        ["2013-11-01T00:00Z to 2013-11-01T01:00Z", "west", "SUCCEEDED", "WAITING", "east"]
-    ]
-    assert "changed 2 of 2 instances of clicks" in run("instance", "rerun", "clicks", *span).stderr
-    found = replication("status", "clicks")
-    assert [row["status"] for row in found["instances"]] == ["SUCCEEDED", "WAITING", "WAITING"]
-    assert {row["sync"] for row in found["instances"]} == {"in sync"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("list", "process", "counting", "--lifecycle", "replication"), "process 'counting' has execution"),
-        (("summary", "feed", "clicks", "--lifecycle", "execution"), "feed 'clicks' has replication and eviction"),
-        (("list", "feed", "counts", "--lifecycle", "replication"), "feed 'counts' is not copied"),
         (("params", "clicks", "2013-11-01", "--lifecycle", "eviction"), "retention works in sweeps, not in instances"),
         (
             ("triage", "process", "counting", "2013-11-01", "--lifecycle", "eviction"),

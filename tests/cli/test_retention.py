@@ -11,7 +11,7 @@ from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
-from tests.cli.project import rows, run
+from tests.cli.project import rows, run, shown
 from tests.cli.retention_project import (
     EXPIRED,
     NOON,
@@ -445,7 +445,7 @@ def test_what_was_done_is_in_the_audit(project: Path) -> None:
         (["admin", "audit"], "entries; --limit shows more"),
         (["admin", "messages"], "messages; --after and --limit show more"),
     ):
-        every = json.loads(ok(run(*arguments, "--output", "json")))
+        every = shown(*arguments)
         some = run(*arguments, "--limit", "1")
         assert some.stderr == f"1 of {every['total']} {more}\n"
         assert (every["has_more"], every["total"] > 1) == (False, True)

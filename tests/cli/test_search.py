@@ -2,12 +2,11 @@
 a script.
 """
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.project import below, rows, run
+from tests.cli.project import below, must, rows, run, shown
 from tests.cli.scripts import run_script
 from tests.databases import database_url, open_migrated
 from tests.projects import enter
@@ -75,8 +74,7 @@ def demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "report.sql").write_text("select 1 as n")
     (tmp_path / "feed_assets.yaml").write_text(f"state: {database_url}\n")
     open_migrated(database_url).close()
-    applied = run("apply", "--yes", "--skip-checks")
-    assert applied.exit_code == 0, applied.output
+    must("apply", "--yes", "--skip-checks")
     return tmp_path
 
 
@@ -87,7 +85,7 @@ def test_what_is_found_is_a_table_and_what_else_there_is_is_said(demo: Path) -> 
     nothing = run("search", "zebra")
     assert (below(nothing.stdout), nothing.exit_code) == ("", 0)
     assert nothing.stderr == "nothing is found; a term is a whole word, and word* is the beginning of one\n"
-    page = json.loads(run("search", "owner:ops", "--output", "json").stdout)
+    page = shown("search", "owner:ops")
     assert {each["entity"]: each["fields"] for each in page["results"]} == {
         "feed/flights": ["owner"],
         "feed/weather": ["owner"],

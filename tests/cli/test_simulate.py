@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from feed_assets import testing
-from feed_assets.cli.main import main
+from tests.cli.project import must, run
 
 ENTITIES = """
 kind: cluster
@@ -56,7 +55,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_project_with_errors_is_not_simulated_without_what_they_leave_out(place: Path) -> None:
     (place / "entities/all.yaml").write_text(ENTITIES.replace("feed: counts", "feed: nosuch"))
-    result = CliRunner().invoke(main, ["simulate", *RANGE])
+    result = run("simulate", *RANGE)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "entities/all.yaml:24: process 'count': there is no feed 'nosuch'" in result.stderr
 
@@ -78,8 +77,8 @@ def test_files_of_workflows_are_those_of_the_project_wherever_the_test_runs(
 
 
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
-    result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json"])
-    assert result.exit_code == 0, result.output
+    result = must("simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json")
+    assert list(place.glob("**/*.db")) == []
     log = [(line["what"], line["entity"], line["nominal_time"]) for line in json.loads(result.stdout)["log"]]
     assert [line for line in log if line[0] in ("run", "run again", "never ran")] == [
         ("run", "count", "2015-01-01T00:00Z"),
@@ -89,12 +88,6 @@ def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path
         ("never ran", "count", "2015-01-04T00:00Z"),
         ("never ran", "count", "2015-01-05T00:00Z"),
     ]
-
-
-def test_a_seed_gives_one_log_and_another_seed_another(place: Path) -> None:
-    logs = [CliRunner().invoke(main, ["simulate", *RANGE, "--seed", seed]).stdout for seed in ("1", "1", "2")]
-    assert logs[0] == logs[1] != logs[2]
-    assert list(place.glob("**/*.db")) == []
 
 
 @pytest.mark.parametrize(
@@ -108,8 +101,7 @@ def test_a_seed_gives_one_log_and_another_seed_another(place: Path) -> None:
 )
 def test_a_line_that_says_nothing_is_refused_with_its_number(place: Path, line: str, reason: str) -> None:
     (place / "arrivals.csv").write_text(f"{ARRIVALS}{line}\n")
-    result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv"])
-    assert result.exit_code == 1
+    result = must("simulate", *RANGE, "--arrivals", "arrivals.csv", code=1)
     assert f"arrivals.csv:5: {reason}" in result.stderr
 
 
@@ -117,8 +109,7 @@ def test_with_faults_workers_die_and_clocks_are_set_and_yet_everything_ends(plac
     log = {}
     for faults in ("0", "0.2"):
         options = ["--late", "0", "--missing", "0", "--again", "0", "--faults", faults, "--to", "2015-01-09T00:00Z"]
-        result = CliRunner().invoke(main, ["simulate", *RANGE, *options, "--output", "json"])
-        assert result.exit_code == 0, result.output
+        result = must("simulate", *RANGE, *options, "--output", "json")
         log[faults] = [line["what"] for line in json.loads(result.stdout)["log"]]
     assert {"worker died", "clock set", "daemon restarted"} <= set(log["0.2"]) - set(log["0"])
     assert log["0.2"].count("run") == log["0"].count("run")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from feed_assets.testing import SimulatedEvent, simulate
-from tests.cli.project import run
+from tests.cli.project import must, run
 
 ON = {"primary": {"validity": {"start": "2026-01-01T00:00Z"}}}
 BEFORE = {"primary": {"validity": {"start": "2025-12-01T00:00Z"}}}
@@ -129,8 +129,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def log(project: Path) -> list[dict[str, Any]]:
     """The lines of the simulation as JSON."""
-    result = run("simulate", *RANGE, "--events", str(project / "events.jsonl"), "--output", "json")
-    assert result.exit_code == 0, result.output
+    result = must("simulate", *RANGE, "--events", str(project / "events.jsonl"), "--output", "json")
     found: list[dict[str, Any]] = json.loads(result.stdout)["log"]
     return found
 
@@ -264,8 +263,7 @@ CSV = """at,feed,instance,content,payload,marking,again,process,do
 
 def test_a_file_of_csv_is_told_in_lines_for_people(project: Path) -> None:
     (project / "events.csv").write_text(CSV)
-    result = run(*SHORT, "--events", "events.csv")
-    assert result.exit_code == 0, result.output
+    result = must(*SHORT, "--events", "events.csv")
     lines = [line for line in result.stdout.splitlines() if "af-51-trigger" in line or "hours" in line.split(" on ")[0]]
     assert [line for line in lines if "asked for" not in line and " run " not in line] == [
         "2026-01-01T00:10Z arrived hours 2026-01-01T00:00Z on primary: event 1, marked first",
@@ -325,7 +323,6 @@ def test_an_arrival_of_a_feed_that_is_never_polled_is_told(project: Path) -> Non
 )
 def test_a_line_that_cannot_happen_is_refused_with_its_number(project: Path, line: str, reason: str) -> None:
     (project / "wrong.jsonl").write_text(f'{{"at": "2026-01-01T01:00Z", "feed": "bd-12-d1"}}\n\n{line}\n')
-    result = run(*SHORT, "--events", "wrong.jsonl")
-    assert result.exit_code == 1
+    result = must(*SHORT, "--events", "wrong.jsonl", code=1)
     assert "wrong.jsonl:3: " in result.stderr
     assert reason in result.stderr
