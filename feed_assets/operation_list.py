@@ -12,6 +12,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.operation_list",),
         "facts": ("feed_assets.operations.metadata.commands",),
+        "quality": ("feed_assets.operations.instances.commands",),
         "sla": ("feed_assets.operations.deadlines.commands",),
     }
 )

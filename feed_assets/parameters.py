@@ -26,4 +26,5 @@ Files = Annotated[
     Param("Files, folders or URLs; - is standard input.", argument=True, file=True),
 ]
 Instance = Annotated[datetime, Param("The nominal time.", argument=True)]
+MaybeInstance = Annotated[datetime | None, Param("The nominal time.", argument=True)]
 Limit = Annotated[int, Param("How many, newest first.", least=1)]

@@ -47,7 +47,6 @@ _LATER = {
     "mirror": "feed_assets.cli.mirror",
     "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
-    "quality": "feed_assets.cli.quality",
     "queue": "feed_assets.cli.queue",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",

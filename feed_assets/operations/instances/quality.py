@@ -1,6 +1,6 @@
 """The quality of feed instances, as the attempts that wrote them have found it; those that were not published, too."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -43,6 +43,32 @@ class InstanceQuality:
     attempt: int
     recorded_at: datetime
 
+    @property
+    def result(self) -> str:
+        """The verdict in a word."""
+        return "passed" if self.passed else "failed"
+
+    @property
+    def broken_rules(self) -> str:
+        """The rules that rows broke, and how many."""
+        return ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """All of it for people."""
+        verdict = "is good enough" if self.passed else "is not good enough"
+        yield f"feed {self.feed} on {self.cluster} at {render_datetime(self.nominal_time)} {verdict}"
+        shares = f"{self.percent:.12g} %, needed are {self.threshold:.12g} %"
+        yield f"  {self.good:,} of {self.rows:,} rows are good: {shares}"
+        for name, number in self.broken.items():
+            yield f"  rule {name}: broken by {number:,}"
+        if self.quarantine is not None:
+            yield f"  bad rows: feed {self.quarantine} at {render_datetime(self.nominal_time)}"
+        yield (
+            f"  by process {self.process} at {render_datetime(self.process_time)}, attempt {self.attempt}, "
+            f"{render_datetime(self.recorded_at)}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityTrend:
@@ -56,9 +82,16 @@ class QualityTrend:
     failed: int
 
     @property
-    def lowest(self) -> InstanceQuality | None:
-        """The instance with the smallest share of good rows; None without instances."""
-        return min(self.instances, key=lambda each: each.percent, default=None)
+    def summary(self) -> str:
+        """The figures of all and the worst instance, for people; nothing without instances."""
+        worst = min(self.instances, key=lambda each: each.percent, default=None)
+        if worst is None:
+            return ""
+        return (
+            f"{self.percent:.12g} % of {self.rows:,} rows are good; the worst instance is "
+            f"{render_datetime(worst.nominal_time)} with {worst.percent:.12g} %; "
+            f"{self.failed:,} of {len(self.instances):,} failed"
+        )
 
 
 def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQuality, ...]:
