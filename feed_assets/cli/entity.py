@@ -12,11 +12,12 @@ from feed_assets.cli.options import (
     MomentType,
     change_options,
     clusters_option,
-    kind_argument,
     name_argument,
     open_entity_context_for,
     read_files,
     skip_checks_option,
+    subject_arguments,
+    subjects_argument,
     text_output_option,
 )
 from feed_assets.cli.proposals import names_of
@@ -94,10 +95,9 @@ def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
 
 
 @entity.command()
-@kind_argument()
-@name_argument("names", names_of(*Kind), nargs=-1, required=True)
+@subjects_argument
 @change_options
-def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
+def delete(kind: Kind | None, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Delete the entities NAMES. This kills their unfinished instances and ends their runs."""
     from feed_assets.operations.entities import changes as entity_changes
 
@@ -115,9 +115,8 @@ def _parse_replacements(
     return [(old, new) for old, _, new in pairs]
 
 
-@entity.command(epilog="Example: feed-assets entity clone feed clicks clicks-eu --replace /clicks/=/clicks-eu/")
-@kind_argument()
-@name_argument("name", names_of(*Kind))
+@entity.command(epilog="Example: feed-assets entity clone clicks clicks-eu --replace /clicks/=/clicks-eu/")
+@subject_arguments()
 @click.argument("new")
 @click.option(
     "--replace",
@@ -130,7 +129,7 @@ def _parse_replacements(
 @skip_checks_option
 @change_options
 def clone(
-    kind: Kind,
+    kind: Kind | None,
     name: str,
     new: str,
     replacements: list[tuple[str, str]],
@@ -160,8 +159,7 @@ def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | Non
 
 def _work_options(command: _Command) -> _Command:
     """Add the arguments of verbs on several entities: a kind, names, and clusters."""
-    names = name_argument("names", names_of(*Kind), nargs=-1, required=True)
-    return kind_argument()(names(clusters_option(change_options(command))))
+    return subjects_argument(clusters_option(change_options(command)))
 
 
 @entity.command()
@@ -195,7 +193,7 @@ def resume(**options: Any) -> None:
 def _work(
     verb: _Verb,
     *,
-    kind: Kind,
+    kind: Kind | None,
     names: tuple[str, ...],
     clusters: tuple[str, ...],
     author: str | None,
@@ -208,13 +206,12 @@ def _work(
 
 
 @entity.command()
-@kind_argument()
-@name_argument("name", names_of(*Kind))
+@subject_arguments()
 @clusters_option
 @click.option("--effective-from", type=MomentType(), help="The effective time, such as 2015-02-28T06:30Z.")
 @change_options
 def touch(
-    kind: Kind,
+    kind: Kind | None,
     name: str,
     clusters: tuple[str, ...],
     effective_from: datetime | None,

@@ -11,20 +11,20 @@ import click
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
+    KindType,
     ListType,
     MomentType,
     cluster_option,
-    kind_argument,
     name_argument,
     open_entity_context_for,
     output_option,
+    split_kind,
     subject_arguments,
     text_output_option,
 )
-from feed_assets.cli.proposals import names_of
+from feed_assets.cli.proposals import ProposedType, find_names, names_of
 from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown, say_state
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.timing.dates import render_datetime
@@ -47,7 +47,7 @@ def status(kind: Kind | None, name: str, output: str) -> None:
     from feed_assets.operations.entities.reading import find_status
 
     context = open_entity_context_for(dry_run=True)
-    found = find_status(context, _kind_of(context, kind, name), name)
+    found = find_status(context, kind, name)
     if output == "json":
         print_json(found)
         return
@@ -72,7 +72,7 @@ def definition(kind: Kind | None, name: str, version: int | None, form: str) -> 
     from feed_assets.operations.entities.reading import show_definition
 
     context = open_entity_context_for(dry_run=True)
-    say(show_definition(context, _kind_of(context, kind, name), name, version=version, form=Form(form)).rstrip("\n"))
+    say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
     from feed_assets.operations.entities.reading import find_neighbours
 
     context = open_entity_context_for(dry_run=True)
-    loaded, kind = context.load(), _kind_of(context, kind, name)
+    loaded = context.load()
     found = find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
     if output == "json":
         print_json(dependencies=found)
@@ -193,7 +193,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
 
 
 @click.command(cls=Verb)
-@kind_argument()
+@click.argument("kind", type=KindType())
 @cluster_option("The cluster; not needed if there is only one.")
 @click.option("--start", type=MomentType(), help="From this nominal time on; by default 2 days before --end.")
 @click.option("--end", type=MomentType(), help="Before this nominal time; by default up to now.")
@@ -257,29 +257,43 @@ def lookup(path: str, output: str) -> None:
 @output_option
 def history(kind: Kind | None, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
+    from feed_assets.operations.entities.context import find_kind
     from feed_assets.operations.entities.history import entity_history
 
     context = open_entity_context_for()
     context.record()
-    found = entity_history(context.database, _kind_of(context, kind, name), name)
+    found = entity_history(context.database, find_kind(context.load(), kind, name), name)
     if output == "json":
         print_json(history=found)
         return
     print_records("version, action, at=recorded_at, author, by=origin, changed", found, output)
 
 
-@click.command(cls=Verb, epilog="Example: feed-assets entity blame feed flights clusters.primary")
-@kind_argument()
-@name_argument("name", names_of(*Kind))
-@click.argument("field", required=False)
+def _split_field(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> str | None:
+    ctx.params["kind"], (ctx.params["name"], *fields) = split_kind(words)
+    if len(fields) > 1:
+        raise click.UsageError("Give one KIND, one NAME and one FIELD.", ctx)
+    return fields[0] if fields else None
+
+
+@click.command(cls=Verb, epilog="Example: feed-assets entity blame flights clusters.primary")
+@click.argument(
+    "field",
+    nargs=-1,
+    required=True,
+    metavar="[KIND] NAME [FIELD]",
+    type=ProposedType(find_names),
+    callback=_split_field,
+)
 @output_option
-def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
+def blame(kind: Kind | None, name: str, field: str | None, output: str) -> None:
     """Show which version set each field of an entity, or FIELD and the fields below it."""
+    from feed_assets.operations.entities.context import find_kind
     from feed_assets.operations.entities.history import blame as blame_fields
 
     context = open_entity_context_for()
     context.record()
-    found = blame_fields(context.database, kind, name, field)
+    found = blame_fields(context.database, find_kind(context.load(), kind, name), name, field)
     if output == "json":
         print_json(fields=found)
         return
@@ -329,20 +343,6 @@ def verify(ctx: click.Context, output: str) -> None:
     say(f"{len(errors)} errors, {len(issues) - len(errors)} warnings", err=True)
     if errors:
         ctx.exit(FAILED)
-
-
-def _kind_of(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
-    """Return the given kind, else the only kind in which the name is declared."""
-    if kind is not None:
-        return kind
-    loaded = context.load().bundle
-    found = [each for each in Kind if loaded.bundle.find((each, name)) is not None or (each, name) in loaded.broken]
-    if not found:
-        known = [each for kind in Kind for each in loaded.bundle.suggest(kind, name)]
-        raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(dict.fromkeys(known)))
-    if len(found) > 1:
-        raise AmbiguousNameError(name=name, kinds=found)
-    return found[0]
 
 
 def _cluster_of(context: "EntityContext", cluster: str | None, process: str = "") -> str:

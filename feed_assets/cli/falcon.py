@@ -8,7 +8,7 @@ import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.options import dry_run_option, read_files, text_output_option
+from feed_assets.cli.options import dry_run_option, read_files, subject_arguments, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.falcon.file_formats import FileFormat
@@ -105,8 +105,7 @@ def import_falcon(
 
 
 @click.command("export-falcon", cls=Verb)
-@click.argument("kind", required=False, type=click.Choice([kind.value for kind in Kind]))
-@click.argument("name", required=False)
+@subject_arguments(required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every entity.")
 @click.option("--from", "source", metavar="PATH", help="Another folder, file or URL than that of the settings.")
 @click.option("--to", "target", metavar="DIR", help="The folder for <kind>/<name>.xml; without it they are printed.")
@@ -114,7 +113,7 @@ def import_falcon(
 @dry_run_option
 @text_output_option
 def export_falcon(
-    kind: str | None,
+    kind: Kind | None,
     name: str | None,
     is_all: bool,
     source: str | None,
@@ -129,11 +128,10 @@ def export_falcon(
     """
     from feed_assets.operations.falcon.exporting import describe, export_documents, write_documents
 
-    if is_all == (kind is not None and name is not None) or (is_all and kind is not None):
+    if is_all == (name is not None):
         raise click.UsageError("Give KIND and NAME, or --all.")
     location = source or load_settings().entities_location
-    key = None if kind is None or name is None else (kind, name)
-    documents = export_documents(location if "://" in location else str(Path(location).absolute()), key)
+    documents = export_documents(location if "://" in location else str(Path(location).absolute()), kind, name)
     if target is None:
         if output == "json":
             print_json(documents=documents)

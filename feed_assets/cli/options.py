@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, find_times, names_of, propose, subjects_of
+from feed_assets.cli.proposals import (
+    Proposal,
+    ProposedType,
+    ProposingType,
+    find_names,
+    find_times,
+    names_of,
+    propose,
+    subjects_of,
+)
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -94,15 +103,10 @@ def clusters_option(command: _Command) -> _Command:
     return click.option("--clusters", type=ListType(names_of(Kind.CLUSTER)), default=(), help=help_text)(command)
 
 
-def kind_argument(*kinds: Kind) -> Callable[[_Command], _Command]:
-    """Add `KIND`, in any case: one of `kinds`, or any kind if none is given."""
-    return click.argument("kind", type=KindType(*kinds))
-
-
-def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
+def subject_arguments(*kinds: Kind, required: bool = True) -> Callable[[_Command], _Command]:
     """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name."""
     kind = click.argument("kind", **kind_attributes(kinds or tuple(Kind)))
-    return lambda command: kind(click.argument("name")(command))
+    return lambda command: kind(click.argument("name", required=required)(command))
 
 
 def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
@@ -124,6 +128,29 @@ def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
         "metavar": "[KIND]",
         "shell_complete": complete,
     }
+
+
+def subjects_argument(command: _Command) -> _Command:
+    """Add `[KIND] NAMES...`."""
+
+    def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+        ctx.params["kind"], names = split_kind(words)
+        return names
+
+    form = "[KIND] NAMES..."
+    return click.argument(
+        "names", nargs=-1, required=True, metavar=form, type=ProposedType(find_names), callback=split
+    )(command)
+
+
+def split_kind(words: tuple[str, ...]) -> tuple[Kind | None, tuple[str, ...]]:
+    """Return the kind that is the first of several words, if it is one, and the names.
+
+    >>> split_kind(("feed", "clicks", "counts")), split_kind(("clicks",)), split_kind(("feed",))
+    ((<Kind.FEED: 'feed'>, ('clicks', 'counts')), (None, ('clicks',)), (None, ('feed',)))
+    """
+    kind = next((each for each in Kind if words[1:] and each.value == words[0].lower()), None)
+    return kind, words if kind is None else words[1:]
 
 
 def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Command], _Command]:

@@ -97,6 +97,14 @@ def subjects_of(kinds: Sequence[Kind]) -> Proposal:
     return find
 
 
+def find_names(ctx: click.Context) -> Iterable[str]:
+    """Return what may come next in `[KIND] NAMES...`: kinds and names, then names of the kind that comes first."""
+    given = (ctx.params.get("kind"), ctx.params.get("name"), *(ctx.params.get("names") or ()))
+    words = [text for text in given if text]
+    kinds = [kind for kind in Kind if words and kind.value == words[0].lower()]
+    return _names(kinds or tuple(Kind)) if words else [*(kind.value for kind in Kind), *_names(tuple(Kind))]
+
+
 def find_times(ctx: click.Context) -> Iterable[str]:
     """Return the newest nominal times of the entity that the line names, newest first."""
     return _times(str(ctx.params.get("name") or ctx.params.get("feed") or ctx.params.get("process")))

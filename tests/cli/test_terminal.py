@@ -207,13 +207,26 @@ def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(project: Pa
             ["instance", "triage", "counting", "2013-11-03T05:00Z"],
         ),
         (["entity", "summary", "feed", "--cluster", "primary"], ["entity", "summary", "feed"]),
+        (["entity", "blame", "process", "counting", "inputs"], ["entity", "blame", "counting", "inputs"]),
+        (["entity", "delete", "process", "counting", "--dry-run"], ["entity", "delete", "counting", "--dry-run"]),
+        (["entity", "schedule", "feed", "clicks", "counts"], ["entity", "schedule", "clicks", "counts"]),
+        (
+            ["entity", "clone", "feed", "clicks", "taps", "--dry-run"],
+            ["entity", "clone", "clicks", "taps", "--dry-run"],
+        ),
+        (["entity", "touch", "feed", "clicks"], ["entity", "touch", "clicks"]),
+        (["export-falcon", "feed", "clicks"], ["export-falcon", "clicks"]),
+        (["metadata", "get", "feed/clicks"], ["metadata", "get", "clicks"]),
     ):
         result = run(*without)
         assert (result.exit_code, result.stdout) == (0, run(*with_kind).stdout), result.stderr
     (project / "entities/other.yaml").write_text("kind: cluster\nname: counting\nstorage: file:///data\n")
-    ambiguous = run("entity", "status", "counting")
-    assert (ambiguous.exit_code, ambiguous.stdout) == (2, "")
-    assert "a cluster and a process have the name 'counting'" in ambiguous.stderr
+    for arguments in (["entity", "status", "counting"], ["entity", "suspend", "clicks", "counting"]):
+        ambiguous = run(*arguments)
+        assert (ambiguous.exit_code, ambiguous.stdout) == (2, "")
+        assert "a cluster and a process have the name 'counting': give KIND, too" in ambiguous.stderr
+    assert "Write cluster/counting or process/counting" in run("metadata", "get", "counting").stderr
+    assert "a cluster and a process have the name 'counting'" in run("export-falcon", "counting").stderr
     assert "Name one of the clusters" in run("entity", "summary", "feed").stderr
 
 

@@ -64,8 +64,11 @@ def test_arguments_and_options_are_those_of_the_command(name: str, command: clic
     found = {text for each in command.params if isinstance(each, click.Option) for text in each.opts}
     assert options_of(name) == found
     taken = [each for each in command.params if isinstance(each, click.Argument)]
-    assert [word.strip("[]") for word in arguments.split()] == [(each.name or "").upper() for each in taken]
-    assert ["[" in word for word in arguments.split()] == [not each.required for each in taken]
+    plainly = [(each.name or "").upper() if each.required else f"[{(each.name or '').upper()}]" for each in taken]
+    forms = [
+        each.metavar or "" if " " in (each.metavar or "") else form for each, form in zip(taken, plainly, strict=True)
+    ]
+    assert arguments.split() == " ".join(forms).replace("...", "").split()
     assert meaning
     assert command.help
 

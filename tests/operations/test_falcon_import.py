@@ -5,6 +5,7 @@ import pytest
 
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
+from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
@@ -262,7 +263,7 @@ def test_a_wrong_mapping_file_is_refused_with_its_line(content: bytes, expected:
 
 def test_what_is_declared_is_exported_with_its_references(tmp_path: Path) -> None:
     _import(tmp_path / "entities")
-    documents = export_documents(str(tmp_path / "entities"), None)
+    documents = export_documents(str(tmp_path / "entities"))
     assert [document.file for document in documents][:2] == ["cluster/primary.xml", "datasource/orders-db.xml"]
     assert "<passwordText>${env:DB_PASSWORD}</passwordText>" in documents[1].text
     report = write_documents(documents, open_folder(tmp_path / "xml"), is_forced=False, is_dry_run=False)
@@ -275,7 +276,7 @@ def test_what_is_declared_is_exported_with_its_references(tmp_path: Path) -> Non
 
 
 def test_an_export_replaces_other_files_only_by_force(tmp_path: Path) -> None:
-    documents = export_documents(str(DOCUMENTS), ("feed", "clicks"))
+    documents = export_documents(str(DOCUMENTS), Kind.FEED, "clicks")
     folder = open_folder(tmp_path)
     assert not write_documents(documents, folder, is_forced=False, is_dry_run=True).is_written
     write_documents(documents, folder, is_forced=False, is_dry_run=False)
@@ -289,11 +290,11 @@ def test_an_export_replaces_other_files_only_by_force(tmp_path: Path) -> None:
 def test_only_what_can_be_read_is_exported(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: cluster\nname: a\n")
     with pytest.raises(DefinitionsError, match="'storage' is missing"):
-        export_documents(str(tmp_path), ("cluster", "a"))
+        export_documents(str(tmp_path), Kind.CLUSTER, "a")
     with pytest.raises(DefinitionsError, match="'storage' is missing"):
-        export_documents(str(tmp_path), None)
+        export_documents(str(tmp_path))
     with pytest.raises(EntityNotFoundError, match="there is no cluster 'ab'"):
-        export_documents(str(tmp_path), ("cluster", "ab"))
+        export_documents(str(tmp_path), Kind.CLUSTER, "ab")
 
 
 def test_a_folder_of_entities_may_hold_xml_beside_yaml(tmp_path: Path) -> None:

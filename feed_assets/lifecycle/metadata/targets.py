@@ -35,11 +35,16 @@ def find_target(plan: Plan, connection: Connection, path: str) -> Target:
     """Return the entity at a path, as a plan of the current definitions declares it.
 
     Raises:
-        MetadataRefusedError: this is no path.
+        MetadataRefusedError: this is no path, and not the name of one declared entity.
         EntityNotFoundError: the feed, process, cluster, data source, column or run does not exist.
         InstanceError: the time is no instance.
     """
     parts = path.strip("/").split("/")
+    if len(parts) == 1 and (declared := [kind for kind, name in plan.facts if name == parts[0]]):
+        if len(declared) > 1:
+            written = " or ".join(f"{kind}/{parts[0]}" for kind in sorted(declared))
+            raise MetadataRefusedError(entity=path, reason="several entities have it", next_step=f"Write {written}.")
+        parts = [*declared, *parts]
     kinds, names = tuple(parts[::2]), tuple(parts[1::2])
     for kind, name in zip(kinds, names, strict=False):
         if _KIND.fullmatch(kind) is None:

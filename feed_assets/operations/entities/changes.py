@@ -17,7 +17,7 @@ from feed_assets.lifecycle.instances.schedules import DELETED, TAKEN_OFF
 from feed_assets.loading.bundles import LoadedBundle, parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.cluster_versions import with_next_version
-from feed_assets.operations.entities.context import AppliedChange, EntityContext, make_change
+from feed_assets.operations.entities.context import AppliedChange, EntityContext, find_kind, make_change
 from feed_assets.operations.entities.plan_effects import describe_left
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
@@ -158,17 +158,19 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     return _finished(context, made, Operation.UPDATE, outcomes, stopped)
 
 
-def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResult:
+def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> VerbResult:
     """Remove entities from the declared ones, all or none. Unfinished instances are killed; ended instances and the
-    versions stay in the record. Names that are not declared are skipped.
+    versions stay in the record. Names of a given kind that are not declared are skipped.
 
     Raises:
+        EntityNotFoundError: no kind is given, and none has one of the names.
+        AmbiguousNameError: no kind is given, and several have one of the names.
         EntityReferencedError: other entities refer to one of them.
         SafeModeError: safe mode forbids it.
     """
     require_mode(context.database, Operation.DELETE)
     loaded = context.load()
-    keys = [(kind.value, name) for name in names]
+    keys = [(find_kind(loaded, kind, name), name) for name in names]
     declared = [key for key in keys if key in loaded.documents or loaded.bundle.bundle.find(key) is not None]
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
@@ -182,20 +184,21 @@ def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResu
     stopped: list[ProcessInstance] = []
     outcomes = []
     for key in keys:
+        of_kind, name = key
         entity = made.before.find(key)
         clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
-        concerned = sorted(clusters.union(find_remains(context, kind, key[1])))
+        concerned = sorted(clusters.union(find_remains(context, of_kind, name)))
         with context.database.read() as connection:
-            marks = TriggerInputs(connection).of_process(key[1]) if kind is Kind.PROCESS else []
+            marks = TriggerInputs(connection).of_process(name) if of_kind is Kind.PROCESS else []
             left = list(describe_left(connection, [mark for mark in marks if mark.cluster in concerned]))
-        killed = end_work(context, kind, key[1], concerned, DELETED)
+        killed = end_work(context, of_kind, name, concerned, DELETED)
         stopped += killed
         notes = [] if key in declared else ["it is not declared: nothing to do"]
-        notes += find_held(context, key[1]) if kind is Kind.FEED else []
+        notes += find_held(context, name) if of_kind is Kind.FEED else []
         notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
         notes += [f"{message}. {remedy}" for message, remedy in left]
         outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
-        outcomes.append(EntityOutcome(kind=key[0], name=key[1], outcome=outcome, notes=tuple(notes)))
+        outcomes.append(EntityOutcome(kind=of_kind, name=name, outcome=outcome, notes=tuple(notes)))
     return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)
 
 

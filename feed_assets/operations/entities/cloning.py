@@ -23,7 +23,7 @@ _NAME = "name"
 
 
 def clone(
-    context: EntityContext, kind: Kind, name: str, new: str, replacements: Sequence[tuple[str, str]] = ()
+    context: EntityContext, kind: Kind | None, name: str, new: str, replacements: Sequence[tuple[str, str]] = ()
 ) -> VerbResult:
     """Submit a new entity with the definition of another one, as it is written, and beside it; `replacements` are made
     in its keys and values. What people say of the other one, its schedule and its instances stay its own.
@@ -47,13 +47,13 @@ def clone(
         return submit(context, [file], folder=document.file.rpartition("/")[0])
     except EntityExistsError as exc:
         raise VerbRefusedError(
-            subject=label_of((kind.value, new)), reason=exc.reason, next_step="Choose another name."
+            subject=label_of((entity.kind.value, new)), reason=exc.reason, next_step="Choose another name."
         ) from exc
     except DefinitionsError as exc:
         if not exc.issues:
             raise
         raise DefinitionsError(
-            location=label_of((kind.value, new)),
+            location=label_of((entity.kind.value, new)),
             issues=exc.issues,
             next_step="Nothing was changed. Replace what the two must not share, for example with --replace "
             f"/{name}/=/{new}/, or correct these issues:",

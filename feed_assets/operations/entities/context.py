@@ -8,7 +8,7 @@ from feed_assets.definitions.edits import Edit
 from feed_assets.definitions.store import Check, DefinitionStore, Loaded
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules, state_without_row
@@ -92,13 +92,34 @@ def open_entity_context(
     )
 
 
-def get_declared(loaded: Loaded, kind: Kind, name: str) -> AnyEntity:
-    """Return a declared entity.
+def find_kind(loaded: Loaded, kind: Kind | None, name: str) -> Kind:
+    """Return the given kind, else the only one in which a name is declared, be it with errors.
+
+    Raises:
+        EntityNotFoundError: no kind is given, and none has the name.
+        AmbiguousNameError: no kind is given, and several have the name.
+    """
+    if kind is not None:
+        return kind
+    bundle, broken = loaded.bundle.bundle, loaded.bundle.broken
+    found = [each for each in Kind if bundle.find((each, name)) is not None or (each, name) in broken]
+    if not found:
+        known = dict.fromkeys(similar for each in Kind for similar in bundle.suggest(each, name))
+        raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(known))
+    if len(found) > 1:
+        raise AmbiguousNameError(name=name, kinds=found)
+    return found[0]
+
+
+def get_declared(loaded: Loaded, kind: Kind | None, name: str) -> AnyEntity:
+    """Return a declared entity; see `find_kind`.
 
     Raises:
         EntityNotFoundError: it is not declared.
+        AmbiguousNameError: no kind is given, and several have the name.
         DefinitionsError: it is declared, but has errors; carries the issues.
     """
+    kind = find_kind(loaded, kind, name)
     entity = loaded.bundle.bundle.find((kind, name))
     if entity is not None:
         return entity

@@ -19,7 +19,7 @@ from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.operations.entities.context import EntityContext, get_declared
+from feed_assets.operations.entities.context import EntityContext, find_kind, get_declared
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
 from feed_assets.operations.entities.query_fields import SUMMARY_INSTANCES, Form
 from feed_assets.operations.entities.said_tags import SaidTags, TagsOf
@@ -74,7 +74,7 @@ class EntitySummary:
         return self.total > self.offset + len(self.entities)
 
 
-def find_status(context: EntityContext, kind: Kind, name: str) -> EntityStatus:
+def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityStatus:
     """Return the status of an entity.
 
     Raises:
@@ -144,7 +144,7 @@ def summarize(
 
 
 def show_definition(
-    context: EntityContext, kind: Kind, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
+    context: EntityContext, kind: Kind | None, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
 ) -> str:
     """Return the current definition of an entity, or that of a version; a deleted entity needs a version. References to
     outside values stay references, so that no secret is shown.
@@ -155,6 +155,7 @@ def show_definition(
     """
     context.record()
     loaded = context.load()
+    kind = find_kind(loaded, kind, name)
     if version is None:
         get_declared(loaded, kind, name)
         document = loaded.documents[kind, name]

@@ -27,7 +27,7 @@ _ACTIONS = {Operation.SUSPEND: EntityAction.SUSPEND, Operation.RESUME: EntityAct
 
 
 def schedule(
-    context: EntityContext, kind: Kind, names: Sequence[str], clusters: Collection[str] | None = None
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
 ) -> VerbResult:
     """Start the work on feeds or processes, on all their clusters or on some. Instances are created from the start of
     the validity. Scheduled and suspended entities stay as they are.
@@ -47,7 +47,7 @@ def schedule(
 
 
 def suspend(
-    context: EntityContext, kind: Kind, names: Sequence[str], clusters: Collection[str] | None = None
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
 ) -> VerbResult:
     """Stop the work on feeds or processes until they are resumed: no instance is created, launched or timed out.
     Running instances run to their end.
@@ -62,7 +62,7 @@ def suspend(
 
 
 def resume(
-    context: EntityContext, kind: Kind, names: Sequence[str], clusters: Collection[str] | None = None
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
 ) -> VerbResult:
     """Continue the work that `suspend` stopped: missed instances are created now, and waiting instances keep the time
     that was left until their timeout.
@@ -77,7 +77,7 @@ def resume(
 
 def _change_scheduled(
     context: EntityContext,
-    kind: Kind,
+    kind: Kind | None,
     names: Sequence[str],
     clusters: Collection[str] | None,
     target: ScheduleState,

@@ -18,7 +18,7 @@ from feed_assets.timing.dates import render_datetime
 
 def touch(
     context: EntityContext,
-    kind: Kind,
+    kind: Kind | None,
     name: str,
     clusters: Collection[str] | None = None,
     effective_from: datetime | None = None,

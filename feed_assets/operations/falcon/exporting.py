@@ -7,7 +7,7 @@ from pathlib import Path
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.json_form import ShownKey
 from feed_assets.loading.bundles import parse_file
@@ -37,29 +37,36 @@ class ExportReport:
     is_written: bool = False
 
 
-def export_documents(location: str | Path, key: EntityKey | None) -> tuple[ExportedDocument, ...]:
+def export_documents(
+    location: str | Path, kind: Kind | None = None, name: str | None = None
+) -> tuple[ExportedDocument, ...]:
     """Return the Falcon document of an entity, or of all. References such as `${env:NAME}` stay references.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
         EntityNotFoundError: no such entity is declared.
+        AmbiguousNameError: no kind is given, and several have the name.
         DefinitionsError: a requested entity cannot be read; carries the issues.
     """
+    kinds = tuple(Kind) if kind is None else (kind,)
+    keys = {(each.value, name) for each in kinds}
     entities: dict[EntityKey, AnyEntity] = {}
     issues: list[Issue] = []
     for file in read_entity_files(location):
         parsed = parse_file(file, None)
-        issues.extend(parsed.issues if key is None else ())
+        issues.extend(parsed.issues if name is None else ())
         for document in parsed.documents:
-            if key is not None and document.key != key:
+            if name is not None and document.key not in keys:
                 continue
             issues.extend(document.issues)
             if document.entity is not None:
                 entities[document.entity.key] = document.entity
     if issues:
         raise DefinitionsError(location=str(location), issues=issues)
-    if key is not None and key not in entities:
-        raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=_suggest(location, key))
+    if name is not None and not entities:
+        raise EntityNotFoundError(kind=kind or "entity", name=name, suggestions=_suggest(location, kinds, name))
+    if name is not None and len(entities) > 1:
+        raise AmbiguousNameError(name=name, kinds=sorted(each for each, _ in entities))
     return tuple(_document(entities[each]) for each in sorted(entities, key=_order_of))
 
 
@@ -100,8 +107,8 @@ def _order_of(key: EntityKey) -> tuple[int, str]:
     return (list(Kind).index(Kind(key[0])), key[1])
 
 
-def _suggest(location: str | Path, key: EntityKey) -> tuple[str, ...]:
-    close = closest(key[1], (name for kind, name in _declared(location) if kind == key[0]))
+def _suggest(location: str | Path, kinds: Collection[Kind], wanted: str) -> tuple[str, ...]:
+    close = closest(wanted, (name for kind, name in _declared(location) if kind in kinds))
     return (close,) if close else ()
 
 
