@@ -17,7 +17,7 @@ from feed_assets.cli.options import (
     text_output_option,
 )
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_list, print_records, say, say_shown
 from feed_assets.clock import open_clock
 from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
@@ -82,21 +82,10 @@ def audit(limit: int, output: str) -> None:
     database = open_state(load_settings())
     with database.read() as connection:
         entries, total = Audit(connection).newest(limit), Audit(connection).count()
-    if output == "json":
-        print_list_json("audit", entries, total)
-        return
-    rows = [
-        (
-            f"{entry.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-            entry.author,
-            entry.action,
-            entry.target,
-            ", ".join(f"{name}={value}" for name, value in entry.details.items()),
-        )
-        for entry in entries
-    ]
-    print_table(("at", "author", "action", "target", "details"), rows, output)
-    say_shown(len(entries), total, "entries", "--limit shows more")
+    columns = "at=recorded_at:seconds, author, action, target, details:pairs"
+    print_list("audit", columns, entries, output, total=total)
+    if output != "json":
+        say_shown(len(entries), total, "entries", "--limit shows more")
 
 
 @admin.command()
@@ -117,7 +106,6 @@ def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: 
     and requests later messages with --after. Messages never change.
     """
     from feed_assets.cli.state import open_state
-    from feed_assets.state.messages import render_payload
     from feed_assets.state.outbox import Outbox
 
     database = open_state(load_settings())
@@ -125,35 +113,22 @@ def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: 
         _follow(database, after, topic, output)
     with database.read() as connection:
         found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
-    if output == "json":
-        print_list_json("messages", found, total)
-        return
-    rows = [
-        (
-            each.seq,
-            f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-            each.topic.value,
-            ", ".join(f"{name}={value}" for name, value in render_payload(each.payload).items()),
-        )
-        for each in found
-    ]
-    print_table(("seq", "at", "topic", "payload"), rows, output)
-    say_shown(len(found), total, "messages", "--after and --limit show more")
+    print_list("messages", "seq, at=recorded_at:seconds, topic, payload=members:pairs", found, output, total=total)
+    if output != "json":
+        say_shown(len(found), total, "messages", "--after and --limit show more")
 
 
 def _follow(database: "Database", after: int, topic: Topic | None, output: str) -> NoReturn:
     """Print messages as they come: lines of JSON, or of text."""
     from feed_assets.json_form import render_document
-    from feed_assets.state.messages import render_payload
     from feed_assets.state.outbox import Outbox
 
     while True:
         with database.read() as connection:
             found = Outbox(connection).read(after, MESSAGES, topic)
         for each in found:
-            said = ", ".join(f"{name}={value}" for name, value in render_payload(each.payload).items())
-            at = f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}"
-            is_json = output == "json"
+            said = ", ".join(f"{name}={value}" for name, value in each.members.items())
+            at, is_json = f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}", output == "json"
             say(json.dumps(render_document(each)) if is_json else f"{each.seq} {at} {each.topic.value} {said}")
             after = each.seq
         if not found:
@@ -186,13 +161,8 @@ def cleanup(clusters: tuple[str, ...], author: str | None, dry_run: bool, output
     if output == "json":
         print_json(cleaned=done, dry_run=dry_run)
         return
-    rows = [
-        (each.leftover, each.cluster, each.unit, each.limit, f"{each.before:%Y-%m-%dT%H:%M:%SZ}", each.count)
-        for each in done
-    ]
-    print_table(
-        ("what", "cluster", "frequency", "kept for", "before", "would go" if dry_run else "removed"), rows, output
-    )
+    columns = "what=leftover, cluster, frequency=unit, kept for=limit, before:seconds, "
+    print_records(f"{columns}{'would go' if dry_run else 'removed'}=count", done, output)
 
 
 def _sentence(mode: "SafeMode") -> str:

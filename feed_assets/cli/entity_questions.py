@@ -171,7 +171,8 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
         print_json(page)
         return
     shown = [field for field in ListField if field in query.shown]
-    print_records(", ".join(["kind", "name", *(field.lower() for field in shown)]), page.entities, output)
+    columns = [f"{field.lower()}:{'' if field is ListField.STATUS else 'commas'}" for field in shown]
+    print_records(", ".join(["kind", "name", *columns]), page.entities, output)
     say_shown(len(page.entities), page.total, "entities", _MORE)
 
 
@@ -189,7 +190,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
     if output == "json":
         print_json(dependencies=found)
         return
-    print_records("kind, name, tags", found, output)
+    print_records("kind, name, tags:commas", found, output)
 
 
 @click.command(cls=Verb)

@@ -19,7 +19,7 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_records, say
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
@@ -164,12 +164,8 @@ def take(feed: str, cluster: str | None, author: str | None, dry_run: bool, outp
         print_json(inboxes=found)
         return
     for inbox in found:
-        rows = [
-            (each.name, each.bytes, each.status, each.nominal_time and render_datetime(each.nominal_time), each.reason)
-            for each in inbox.files
-        ]
-        print_table(("file", "bytes", "status", "instance", "reason"), rows, spare=("reason",))
-        say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(rows), 'file')} in {inbox.url}", err=True)
+        print_records("file=name, bytes, status, instance=nominal_time, reason", inbox.files, output, spare=("reason",))
+        say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(inbox.files), 'file')} in {inbox.url}", err=True)
 
 
 @feed.command(epilog="Example: feed-assets feed files orders --from-event 17 --to-event 25 --output csv")
@@ -205,8 +201,7 @@ def files(
     if output == "json":
         print_json(found)
         return
-    rows = [(each.url, each.bytes, each.checksum, each.event) for each in found.files]
-    print_table(("path", "size", "checksum", "event"), rows, output)
+    print_records("path=url, size=bytes, checksum, event", found.files, output)
     for each in found.unlisted:
         time = render_datetime(each.nominal_time)
         say(f"event {each.event}, {time}: its files are not known any more: {each.reason}", err=True)

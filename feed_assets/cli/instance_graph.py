@@ -17,9 +17,8 @@ from feed_assets.cli.instance_options import (
     range_options,
 )
 from feed_assets.cli.options import KindType, ListType, output_option
-from feed_assets.cli.render import print_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_records, print_table, say, say_shown
 from feed_assets.entities.common import Kind
-from feed_assets.timing.dates import render_datetime
 
 
 @click.command(cls=Verb)
@@ -120,17 +119,6 @@ def search(
     if output == "json":
         print_json(found)
         return
-    rows = [
-        (
-            each.kind.value,
-            each.name,
-            each.cluster,
-            render_datetime(each.nominal_time),
-            each.status,
-            ", ".join(each.tags or ()),
-            each.log or each.run_id,
-        )
-        for each in found.instances
-    ]
-    print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows, output, spare=("tags",))
+    columns = "kind, name, cluster, instance=nominal_time, status, tags, log=run"
+    print_records(columns, found.instances, output, spare=("tags",))
     say_shown(found.listed, found.total, "instances", MORE)

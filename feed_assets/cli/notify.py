@@ -9,12 +9,11 @@ from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, author_option, dry_run_option, name_argument, output_option
 from feed_assets.cli.proposals import find_ways
-from feed_assets.cli.render import print_list_json, print_table, say
+from feed_assets.cli.render import print_list, say
 from feed_assets.settings import load_settings
-from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.notifying.commands import ListedWay, WayDesk
+    from feed_assets.operations.notifying.commands import WayDesk
 
 
 @click.group(cls=Verbs)
@@ -26,25 +25,8 @@ def notify() -> None:
 @output_option
 def list_(output: str) -> None:
     """Show the ways out: their receivers, what they get, and what has not reached them."""
-    found = _open_desk(None, dry_run=True).ways()
-    if output == "json":
-        print_list_json("ways", found, len(found))
-        return
-    columns = ("name", "channel", "receiver", "gets", "pending", "again", "dead", "state")
-    rows = [
-        (
-            each.name,
-            each.channel or "",
-            each.receiver or "",
-            ", ".join((*each.topics, *each.levels, *(each.entities or ()))) or "everything but arrival",
-            each.pending,
-            each.again,
-            each.dead,
-            _state_of(each),
-        )
-        for each in found
-    ]
-    print_table(columns, rows, output)
+    columns = "name, channel, receiver, gets=choice, pending, again, dead, state"
+    print_list("ways", columns, _open_desk(None, dry_run=True).ways(), output)
 
 
 @notify.command()
@@ -54,11 +36,7 @@ def list_(output: str) -> None:
 def test(name: str, dry_run: bool, output: str) -> None:
     """Send a letter that only tries a way out. The exit code is 1 if it was not taken."""
     tried = _open_desk(None, dry_run=dry_run).test(name)
-    if output == "json":
-        print_list_json("ways", tried, len(tried))
-    else:
-        rows = [(each.name, each.receiver, each.verdict, each.error or "") for each in tried]
-        print_table(("name", "receiver", "verdict", "error"), rows, output)
+    print_list("ways", "name, receiver, verdict, error", tried, output)
     if any(each.verdict not in ("delivered", "not sent") for each in tried):
         click.get_current_context().exit(FAILED)
 
@@ -73,15 +51,8 @@ def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
     The exit code is 1 if something was not taken.
     """
     done = _open_desk(None, dry_run=dry_run).send(names)
-    if output == "json":
-        print_list_json("rounds", done, len(done))
-    else:
-        columns = ("name", "to deliver" if dry_run else "delivered", "failed", "dead", "away", "error")
-        rows = [
-            (each.way, each.delivered, each.failed, each.dead, "yes" if each.is_away else "no", each.error or "")
-            for each in done
-        ]
-        print_table(columns, rows, output)
+    delivered = "to deliver" if dry_run else "delivered"
+    print_list("rounds", f"name=way, {delivered}=delivered, failed, dead, away=is_away:yes, error", done, output)
     for each in done:
         if each.is_busy:
             say(f"{each.way}: another worker delivers now", err=True)
@@ -96,11 +67,7 @@ def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
 @output_option
 def retry(names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Let dead letters be tried again: by the next tick of the sensor, or by send."""
-    found = _open_desk(author, dry_run=dry_run).retry(names)
-    if output == "json":
-        print_list_json("ways", found, len(found))
-        return
-    print_table(("name", "letters", "gone"), [(each.way, each.letters, each.gone) for each in found], output)
+    print_list("ways", "name=way, letters, gone", _open_desk(author, dry_run=dry_run).retry(names), output)
 
 
 def _open_desk(author: str | None, *, dry_run: bool) -> "WayDesk":
@@ -116,12 +83,3 @@ def _open_desk(author: str | None, *, dry_run: bool) -> "WayDesk":
         author=author_of(author),
         dry_run=dry_run,
     )
-
-
-def _state_of(each: "ListedWay") -> str:
-    if each.fault is not None:
-        return each.fault
-    if each.away_since is not None:
-        again = f", tried again at {render_datetime(each.next_at)}" if each.next_at else ""
-        return f"away since {render_datetime(each.away_since)}{again}: {each.error}"
-    return "ready"

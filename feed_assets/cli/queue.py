@@ -9,7 +9,7 @@ from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, change_options, cluster_option, name_argument, output_option
 from feed_assets.cli.proposals import names_of
-from feed_assets.cli.render import print_json, print_list_json, print_records, say
+from feed_assets.cli.render import print_json, print_list, print_records, say
 from feed_assets.entities.common import Kind
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def list_(output: str) -> None:
     """List the queues: how many events are pending, and what each condition still lacks."""
     from feed_assets.operations.queues.queues import list_queues
 
-    found = list_queues(open_context_for())
-    if output == "json":
-        print_list_json("queues", found, len(found))
-        return
-    print_records("process, cluster, pending, condition=sentence", found, output)
+    print_list("queues", "process, cluster, pending, condition=sentence", list_queues(open_context_for()), output)
 
 
 @queue.command(epilog="Example: feed-assets queue show load-orders")
@@ -60,12 +56,8 @@ def consumers(feed: str, cluster: str | None, output: str) -> None:
     """Show which processes take the events of FEED, and how far each has come."""
     from feed_assets.operations.queues.queues import list_consumers
 
-    found = list_consumers(open_context_for(), feed, cluster)
-    if output == "json":
-        print_list_json("consumers", found, len(found))
-        return
     columns = "process, cluster, input, taken to=taken, pending, since, not routed=not_routed, held, dropped"
-    print_records(columns, found, output)
+    print_list("consumers", columns, list_consumers(open_context_for(), feed, cluster), output)
 
 
 def _change(action: str, meaning: str) -> None:
@@ -117,12 +109,9 @@ def verify(ctx: click.Context, output: str) -> None:
     from feed_assets.operations.queues.queues import find_faults
 
     faults = find_faults(open_context_for())
-    if output == "json":
-        print_list_json("faults", faults, len(faults))
-    else:
-        print_records("process, cluster, input, fault=message", faults, output)
-        if not faults:
-            say("every event is in its place", err=True)
+    print_list("faults", "process, cluster, input, fault=message", faults, output)
+    if not faults and output != "json":
+        say("every event is in its place", err=True)
     ctx.exit(1 if faults else 0)
 
 

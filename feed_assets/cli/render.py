@@ -141,9 +141,11 @@ def render_size(size: int) -> str:
 
 _FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
     {
+        "yes": lambda is_so: "yes" if is_so else "no",
         "upper": lambda text: text.upper(),
         "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
+        "commas": ",".join,
         "digest": lambda digest: digest.partition(":")[2][:12],
         "size": render_size,
         "pairs": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),
@@ -180,6 +182,14 @@ def _has_colours() -> bool:
 
 def _is_number(value: object) -> bool:
     return value is None or isinstance(value, int | float)
+
+
+def print_list(name: str, columns: str, items: Sequence[object], output: str, *, total: int | None = None) -> None:
+    """Print the first of all items as a JSON document, or as a table (see `print_records`)."""
+    if output == Output.JSON:
+        print_list_json(name, items, len(items) if total is None else total)
+    else:
+        print_records(columns, items, output)
 
 
 def print_list_json(name: str, items: Sequence[object], total: int) -> None:

@@ -7,7 +7,7 @@ import click
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.metadata import parse_scope
 from feed_assets.cli.options import output_option
-from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_list, print_records, print_table, say, say_shown
 from feed_assets.cli.state import find_state, open_state
 from feed_assets.entities.metadata import Scope
 from feed_assets.settings import DEFAULT_NAMESPACE, load_settings
@@ -87,8 +87,7 @@ def search(
 
 
 def _print_page(page: "SearchPage", output: str) -> None:
-    rows = [(each.entity, each.terms, ", ".join(each.fields), each.description) for each in page.results]
-    print_table(("entity", "terms", "found in", "description"), rows, output, spare=("description",))
+    print_records("entity, terms, found in=fields, description", page.results, output, spare=("description",))
     if not page.total:
         say("nothing is found; a term is a whole word, and word* is the beginning of one", err=True)
     say_shown(len(page.results), page.total, "entities", _MORE)
@@ -109,11 +108,7 @@ def list_(beginning: str, scopes: tuple[Scope, ...], output: str) -> None:
     """List the names of properties that begin with BEGINNING, and how many entities have each."""
     from feed_assets.operations.searching.search import list_keys
 
-    found = list_keys(open_state(load_settings()), beginning, _only(scopes))
-    if output == "json":
-        print_list_json("keys", found, len(found))
-        return
-    print_table(("name", "entities"), [(each.name, each.entities) for each in found], output)
+    print_list("keys", "name, entities", list_keys(open_state(load_settings()), beginning, _only(scopes)), output)
 
 
 @keys.command(epilog="Example: feed-assets keys show owner")

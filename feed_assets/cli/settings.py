@@ -4,7 +4,7 @@ import click
 
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import output_option, project_settings
-from feed_assets.cli.render import Output, print_json, print_table
+from feed_assets.cli.render import Output, print_json, print_records
 
 
 @click.command(cls=Verb)
@@ -20,6 +20,4 @@ def settings(path: str | None, output: str) -> None:
     if output == Output.JSON:
         print_json(found)
         return
-    print_table(
-        ("setting", "value", "source"), [(each.name, each.value, each.source) for each in found.settings], output
-    )
+    print_records("setting=name, value, source", found.settings, output)

@@ -137,6 +137,11 @@ class OutboxMessage:
         return self.payload.level
 
     @property
+    def members(self) -> dict[str, object]:
+        """The content, as JSON values."""
+        return render_payload(self.payload)
+
+    @property
     def subject(self) -> EntityKey:
         """The kind and name of the entity that it is about."""
         return self.payload.subject

@@ -97,6 +97,11 @@ class InstanceRow:
     inputs: tuple[FrozenInput, ...] | None = None
     outputs: tuple[AttemptOutput, ...] | None = None
 
+    @property
+    def run(self) -> str | None:
+        """Where its run is in Dagster, or else the id of it."""
+        return self.log or self.run_id
+
 
 def rendered(moment: datetime | None) -> str | None:
     """Return a recorded time to the second, None for none.

@@ -26,6 +26,7 @@ from feed_assets.state.deliveries import Deliveries, DeliveryCounts, WaysOut, Wa
 from feed_assets.state.messages import OutboxMessage
 from feed_assets.state.outbox import Outbox
 from feed_assets.state.payloads import InstanceEnd, InstanceOperation, InstancePayload
+from feed_assets.timing.dates import render_datetime
 
 RETRY = "notify retry"
 """The action in the audit."""
@@ -51,6 +52,19 @@ class ListedWay:
     away_since: datetime | None = None
     error: str | None = None
     fault: str | None = None
+
+    @property
+    def choice(self) -> str:
+        """Which messages it gets, for people."""
+        return ", ".join((*self.topics, *self.levels, *(self.entities or ()))) or "everything but arrival"
+
+    @property
+    def state(self) -> str:
+        """Whether it can be used, for people."""
+        if self.fault is not None or self.away_since is None:
+            return self.fault or "ready"
+        again = f", tried again at {render_datetime(self.next_at)}" if self.next_at else ""
+        return f"away since {render_datetime(self.away_since)}{again}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
