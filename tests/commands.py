@@ -75,13 +75,6 @@ def offered_in_code() -> frozenset[str]:
     )
 
 
-def examples_in_code() -> list[tuple[str, str]]:
-    """The command that the help of a command shows as its example, by module."""
-    return [
-        (module, example) for module, text in _sources() for example in re.findall(r'epilog="Example: ([^"]+)"', text)
-    ]
-
-
 def written_by_hand() -> list[tuple[str, str]]:
     """Texts of the program, other than documentation and examples, that contain a command which the writer of commands
     has not written, by module.

@@ -59,7 +59,7 @@ from tests.cli.pasting import (
 )
 from tests.cli.project import let_ticks_come, must, run
 from tests.cli.retention_project import ok, planned, set_clock
-from tests.commands import examples_in_code, offered_in_code, require_command, words_of, written_by_hand
+from tests.commands import offered_in_code, written_by_hand
 from tests.databases import open_migrated
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
 from tests.state.samples import late_check
@@ -85,11 +85,6 @@ def test_every_command_that_the_code_offers_is_pasted_by_a_test() -> None:
 
 def test_no_command_is_written_by_hand() -> None:
     assert written_by_hand() == []
-
-
-def test_the_examples_of_the_help_are_commands() -> None:
-    for _, example in examples_in_code():
-        require_command(words_of(example))
 
 
 @of("operations.explaining.explanations._plain: entity schedule")

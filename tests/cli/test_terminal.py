@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import pty
-import shlex
 import struct
 import sys
 import termios
@@ -22,6 +21,7 @@ from feed_assets.cli.main import main
 from feed_assets.cli.progress import StatusLine
 from feed_assets.cli.table_layout import lay_out
 from tests.cli.project import prepare, run
+from tests.commands import require_command, words_of
 from tests.operations.harness import ALL
 
 HEADER = ("name", "state", "run", "reason")
@@ -243,14 +243,7 @@ def test_every_example_of_the_help_is_a_command_line() -> None:
     examples = [command.epilog for _, command in _commands(main) if command.epilog]
     assert len(examples) >= 10
     for example in examples:
-        program, *arguments = shlex.split(example.removeprefix("Example: "))
-        assert program == "feed-assets"
-        group: click.Command = main
-        while isinstance(group, click.Group):
-            found = group.get_command(click.Context(group), arguments.pop(0))
-            assert found is not None, example
-            group = found
-        group.make_context(example, arguments)
+        require_command(words_of(example.removeprefix("Example: ")))
 
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
