@@ -27,7 +27,7 @@ from feed_assets.lifecycle.retention.eligibility import (
     garbage_collection_paused,
 )
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import Trash
 from feed_assets.timing.frequency import parse_frequency

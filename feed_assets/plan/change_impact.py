@@ -27,9 +27,9 @@ from feed_assets.plan.difference_records import (
 )
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.edges import Key
+from feed_assets.plan.records import RetentionRecord
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.retention import compile_retention, find_stricter
-from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from feed_assets.entities.copies.mirror import MirrorSnapshots
+from feed_assets.storage.copy_port import Snapshots
 from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Guard, Manifest, content_digest
-from feed_assets.storage.snapshots import Snapshots
 from feed_assets.transfer.finishing import INCOMPLETE
 from feed_assets.transfer.plans import Side
 

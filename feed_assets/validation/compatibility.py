@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -158,11 +159,6 @@ def _still_referenced(key: EntityKey, names: Collection[EntityKey], sources: Sou
 
 def _incompatible(issue: Issue, causes: Collection[EntityKey]) -> Issue:
     named = " and ".join(map(label_of, sorted(causes)))
-    return Issue(
-        severity=issue.severity,
-        code=BREAKS_DEPENDENT,
-        entity=issue.entity,
-        message=f"it is not compatible with changes to {named}: {issue.message}",
-        remedy=issue.remedy,
-        source=issue.source,
+    return replace(
+        issue, code=BREAKS_DEPENDENT, message=f"it is not compatible with changes to {named}: {issue.message}"
     )

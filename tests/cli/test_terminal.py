@@ -19,7 +19,7 @@ import yaml
 from feed_assets.cli import progress, render
 from feed_assets.cli.main import main
 from feed_assets.cli.progress import StatusLine
-from feed_assets.cli.table_layout import lay_out
+from feed_assets.cli.render import lay_out
 from tests.cli.project import prepare, run
 from tests.commands import require_command, words_of
 from tests.operations.harness import ALL

@@ -21,8 +21,7 @@ from feed_assets.operations.retention.reading import (
     render_evicted_times,
 )
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import FeedRecord, RetentionRecord
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.errors import TableAddressError

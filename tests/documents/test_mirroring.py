@@ -7,9 +7,9 @@ from feed_assets.entities.copies.mirror import Mirror, MirrorSnapshots, RemovalL
 from feed_assets.entities.copies.options import Verification
 from feed_assets.operations.mirrors.falcon_properties import KNOWN, read_properties
 from feed_assets.orchestration import names
+from feed_assets.storage.copy_port import FOLDER
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
 from feed_assets.storage.records import Displaced
-from feed_assets.storage.snapshots import FOLDER
 from feed_assets.transfer.errors import APPROVAL
 from feed_assets.transfer.executors import WORTH_BYTES, WORTH_FILES
 from feed_assets.transfer.mirror_snapshots import SnapshotResult, snapshot_name

@@ -13,7 +13,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.instance_paths import PathMatcher, find_nominal_time, plain_template
 from feed_assets.lifecycle.retention.eligibility import collect_candidates
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.retention_records import RetainedLocation
+from feed_assets.plan.records import RetainedLocation
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency

@@ -11,9 +11,8 @@ from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, LIMIT_PROPERTY, Feed
 from feed_assets.lifecycle.retention.locations import archive_path
 from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import FeedRecord, RetentionRecord, SweepLimits
 from feed_assets.plan.retention import find_stricter
-from feed_assets.plan.retention_records import RetentionRecord, SweepLimits
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 

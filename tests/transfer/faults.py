@@ -14,7 +14,6 @@ from feed_assets.storage.local import copying as local_copying
 from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import files as local_files
 from feed_assets.storage.local import reader as local_reader
-from feed_assets.storage.local import snapshots as local_snapshots
 from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local import staging_header
 from feed_assets.storage.local import store as local
@@ -32,7 +31,6 @@ MODULES: tuple[ModuleType, ...] = (
     local_files,
     local_reader,
     staging_header,
-    local_snapshots,
     local_staging,
     local_tree,
 )

@@ -26,8 +26,15 @@ from feed_assets.entities.workflow import order_steps
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.metadata.writing import Target
 from feed_assets.masking import encodable, mask
-from feed_assets.plan.records import ClusterRecord, EntityFacts, FeedRecord, MetadataRecord, Plan, ProcessRecord
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import (
+    ClusterRecord,
+    EntityFacts,
+    FeedRecord,
+    MetadataRecord,
+    Plan,
+    ProcessRecord,
+    RetentionRecord,
+)
 from feed_assets.plan.trigger_records import All, Condition, Name, TriggerRecord
 from feed_assets.plan.trigger_records import Any as AnyOf
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings

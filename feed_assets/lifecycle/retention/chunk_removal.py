@@ -29,8 +29,7 @@ from feed_assets.lifecycle.retention.protections import (
 from feed_assets.lifecycle.retention.removal_records import Removal, record_evicted
 from feed_assets.lifecycle.retention.restoring import Restoration
 from feed_assets.lifecycle.retention.sweep_context import SweepContext, require_sweep
-from feed_assets.plan.records import EntityFacts, FeedRecord
-from feed_assets.plan.retention_records import RetainedLocation
+from feed_assets.plan.records import EntityFacts, FeedRecord, RetainedLocation
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.locks import lock_log
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.fields import Size
 from feed_assets.lifecycle.instance_paths import PathMatcher
-from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Frequency

@@ -14,9 +14,8 @@ from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import FeedRecord, RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
-from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
 from feed_assets.timing.errors import TimingError

@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import ceil
 
 from feed_assets.entities.fields import Size
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import RetentionRecord
 from feed_assets.state.sweep_records import SweepObstacle
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Frequency

@@ -8,8 +8,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.entities.locations.places import Places
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.plan.retention_records import RetainedLocation
+from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
 from feed_assets.state.feed_places import FeedPlaces
 from feed_assets.storage.port import InstanceStore
 

@@ -3,8 +3,7 @@
 import hashlib
 import json
 
-from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import FeedRecord, RetentionRecord
 
 _VERSION = 1
 

@@ -17,8 +17,7 @@ from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.grace import find_graces
 from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.retention_schedule import RetentionSchedule

@@ -30,8 +30,7 @@ from feed_assets.lifecycle.retention.protections import (
     find_protections,
     find_replica_protections,
 )
-from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.retention_records import RetainedLocation
+from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.instance_pages import InstancePages

@@ -14,8 +14,7 @@ from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.retention.reading import require_clusters
-from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.retention_records import RetainedLocation
+from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.sweep_records import Sweep
 from feed_assets.timing.dates import render_datetime

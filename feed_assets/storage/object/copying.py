@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from feed_assets.storage.copy_port import Copying, Reading, Staging, Standing, Survey
+from feed_assets.storage.copy_port import (
+    SNAPSHOTS_FOLDER,
+    SNAPSHOTS_SUFFIX,
+    Copying,
+    Reading,
+    Snapshots,
+    Staging,
+    Standing,
+    Survey,
+    pack_manifest,
+    unpack_manifest,
+)
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -30,7 +41,6 @@ from feed_assets.storage.paths import (
     path_name,
 )
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
-from feed_assets.storage.snapshots import FOLDER, SUFFIX, Snapshots, pack_manifest, unpack_manifest
 
 
 class ObjectCopying(Copying):
@@ -158,13 +168,13 @@ class ObjectSnapshots(Snapshots):
         self._client = client
         self._root_url = root_url
         self._path = path
-        self._prefix = f"{CONTROL_FOLDER}/{FOLDER}/{path_name(path)}/{parse_token(root_url, shelf)}"
+        self._prefix = f"{CONTROL_FOLDER}/{SNAPSHOTS_FOLDER}/{path_name(path)}/{parse_token(root_url, shelf)}"
         self._refuse = refuse
 
     def names(self) -> list[str]:
         with Translated(self._refuse, self._path):
             found = self._client.list(self._prefix).files
-        return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+        return sorted(name.removesuffix(SNAPSHOTS_SUFFIX) for name in found if name.endswith(SNAPSHOTS_SUFFIX))
 
     def find(self, name: str) -> Manifest | None:
         with Translated(self._refuse, self._path):
@@ -183,7 +193,7 @@ class ObjectSnapshots(Snapshots):
             self._client.remove([self._key(name)])
 
     def _key(self, name: str) -> str:
-        return f"{self._prefix}/{parse_token(self._root_url, name)}{SUFFIX}"
+        return f"{self._prefix}/{parse_token(self._root_url, name)}{SNAPSHOTS_SUFFIX}"
 
 
 def _mark(manifest: ObjectFile | None) -> str:

@@ -42,8 +42,13 @@ from feed_assets.storage.records import (
 from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
 from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_partition, parse_values, spellings
-from feed_assets.storage.table.partitions import TablePartitions
-from feed_assets.storage.table.places import VERSIONS_FOLDER, OpenStore, is_own_folder, version_path
+from feed_assets.storage.table.partitions import (
+    VERSIONS_FOLDER,
+    OpenStore,
+    TablePartitions,
+    is_own_folder,
+    version_path,
+)
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
 
 _TRIES = 5

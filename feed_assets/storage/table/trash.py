@@ -14,8 +14,7 @@ from feed_assets.storage.port import InstanceStore, Place, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
-from feed_assets.storage.table.partitions import TablePartitions
-from feed_assets.storage.table.places import VERSIONS_FOLDER, version_path
+from feed_assets.storage.table.partitions import VERSIONS_FOLDER, TablePartitions, version_path
 
 _VERSION = 1
 _SUPERSEDED = "superseded-"

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import collect_candidates, decide_eligible, find_before
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
 from feed_assets.storage.table.store import PartitionTree

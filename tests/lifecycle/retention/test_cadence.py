@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from feed_assets.lifecycle.retention.schedule import decide_next_retention
-from feed_assets.plan.retention_records import RetentionRecord
+from feed_assets.plan.records import RetentionRecord
 from feed_assets.timing.frequency import parse_frequency
 
 NOW = datetime(2013, 11, 11, 12, tzinfo=UTC)

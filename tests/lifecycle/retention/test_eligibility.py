@@ -23,7 +23,7 @@ from feed_assets.lifecycle.retention.eligibility import (
     needs_all,
 )
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.retention_records import RetainedLocation, RetentionRecord
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence

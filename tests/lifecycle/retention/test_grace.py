@@ -14,8 +14,8 @@ from feed_assets.lifecycle.retention.grace import Grace, decide_grace
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
+from feed_assets.plan.records import RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
-from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.settings import Settings
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.frequency import parse_frequency

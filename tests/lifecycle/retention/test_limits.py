@@ -15,7 +15,7 @@ from feed_assets.lifecycle.retention.limits import (
     decide_clock,
     decide_limits,
 )
-from feed_assets.plan.retention_records import RetentionRecord, SweepLimits
+from feed_assets.plan.records import RetentionRecord, SweepLimits
 from feed_assets.timing.frequency import parse_frequency
 
 NOW = datetime(2013, 11, 11, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from feed_assets.entities.process import Process
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
-from feed_assets.loading.falcon.oozie_functions import translate_text, translate_window
+from feed_assets.loading.falcon.to_entities import translate_text, translate_window
 from feed_assets.timing.text import TextContext, render_text
 
 CONTEXT = TextContext(
