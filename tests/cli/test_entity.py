@@ -6,11 +6,12 @@ import yaml
 
 from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import ProcessInstanceStatus
 from tests.cli.project import below, must, prepare, rows, run, shown
 from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, COUNTING, changed
 from tests.projects import enter
+from tests.state.samples import process_instance
 
 
 @pytest.fixture
@@ -178,14 +179,8 @@ def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
 
 def test_runs_that_could_not_be_ended_are_named(submitted: Path) -> None:
     database = open_database(f"sqlite:///{submitted}/state.db")
-    row = ProcessInstance(
-        process="counting",
-        cluster="primary",
-        nominal_time=at("02"),
-        status=ProcessInstanceStatus.RUNNING,
-        updated_at=at("02"),
-        run_id="run-7",
-    )
+    running = ProcessInstanceStatus.RUNNING
+    row = process_instance(process="counting", nominal_time=at("02"), status=running, run_id="run-7")
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([row])
     result = must("entity", "delete", "process", "counting", code=1)

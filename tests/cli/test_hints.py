@@ -33,10 +33,7 @@ from feed_assets.state.payloads import (
 )
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
-    FeedInstance,
-    FeedInstanceStatus,
     FrozenInput,
-    ProcessInstance,
     ProcessInstanceStatus,
 )
 from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
@@ -62,7 +59,7 @@ from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import offered_in_code, written_by_hand
 from tests.databases import open_migrated
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
-from tests.state.samples import late_check
+from tests.state.samples import feed_instance, late_check, process_instance
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
@@ -164,14 +161,7 @@ def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> No
 def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) -> None:
     land(counted)
     begin(counted, ProcessInstanceStatus.SUCCEEDED)
-    row = FeedInstance(
-        feed="counts",
-        cluster="primary",
-        nominal_time=AT,
-        status=FeedInstanceStatus.AVAILABLE,
-        updated_at=NOON,
-        files=1,
-    )
+    row = feed_instance(feed="counts", nominal_time=AT, updated_at=NOON, files=1)
     with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
         FeedInstances(connection).put([row])
     said = run("why", "counts", TIME, "--look")
@@ -215,13 +205,8 @@ def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pa
     sweep = planned("clicks")
     ok(run("retention", "run", sweep))
     read = FrozenInput(name="clicks", feed="clicks", nominal_times=(AT,), digests=(None,))
-    done = ProcessInstance(
-        process="counting",
-        cluster="primary",
-        nominal_time=AT,
-        status=ProcessInstanceStatus.SUCCEEDED,
-        updated_at=NOON,
-        inputs=(read,),
+    done = process_instance(
+        status=ProcessInstanceStatus.SUCCEEDED, process="counting", nominal_time=AT, updated_at=NOON, inputs=(read,)
     )
     with open_migrated(f"sqlite:///{expired}/state.db").begin() as connection:
         ProcessInstances(connection).add_waiting([done])

@@ -19,6 +19,7 @@ from feed_assets.state.steps import Steps
 from tests.cli.project import must, run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
+from tests.state.samples import process_instance
 
 START = datetime(2015, 1, 1, tzinfo=UTC)
 S = ProcessInstanceStatus
@@ -35,13 +36,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
     database = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
     statuses = (S.SUCCEEDED, S.FAILED, S.WAITING, S.WAITING)
     rows = [
-        ProcessInstance(
-            process="count",
-            cluster="primary",
-            nominal_time=START + timedelta(days=day),
-            status=status,
-            updated_at=START,
-        )
+        process_instance(process="count", nominal_time=START + timedelta(days=day), status=status, updated_at=START)
         for day, status in enumerate(statuses)
     ]
     with database.begin() as connection:

@@ -1,6 +1,5 @@
 import re
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,12 +11,13 @@ from feed_assets.state.database import Database
 from feed_assets.state.definition_records import DefinitionAction
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from tests.cli.project import must as run
 from tests.cli.project import shown
 from tests.databases import open_migrated
 from tests.operations.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
+from tests.state.samples import process_instance
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
 SLOWER = PROCESS.replace("hours(1)", "hours(2)")
@@ -54,13 +54,11 @@ def digest_of(result: Result) -> str:
 
 def begin(database: Database, time: datetime, status: ProcessInstanceStatus) -> None:
     """A process instance that has come into being somehow."""
-    row = ProcessInstance(process="count", cluster="primary", nominal_time=time, status=status, updated_at=START)
+    waiting = process_instance(process="count", nominal_time=time, updated_at=START)
     with database.begin() as connection:
-        waiting = replace(row, status=ProcessInstanceStatus.WAITING)
-        ProcessInstances(connection).add_waiting([waiting])
-        ProcessInstances(connection).transition_many(
-            [waiting.key], {ProcessInstanceStatus.WAITING}, status=status, updated_at=START
-        )
+        instances = ProcessInstances(connection)
+        instances.add_waiting([waiting])
+        instances.transition_many([waiting.key], {waiting.status}, status=status, updated_at=START)
 
 
 def test_plan_says_by_its_exit_code_whether_there_is_a_difference_and_changes_nothing(
