@@ -105,13 +105,13 @@ def clusters_option(command: _Command) -> _Command:
 
 def subject_arguments(*kinds: Kind, required: bool = True) -> Callable[[_Command], _Command]:
     """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name."""
-    kind = click.argument("kind", **kind_attributes(kinds or tuple(Kind)))
+    kind = click.argument("kind", **kind_attributes(kinds))
     return lambda command: kind(click.argument("name", required=required)(command))
 
 
 def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the attributes of the argument `[KIND]` before a name."""
-    known = tuple(map(Kind, kinds))
+    """Return the attributes of the argument `[KIND]` before a name: one of some kinds, or any if none is given."""
+    known = tuple(map(Kind, kinds)) or tuple(Kind)
 
     def take_one(ctx: click.Context, param: click.Parameter, value: tuple[Kind, ...]) -> Kind | None:  # noqa: ARG001
         if len(value) > 1:

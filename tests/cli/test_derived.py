@@ -321,6 +321,13 @@ def declared() -> Iterator[Operation]:
         yield from find_operations(group)
 
 
+@pytest.mark.parametrize("group", MODULES)
+def test_every_group_has_a_text(group: str) -> None:
+    command = main.get_command(click.Context(main), group)
+    assert command is not None
+    assert command.help
+
+
 def test_all_operations_are_listed() -> None:
     listed: Mapping[str, Any] = json.loads(ok(run("admin", "operations", "--output", "json")))
     assert [each["name"] for each in listed["operations"]] == [each.name for each in declared()]
