@@ -42,7 +42,7 @@ class Param:
     of: Collection[str] = ()
     """Of a name: the kinds of entities that have it. Of a kind: those that are possible."""
     proposes: str = ""
-    """What else a shell proposes: entities (paths), holds, receivers or sweeps."""
+    """What else a shell proposes: entities (paths), names (of entities of all kinds), holds, receivers or sweeps."""
     least: int | None = None
     """The smallest number."""
     commas: bool = False

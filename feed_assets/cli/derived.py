@@ -42,13 +42,12 @@ _PROPOSALS: Mapping[str, proposals.Proposal] = MappingProxyType(
 )
 
 
-def derive_commands(name: str, by_hand: click.Command | None = None) -> click.Command:
+def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Command:
     """Return the command of a name, or the group of that name with its commands, added to those that are there."""
     found = find_operations(name)
     if found and found[0].name == name:
         return derive_command(found[0])
     group = by_hand or Verbs(name, help=describe_group(name))
-    assert isinstance(group, click.Group)
     for each in found:
         group.add_command(derive_command(each))
     return group
@@ -60,6 +59,7 @@ def derive_command(operation: Operation) -> click.Command:
     def run(output: str, **given: Any) -> None:
         _print(operation, _call(operation, given), output)
 
+    is_split = any(each.param.proposes == "names" for each in operation.parameters)
     shared = [options.output_option if operation.table else options.text_output_option]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
@@ -67,7 +67,7 @@ def derive_command(operation: Operation) -> click.Command:
     command = click.command(
         operation.name.rpartition(" ")[2],
         cls=Verb,
-        params=[_parameter_of(each) for each in operation.parameters],
+        params=[_parameter_of(each) for each in operation.parameters if each.name != "kind" or not is_split],
         help=operation.about,
         epilog=example,
     )
@@ -78,11 +78,11 @@ def _parameter_of(each: Parameter) -> click.Parameter:
     param = each.param
     if each.type is Kind and param.argument and not each.is_required:
         return click.Argument([each.name], **options.kind_attributes(param.of))
+    if param.proposes == "names":
+        return click.Argument([each.name], **options.names_attributes())
     attributes: dict[str, Any] = {"required": each.is_required, "metavar": param.metavar}
-    if each.type is not bool:
-        attributes["type"] = _type_of(each)
-    if each.default is not None:
-        attributes["default"] = each.default
+    attributes |= {"type": _type_of(each)} if each.type is not bool else {}
+    attributes |= {"default": each.default} if each.default is not None else {}
     if param.argument:
         return click.Argument([each.name], nargs=-1 if each.is_several else 1, **attributes)
     return click.Option(

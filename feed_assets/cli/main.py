@@ -102,14 +102,13 @@ class Boundary(Verbs):
 
 
 def _find_command(name: str) -> click.Command:
-    command: click.Command | None = None
-    if name in _LATER:
-        command = getattr(import_module(_LATER[name]), name.replace("-", "_"))
-    if command is not None and name not in MODULES:
-        return command
+    by_hand = getattr(import_module(_LATER[name]), name.replace("-", "_")) if name in _LATER else None
+    if name not in MODULES:
+        assert isinstance(by_hand, click.Command)
+        return by_hand
     from feed_assets.cli.derived import derive_commands
 
-    return derive_commands(name, command)
+    return derive_commands(name, by_hand)
 
 
 def _describe(error: Exception) -> str:

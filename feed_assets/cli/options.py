@@ -132,15 +132,18 @@ def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
 
 def subjects_argument(command: _Command) -> _Command:
     """Add `[KIND] NAMES...`."""
+    return click.argument("names", **names_attributes())(command)
+
+
+def names_attributes() -> dict[str, Any]:
+    """Return the attributes of the argument `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 
     def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         ctx.params["kind"], names = split_kind(words)
         return names
 
     form = "[KIND] NAMES..."
-    return click.argument(
-        "names", nargs=-1, required=True, metavar=form, type=ProposedType(find_names), callback=split
-    )(command)
+    return {"nargs": -1, "required": True, "metavar": form, "type": ProposedType(find_names), "callback": split}
 
 
 def split_kind(words: tuple[str, ...]) -> tuple[Kind | None, tuple[str, ...]]:

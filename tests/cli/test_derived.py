@@ -23,7 +23,7 @@ from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, ope
 from feed_assets.operation_list import MODULES, find_operations
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.entities.context import EntityContext
-from feed_assets.parameters import Clusters, Files, KindFirst, Name, OnlyKind
+from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind
 from feed_assets.state.database import open_database
 from feed_assets.state.facts import Facts
 from feed_assets.state.records import ProcessKey
@@ -193,6 +193,17 @@ def test_a_kind_stands_before_a_name_or_is_left_out(project: Path) -> None:
     assert ok(give(ask_when, "FEED", "clicks", "--at", "now")).startswith("feed clicks")
     assert ok(give(ask_when, "clicks", "--at", "now")).startswith("None clicks")
     assert "Give one KIND and one NAME." in give(ask_when, "feed", "feed", "clicks", "--at", "now").stderr
+
+
+def test_a_kind_stands_before_several_names() -> None:
+    @operation("try")
+    def ask(*, kind: KindFirst = None, names: Names) -> str:
+        """Ask."""
+        return f"{kind} {' '.join(names)}"
+
+    assert ok(give(ask, "Feed", "clicks", "counts")) == "feed clicks counts\n"
+    assert ok(give(ask, "clicks")) == "None clicks\n"
+    assert "[KIND] NAMES..." in give(ask).stderr
 
 
 def test_an_unknown_name_is_refused_where_a_day_depends_on_it(project: Path) -> None:
