@@ -34,14 +34,13 @@ def is_flow(name: str) -> bool:
     return SEPARATOR in name
 
 
-def source_of(name: str, cluster: str) -> str:
-    """Return the cluster whose feeds a process or flow on `cluster` reads.
+def source_of(name: str) -> str | None:
+    """Return the source of a flow; None for the name of a process.
 
-    >>> source_of("clicks@east", "west"), source_of("clean-clicks", "west")
-    ('east', 'west')
+    >>> source_of("clicks@east"), source_of("clean-clicks")
+    ('east', None)
     """
-    flow = parse_flow(name)
-    return cluster if flow is None else flow[1]
+    return name.partition(SEPARATOR)[2] or None
 
 
 def describe_process(name: str) -> str:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import NoReturn, assert_never
+from typing import NoReturn, TypeVar, assert_never
 
 from sqlalchemy import Connection
 
@@ -33,6 +33,8 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
+
+_Record = TypeVar("_Record", FeedRecord, ProcessRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,11 @@ class OperationContext(LifecycleContext):
         record = self.plan.feeds.get((name, cluster))
         return record if record is not None else self._not_on(Kind.FEED, name, cluster)
 
+    def process_on(self, name: str, cluster: str) -> ProcessRecord:
+        """Return a process on a cluster. Raises InstanceQueryError if the process is not on it."""
+        record = self.plan.processes.get((name, cluster))
+        return record if record is not None else self._not_on(Kind.PROCESS, name, cluster)
+
     def feeds_of(self, name: str, cluster: str | None = None) -> tuple[FeedRecord, ...]:
         """Return a feed on a cluster, or on all its clusters if none is named.
 
@@ -131,41 +138,20 @@ class OperationContext(LifecycleContext):
             EntityNotFoundError: there is no such feed.
             InstanceQueryError: it is not on the cluster.
         """
-        on = self.clusters_of(Kind.FEED, name) if cluster is None else (cluster,)
-        return tuple(self.feed_on(name, each) for each in on)
+        return tuple(self.feed_on(name, on) for on in ((cluster,) if cluster else self.clusters_of(Kind.FEED, name)))
 
-    def process_on(self, name: str, cluster: str) -> ProcessRecord:
-        """Return a process on a cluster. Raises InstanceQueryError if the process is not on it."""
-        record = self.plan.processes.get((name, cluster))
-        return record if record is not None else self._not_on(Kind.PROCESS, name, cluster)
-
-    def only_process(self, name: str, cluster: str | None) -> ProcessRecord:
-        """Return a process on a cluster, or on its only one if none is named.
-
-        Raises:
-            EntityNotFoundError: there is no such process.
-            InstanceQueryError: it is not on the cluster, or is on several and none is named.
-        """
-        return self.process_on(name, cluster or self._only_cluster(Kind.PROCESS, name, "runs on"))
+    def processes_of(self, name: str, cluster: str | None = None) -> tuple[ProcessRecord, ...]:
+        """Return a process on a cluster, or on all its clusters if none is named. Raises as `feeds_of`."""
+        found = (cluster,) if cluster else self.clusters_of(Kind.PROCESS, name)
+        return tuple(self.process_on(name, on) for on in found)
 
     def only_feed(self, name: str, cluster: str | None) -> FeedRecord:
-        """Return a feed on a cluster, or on its only one if none is named.
+        """Return a feed as `feeds_of`. Raises InstanceQueryError if it is on several clusters and none is named."""
+        return _only(self.feeds_of(name, cluster), f"feed {name!r}", "is on")
 
-        Raises:
-            EntityNotFoundError: there is no such feed.
-            InstanceQueryError: it is not on the cluster, or is on several and none is named.
-        """
-        return self.feed_on(name, cluster or self._only_cluster(Kind.FEED, name, "is on"))
-
-    def _only_cluster(self, kind: Kind, name: str, verb: str) -> str:
-        on = self.clusters_of(kind, name)
-        if len(on) > 1:
-            raise InstanceQueryError(
-                subject=f"{kind.value} {name!r}",
-                reason=f"it {verb} {', '.join(on)}",
-                next_step="Choose one with --cluster.",
-            )
-        return on[0]
+    def only_process(self, name: str, cluster: str | None) -> ProcessRecord:
+        """Return a process as `only_feed`."""
+        return _only(self.processes_of(name, cluster), f"process {name!r}", "runs on")
 
     def active_release(self, connection: Connection, name: str, cluster: str, nominal_time: datetime) -> ActiveRelease:
         """Return the definitions that govern an instance of a process.
@@ -192,14 +178,17 @@ class OperationContext(LifecycleContext):
             next_step=f"It is on {', '.join(self.clusters_of(kind, name))}.",
         )
 
-    def sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence:
-        """Return the instances of a feed or process on a cluster, by the current definition."""
-        return self.records(kind)[name, cluster].sequence
-
     def find_sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence | None:
         """Return the instances of a feed or process on a cluster; None if it is not on it."""
         record = self.records(kind).get((name, cluster))
         return record.sequence if record is not None else None
+
+
+def _only(records: Sequence[_Record], label: str, verb: str) -> _Record:
+    if len(records) > 1:
+        on = ", ".join(record.cluster for record in records)
+        raise InstanceQueryError(subject=label, reason=f"it {verb} {on}", next_step="Choose one with --cluster.")
+    return records[0]
 
 
 def open_context(settings: Settings, database: Database, timeline: ReleaseTimeline | None = None) -> OperationContext:

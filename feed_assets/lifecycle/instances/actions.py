@@ -12,7 +12,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import parse_flow
+from feed_assets.entities.flow_names import source_of
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.lifecycle.instances.end_messages import Ended, tell_all_ends
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
@@ -57,7 +57,7 @@ class ActionResult:
     @shown
     def source_cluster(self) -> str | None:
         """The source of a copy."""
-        return flow[1] if (flow := parse_flow(self.instance.process)) else None
+        return source_of(self.instance.process)
 
     @property
     def is_changed(self) -> bool:

@@ -170,7 +170,7 @@ def _frozen(
         time: _describe_reader(row)
         for cluster in clusters
         for row in instances.active_with_run(cluster)
-        if source_of(row.process, row.cluster) == record.cluster
+        if (source_of(row.process) or row.cluster) == record.cluster
         for taken in row.inputs
         if taken.feed == record.feed
         for time in taken.nominal_times

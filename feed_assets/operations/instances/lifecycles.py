@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.flow_names import flow_name, is_flow, parse_flow
+from feed_assets.entities.flow_names import flow_name, is_flow, source_of
 from feed_assets.operations.consolidation import Consolidated, Item, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -87,8 +87,7 @@ def subjects_of(context: OperationContext, query: InstanceQuery) -> Subjects:
 
 def _source_of(context: OperationContext, subject: Subject, cluster: str) -> str | None:
     if subject.kind is Kind.PROCESS:
-        flow = parse_flow(subject.name)
-        return flow[1] if flow is not None else None
+        return source_of(subject.name)
     record = context.plan.feeds.get((subject.name, cluster))
     return source_cluster(context.plan, record) if record is not None else None
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
-from feed_assets.entities.flow_names import parse_flow
+from feed_assets.entities.flow_names import source_of
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.operations.context import OperationContext
@@ -116,13 +116,13 @@ def rendered(moment: datetime | None) -> str | None:
 def process_row(context: OperationContext, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
     """Return the row of an instance of a process or flow."""
     is_waiting = instance.status is ProcessInstanceStatus.WAITING
-    flow = parse_flow(instance.process)
+    source = source_of(instance.process)
     return InstanceRow(
         kind=Kind.PROCESS,
         name=instance.process,
         cluster=instance.cluster,
-        source_cluster=flow[1] if flow else None,
-        lifecycle=Lifecycle.REPLICATION if flow else None,
+        source_cluster=source,
+        lifecycle=Lifecycle.REPLICATION if source else None,
         nominal_time=instance.nominal_time,
         status=instance.status.value,
         details=details,

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.entities.common import Kind
 from feed_assets.operation import Param, operation
 from feed_assets.parameters import End, Process, Start
 
@@ -30,7 +29,7 @@ def facts_history(
     from feed_assets.operations.instances.ranges import decide_range
     from feed_assets.state.facts import Facts
 
-    sequences = [context.sequence(Kind.PROCESS, process, on) for on in context.clusters_of(Kind.PROCESS, process)]
+    sequences = [record.sequence for record in context.processes_of(process)]
     first, stop = decide_range(sequences, start=start, end=end, results=PAGE, now=context.as_of)
     with context.read() as connection:
         return tuple(Facts(connection).between(process, PROGRAM, first, stop, name))

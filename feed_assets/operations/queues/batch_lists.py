@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -99,8 +98,7 @@ def _records(context: OperationContext, query: BatchQuery) -> list[ProcessRecord
     if query.process is None:
         clusters = context.plan.clusters if query.cluster is None else [query.cluster]
         return [record for cluster in clusters for record in context.plan.triggered_on(cluster)]
-    on = context.clusters_of(Kind.PROCESS, query.process) if query.cluster is None else (query.cluster,)
-    records = [context.process_on(query.process, cluster) for cluster in on]
+    records = list(context.processes_of(query.process, query.cluster))
     if all(record.trigger is None for record in records):
         raise InstanceQueryError(
             subject=f"process {query.process!r}",

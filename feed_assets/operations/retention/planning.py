@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from feed_assets.entities.common import Kind, LocationKind, label_of
+from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
 from feed_assets.lifecycle.retention.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.state.definition_records import ScheduleState
@@ -201,14 +200,8 @@ def _requested_feeds(
     """Return the requested feeds, by cluster."""
     require_clusters(context, clusters)
     for name in feeds:
-        on = context.clusters_of(Kind.FEED, name)
-        missing = sorted(set(clusters) - set(on))
-        if missing:
-            raise InstanceQueryError(
-                subject=label_of((Kind.FEED, name)),
-                reason=f"it is not on cluster {missing[0]!r}",
-                next_step=f"It is on {', '.join(on)}.",
-            )
+        for cluster in sorted(clusters) or (None,):
+            context.feeds_of(name, cluster)
     found: dict[str, list[FeedRecord]] = {}
     for (name, cluster), record in sorted(context.plan.feeds.items()):
         if (not feeds or name in feeds) and (not clusters or cluster in clusters):
