@@ -1,8 +1,11 @@
 """The mistakes of beginners, through the command itself: each is named with file, line, cause and remedy."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
@@ -10,9 +13,46 @@ from feed_assets.cli.main import main
 from feed_assets.engines.code_trial import try_here
 from feed_assets.operations.outside import code_trials
 from tests.spark_session import spark
-from tests.validation.beginner import MISTAKES, Mistake, write_project
 
 __all__ = ["spark"]
+
+TEXT = (Path(__file__).parent / "beginner.yaml").read_text("utf-8")
+DOCUMENT: dict[str, Any] = yaml.safe_load(TEXT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """An edit of the project; `line` is that of the message, or of none (the file as a whole)."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    line: int | None
+    cause: str
+    remedy: str
+    is_live: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+MISTAKES = [
+    Mistake(name=name, file=file, **mistake)
+    for file, mistakes in DOCUMENT["mistakes"].items()
+    for name, mistake in mistakes.items()
+]
+
+
+def write_project(folder: Path, mistake: Mistake | None = None) -> None:
+    """Write the project, with a mistake."""
+    for name, text in DOCUMENT["project"].items():
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        if mistake is not None and mistake.file == name:
+            assert mistake.old in text, f"{mistake.old!r} is not in {name}"
+            text = text.replace(mistake.old, mistake.new, 1)
+        file.write_text(text, "utf-8")
 
 
 def _validate(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> str:
@@ -58,4 +98,4 @@ def test_mistakes_that_only_python_and_spark_see_are_named_by_validate_live(
 
 
 def test_at_least_thirty_mistakes_are_planted() -> None:
-    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) >= 30
+    assert len(MISTAKES) == TEXT.count("{old: ") >= 30
