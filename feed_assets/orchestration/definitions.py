@@ -193,7 +193,7 @@ def open_location(
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
     shown = load_user_metadata(settings)
     runtime.shown_revision = shown.revision
-    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)), shown.said)
+    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)), shown.values)
 
 
 def _calling_folders() -> Iterator[Path]:
@@ -290,7 +290,7 @@ class UserMetadata:
     state, None if it was not asked.
     """
 
-    said: Mapping[str, Mapping[MetadataKey, str]] = field(default_factory=lambda: EMPTY)
+    values: Mapping[str, Mapping[MetadataKey, str]] = field(default_factory=lambda: EMPTY)
     revision: str | None = None
 
 
@@ -319,8 +319,8 @@ def load_user_metadata(settings: Settings) -> UserMetadata:
         if not database.exists():
             return UserMetadata(revision="")
         with database.read() as connection:
-            said = MetadataStore(connection).said_beside_files()
-            return UserMetadata(said=said, revision=Cursors(connection).get(REVISION) or "")
+            values = MetadataStore(connection).said_beside_files()
+            return UserMetadata(values=values, revision=Cursors(connection).get(REVISION) or "")
     except StateError as exc:
         _logger.info("Dagster shows no metadata of people and programs: %s", exc)
         return UserMetadata()

@@ -115,7 +115,7 @@ class FolderNames(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StorePath:
     """A directory or file: its store and its path below the store's root."""
 
     store: "InstanceStore"
@@ -306,12 +306,12 @@ class InstanceStore(ABC):
         """Return a folder into which others put files. Tables have none."""
         raise NotImplementedError(f"{self.root_url} has no folder {folder}")
 
-    def place(self, path: str) -> "Place":
+    def place(self, path: str) -> "StorePath":
         """Return where the files of an instance are: at the path in this store, except those of a table's partition.
 
         Raises `InstanceNotFoundError` for a partition that does not exist.
         """
-        return Place(store=self, path=path)
+        return StorePath(store=self, path=path)
 
     def url(self, path: str) -> str:
         """Return the URL of an instance: the root's own scheme, the path as it is (nothing percent-encoded)."""
@@ -445,9 +445,9 @@ class Trash(ABC):
     def contents(self, sweep: str) -> Iterator[str]:
         """Yield the paths that can be restored, in no order; none after an interrupted purge."""
 
-    def receive(self, path: str, copy: "Callable[[Place], Moved]") -> Moved:
+    def receive(self, path: str, copy: "Callable[[StorePath], Moved]") -> Moved:
         """Let `copy` copy an instance to the place where its files belong; the result is that of `copy`."""
-        return copy(Place(store=self.store, path=path))
+        return copy(StorePath(store=self.store, path=path))
 
     @abstractmethod
     def holds(self, sweep: str, path: str) -> bool:

@@ -14,7 +14,7 @@ from feed_assets.storage.errors import (
     StorageError,
 )
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import Place
+from feed_assets.storage.port import StorePath
 from feed_assets.storage.records import Guard, Moved, Outcome
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import SourceChangingError, SourceNotAvailableError
@@ -25,7 +25,9 @@ from feed_assets.transfer.requests import CopyRequest
 _EXACT = CopyOptions(exact=True, tries=1)
 
 
-def archive_instance(place: Place, archive: Place, sweep: str, clock: Clock, *, flag: str | None = None) -> Moved:
+def archive_instance(
+    place: StorePath, archive: StorePath, sweep: str, clock: Clock, *, flag: str | None = None
+) -> Moved:
     """Copy an instance to an archive (see `copy_exactly`), and then move it to the trash (see `Trash.put`).
 
     The result names the path of the instance. It is that of the move if the copy exists, else that of the copy; ALREADY
@@ -39,7 +41,7 @@ def archive_instance(place: Place, archive: Place, sweep: str, clock: Clock, *, 
     return trash.put(sweep, [place.path], flag=flag)[0]
 
 
-def copy_exactly(place: Place, to: Place, clock: Clock, *, flag: str | None = None) -> Moved:
+def copy_exactly(place: StorePath, to: StorePath, clock: Clock, *, flag: str | None = None) -> Moved:
     """Copy all files of an instance to another place, where nothing is. `clock` is the real clock.
 
     The copy is staged, read back and compared by checksum before it becomes visible. MOVED; ALREADY if an equal copy
@@ -64,7 +66,7 @@ def copy_exactly(place: Place, to: Place, clock: Clock, *, flag: str | None = No
     return replace(received, path=to.path)
 
 
-def _copy(source: Place, target: Place, flag: str | None, guard: Guard, clock: Clock) -> Moved:
+def _copy(source: StorePath, target: StorePath, flag: str | None, guard: Guard, clock: Clock) -> Moved:
     opened = {place.store.root_url: place.store for place in (source, target)}
     sides = [Side(store=StoreAddress(url=each.store.root_url), path=each.path, flag=flag) for each in (source, target)]
     request = CopyRequest(source=sides[0], target=sides[1], guard=guard)

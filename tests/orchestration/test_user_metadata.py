@@ -87,11 +87,11 @@ def test_a_run_loads_the_location_without_reading_what_people_say(settings: Sett
 
 def test_a_state_that_is_not_there_or_is_no_state_keeps_nothing_from_being_loaded(tmp_path: Path) -> None:
     absent = load_settings(environ={"FEED_ASSETS_STATE": f"sqlite:///{tmp_path}/absent.db"}, start=tmp_path)
-    assert (load_user_metadata(absent).said, load_user_metadata(absent).revision) == ({}, "")
+    assert (load_user_metadata(absent).values, load_user_metadata(absent).revision) == ({}, "")
     assert not (tmp_path / "absent.db").exists()
     (tmp_path / "text.db").write_text("no database at all, and longer than a page's header" * 9)
     wrong = load_settings(environ={"FEED_ASSETS_STATE": f"sqlite:///{tmp_path}/text.db"}, start=tmp_path)
-    assert (load_user_metadata(wrong).said, load_user_metadata(wrong).revision) == ({}, None)
+    assert (load_user_metadata(wrong).values, load_user_metadata(wrong).revision) == ({}, None)
 
 
 def test_a_change_by_a_person_asks_once_for_a_reload_and_one_by_a_program_does_not(

@@ -11,7 +11,7 @@ from typing import Any
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Traces, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
 from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
@@ -96,7 +96,7 @@ class PathTable(InstanceStore):
         found = self.store.measure([self.named(path) for path in paths])
         return [replace(each, path=path) for each, path in zip(found, paths, strict=True)]
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> StorePath:
         """Below the partition, wherever the path of the suite ends."""
         parts = path.split("/")
         paths = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
@@ -160,7 +160,7 @@ class PathTrash(Trash):
     def holds(self, sweep: str, path: str) -> bool:
         return self._trash.holds(sweep, self._named(path))
 
-    def receive(self, path: str, copy: Callable[[Place], Moved]) -> Moved:
+    def receive(self, path: str, copy: Callable[[StorePath], Moved]) -> Moved:
         return self._told([path], lambda named: [self._trash.receive(named[0], copy)])[0]
 
     def _named(self, path: str) -> str:

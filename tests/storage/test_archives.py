@@ -14,7 +14,7 @@ from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.local import files
 from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.store import LocalStore
-from feed_assets.storage.port import InstanceStore, Place
+from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
 from tests.storage.harnesses import StoreHarness, client_of, publish, read_file
@@ -172,7 +172,7 @@ def test_what_vanishes_and_comes_again_while_it_is_archived_is_not_taken_away(
 ) -> None:
     store = LocalStore(tmp_path / "root")
 
-    def come(_: object, __: str) -> Place:
+    def come(_: object, __: str) -> StorePath:
         publish(store, HOUR, {"x": b"1"})
         raise InstanceNotFoundError(store=store.root_url, path=HOUR)
 
@@ -188,13 +188,13 @@ def test_what_comes_into_the_archive_just_before_the_copy_appears_stays_and_so_d
     store, calls = LocalStore(tmp_path / "root"), count(1)
     publish(store, HOUR, {"x": b"1"})
 
-    def come(_: object, path: str) -> Place:
+    def come(_: object, path: str) -> StorePath:
         if next(calls) == 2:
             if isinstance(archive, LocalStore):
                 land(tmp_path / "archive", OLD, x=b"of others")
             else:
                 client_of(archive).put(f"{OLD}/x", b"of others")
-        return Place(store=store, path=path)
+        return StorePath(store=store, path=path)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "place", come)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from feed_assets.storage.port import InstanceStore, Place
+from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.transfer.archiving import archive_instance, copy_exactly
 from tests.transfer.sides import LATER
@@ -12,12 +12,14 @@ def archive(
     store: InstanceStore, path: str, to: InstanceStore, to_path: str, sweep: str, *, flag: str | None = None
 ) -> Moved:
     """Copy an instance to an archive, and take it away."""
-    return archive_instance(Place(store=store, path=path), Place(store=to, path=to_path), sweep, LATER, flag=flag)
+    return archive_instance(
+        StorePath(store=store, path=path), StorePath(store=to, path=to_path), sweep, LATER, flag=flag
+    )
 
 
 def receive(store: InstanceStore, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
     """Copy an instance into a store."""
-    return copy_exactly(Place(store=source, path=path), Place(store=store, path=to_path), LATER, flag=flag)
+    return copy_exactly(StorePath(store=source, path=path), StorePath(store=store, path=to_path), LATER, flag=flag)
 
 
 def bring_back(

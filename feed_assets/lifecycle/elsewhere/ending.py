@@ -17,7 +17,7 @@ from feed_assets.lifecycle.elsewhere.stagings import OutputStaging, discard_stag
 from feed_assets.lifecycle.instances.attempt_inputs import find_batch_events
 from feed_assets.lifecycle.instances.attempts import Published, claim_outputs, finish_attempt, record_published
 from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.displacement import OutputPlace
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.made_from import render_taken
 from feed_assets.lifecycle.instances.reconciliation import release_dead
@@ -130,7 +130,7 @@ def _publish(
     message: EventMessage,
 ) -> Published:
     row, record = batch.row, staging.record
-    place = Place.of(context, record, staging.nominal_time, {**dict(batch.record.properties), **row.overrides})
+    place = OutputPlace.of(context, record, staging.nominal_time, {**dict(batch.record.properties), **row.overrides})
     done = Published(
         record=record,
         output=staging.edge.name,
@@ -157,7 +157,7 @@ def _publish_files(
     batch: BatchAtWork,
     staging: OutputStaging,
     lease: Lease,
-    place: Place,
+    place: OutputPlace,
 ) -> Manifest:
     published = staging.store.published_manifest(staging.path) if staging.is_empty else None
     if published is not None:

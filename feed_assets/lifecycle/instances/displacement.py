@@ -41,7 +41,7 @@ _KNOWN = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class OutputPlace:
     """The place of one publication, with the rules for what stands there; `displaced` has what went to the trash.
 
     `owner` is the instance that is published, `kind` that of the displaced paths. The trash is kept for `kept_for`.

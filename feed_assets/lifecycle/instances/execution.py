@@ -40,7 +40,7 @@ from feed_assets.lifecycle.instances.attempts import (
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.displacement import OutputPlace
 from feed_assets.lifecycle.instances.gate import open_gate
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.step_basis import find_basis
@@ -304,7 +304,7 @@ class InstanceRunner:
             stores=self.context.stores,
             clock=self.context.real_clock,
             guard=leased.check,
-            clearing_of=lambda target: Place.of_mirror(self.context, process, work.nominal_time, target).clearing,
+            clearing_of=lambda target: OutputPlace.of_mirror(self.context, process, work.nominal_time, target).clearing,
             is_remote=self.context.plan.clusters[process.cluster].uses_connect,
             on_progress=self.on_progress,
         )

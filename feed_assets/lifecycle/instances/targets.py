@@ -12,7 +12,7 @@ from feed_assets.engines.port import InputEvent, Judged, OutputReport, OutputTar
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart
 from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.displacement import OutputPlace
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.made_from import render_taken
 from feed_assets.lifecycle.instances.verdicts import QUALITY, Verdict, decide_verdict, name_kept
@@ -38,7 +38,7 @@ class Target:
     store: InstanceStore
     staging: StagingPlace
     lease: Lease
-    place: Place
+    place: OutputPlace
     is_adopted: bool
 
     @property
@@ -93,7 +93,7 @@ def stage_target(
         )
     record = context.plan.feeds[edge.feed_key]
     store = context.stores.get(record.store)
-    place = Place.of(context, record, lease.nominal_time, properties)
+    place = OutputPlace.of(context, record, lease.nominal_time, properties)
     is_adopted = place.is_to_adopt(store, record)
     staging = store.stage(record.path(lease.nominal_time), f"{context.run_id}.{lease.token}.{attempt}")
     stack.callback(store.discard, staging)

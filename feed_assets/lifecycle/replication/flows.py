@@ -30,7 +30,7 @@ from feed_assets.lifecycle.instances.attempts import (
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.displacement import Place
+from feed_assets.lifecycle.instances.displacement import OutputPlace
 from feed_assets.lifecycle.instances.gate import open_gate
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
 from feed_assets.lifecycle.instances.retry_decisions import decide_retry
@@ -82,7 +82,7 @@ class _BegunCopy:
     began: datetime
     states: tuple[InputState, ...]
     is_last: bool
-    place: Place
+    place: OutputPlace
     request: CopyRequest
 
 
@@ -176,7 +176,7 @@ class FlowRunner:
         feed = self.context.plan.feeds[edge.feed_key]
         source = find_records(self.context.database, self.context.stores, feed, [source_time])[source_time]
         lease = claims[out.name]
-        place = Place.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.row.overrides)
+        place = OutputPlace.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.row.overrides)
         return _BegunCopy(
             nominal_time=nominal_time,
             held=held,

@@ -13,7 +13,7 @@ from feed_assets.clock import SystemClock
 from feed_assets.engines.spark.sessions import map_on_executors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import Place
+from feed_assets.storage.port import StorePath
 from feed_assets.storage.records import Measure, Moved
 from feed_assets.transfer.archiving import archive_instance
 
@@ -151,7 +151,7 @@ def move(stores: StorePool, task: MoveTask) -> list[Moved]:
     archive, clock = stores.get(task.archive), SystemClock()
     return [
         archive_instance(
-            Place(store=store, path=path), Place(store=archive, path=to_path), task.sweep, clock, flag=task.flag
+            StorePath(store=store, path=path), StorePath(store=archive, path=to_path), task.sweep, clock, flag=task.flag
         )
         for path, to_path in zip(task.paths, task.to_paths, strict=True)
     ]

@@ -14,7 +14,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
-from feed_assets.storage.port import InstanceStore, Place
+from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
 from feed_assets.transfer.archiving import copy_exactly
 
@@ -107,7 +107,10 @@ class Restoration:
                 url, origin_path = str(archive["store"]), str(archive["path"])
                 origin = find_store(self.context, self.context.plan, self.sweep.cluster, url)
                 if origin is not None:  # the archive keeps its copy
-                    archived, place = Place(store=origin, path=origin_path), Place(store=self.store, path=item.path)
+                    archived, place = (
+                        StorePath(store=origin, path=origin_path),
+                        StorePath(store=self.store, path=item.path),
+                    )
                     back = copy_exactly(archived, place, self.context.real_clock, flag=flag)
                     moved[item] = answer if back.outcome is Outcome.VANISHED else back
         lost = [item for item, answer in moved.items() if answer.outcome is Outcome.LOST]

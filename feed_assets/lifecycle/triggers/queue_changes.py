@@ -22,7 +22,7 @@ from feed_assets.state.triggers import Triggers
 from feed_assets.timing.dates import render_datetime
 
 
-class Place(StrEnum):
+class QueuePosition(StrEnum):
     """Where an event is in the queue of an input."""
 
     AHEAD = "not routed yet"
@@ -35,16 +35,16 @@ class Place(StrEnum):
 
 
 _OF_ACTION = {
-    QueueAction.ADD: Place.PENDING,
-    QueueAction.DROP: Place.DROPPED,
-    QueueAction.HOLD: Place.HELD,
-    QueueAction.PASS: Place.PASSED,
+    QueueAction.ADD: QueuePosition.PENDING,
+    QueueAction.DROP: QueuePosition.DROPPED,
+    QueueAction.HOLD: QueuePosition.HELD,
+    QueueAction.PASS: QueuePosition.PASSED,
 }
 _CHANGEABLE = {
-    QueueAction.ADD: frozenset({Place.HELD, Place.DROPPED, Place.PASSED, Place.BEFORE}),
-    QueueAction.DROP: frozenset({Place.AHEAD, Place.PENDING, Place.HELD}),
-    QueueAction.HOLD: frozenset({Place.AHEAD, Place.PENDING}),
-    QueueAction.PASS: frozenset[Place](),
+    QueueAction.ADD: frozenset({QueuePosition.HELD, QueuePosition.DROPPED, QueuePosition.PASSED, QueuePosition.BEFORE}),
+    QueueAction.DROP: frozenset({QueuePosition.AHEAD, QueuePosition.PENDING, QueuePosition.HELD}),
+    QueueAction.HOLD: frozenset({QueuePosition.AHEAD, QueuePosition.PENDING}),
+    QueueAction.PASS: frozenset[QueuePosition](),
 }
 
 
@@ -52,7 +52,7 @@ _CHANGEABLE = {
 class EventPlace:
     """Where an event is in the queue of an input, and the batch that took it or passed it over."""
 
-    place: Place
+    place: QueuePosition
     nominal_time: datetime | None = None
 
     def render(self) -> str:
@@ -67,16 +67,16 @@ def find_place(connection: Connection, mark: Mark, event: int, routed: int) -> E
     if change is not None:
         is_taken = change.action is QueueAction.ADD and change.nominal_time is not None
         return EventPlace(
-            place=Place.TAKEN if is_taken else _OF_ACTION[change.action], nominal_time=change.nominal_time
+            place=QueuePosition.TAKEN if is_taken else _OF_ACTION[change.action], nominal_time=change.nominal_time
         )
     if event > routed:
-        return EventPlace(place=Place.AHEAD)
+        return EventPlace(place=QueuePosition.AHEAD)
     if event > mark.taken_seq:
-        return EventPlace(place=Place.PENDING)
+        return EventPlace(place=QueuePosition.PENDING)
     found = Batches(connection).find_range(mark.key, event)
     if found is None:
-        return EventPlace(place=Place.BEFORE)
-    place = Place.TAKEN if found.use is RangeUse.TAKEN else Place.PASSED
+        return EventPlace(place=QueuePosition.BEFORE)
+    place = QueuePosition.TAKEN if found.use is RangeUse.TAKEN else QueuePosition.PASSED
     return EventPlace(place=place, nominal_time=found.nominal_time)
 
 
@@ -90,7 +90,7 @@ def require_changeable(
     """
     consumer = EntityKey(*record.key)
     mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
-    place = EventPlace(place=Place.AHEAD)
+    place = EventPlace(place=QueuePosition.AHEAD)
     if mark is not None:
         place = find_place(connection, mark, event, find_routed(connection, record.cluster))
     if mark is None or place.place not in _CHANGEABLE[action]:
@@ -117,7 +117,7 @@ def change_queue(
     place = require_changeable(connection, record, each, event, action)
     consumer, changes = EntityKey(*record.key), QueueChanges(connection)
     mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
-    if place.place is Place.PASSED and changes.find(mark.key, event) is None:
+    if place.place is QueuePosition.PASSED and changes.find(mark.key, event) is None:
         Batches(connection).shrink(mark.key, event)
     change = QueueChange(
         process=record.process,

@@ -15,7 +15,7 @@ from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.maps import EMPTY
 from feed_assets.orchestration.errors import AssetKeyClashError
 from feed_assets.orchestration.graph.code_references import CodeReferences
-from feed_assets.orchestration.graph.metadata import Said
+from feed_assets.orchestration.graph.metadata import ValuesByPath
 from feed_assets.orchestration.graph.partitions import Grid, feed_grid, process_grid
 from feed_assets.orchestration.graph.translator import (
     DEFAULT_TRANSLATOR,
@@ -93,10 +93,10 @@ def lay_out(
     plan: Plan,
     translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
     references: CodeReferences | None = None,
-    said: Said = EMPTY,
+    user_values: ValuesByPath = EMPTY,
 ) -> AssetLayout:
     """Decide which asset represents each feed and process. Without `references` assets have no links to source code.
-    `said` is what people and programs say of feeds, processes and columns.
+    `user_values` are what people and programs say of feeds, processes and columns.
 
     Raises:
         TranslationError: the translator fails, or changes what follows from the entities.
@@ -120,11 +120,11 @@ def lay_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)  # references to code are one of Dagster's beta features
         feed_specs = {
-            key: translate(translator, feed_data(record, makers.get(key), grids[key], references, said))
+            key: translate(translator, feed_data(record, makers.get(key), grids[key], references, user_values))
             for key, record in plan.feeds.items()
         }
         process_specs = {
-            each.key: translate(translator, process_data(plan, each, process_grid(each), references, said))
+            each.key: translate(translator, process_data(plan, each, process_grid(each), references, user_values))
             for each in own
         }
     layout = AssetLayout(

@@ -23,20 +23,23 @@ from feed_assets.timing.sequence import InstanceSequence
 
 COLUMN_SCHEMA = "dagster/column_schema"
 
-Sayings: TypeAlias = Mapping[MetadataKey, str]
+Values: TypeAlias = Mapping[MetadataKey, str]
 """Properties and tags of one entity, in the scope USER."""
 
-Said: TypeAlias = Mapping[str, Sayings]
+ValuesByPath: TypeAlias = Mapping[str, Values]
 """Those of entities, by their paths."""
 
 _DESCRIPTION = MetadataKey(Scope.USER, MetadataKind.PROPERTY, "description")
 
 
 def feed_metadata(
-    record: FeedRecord, made_by: ProcessRecord | None, references: CodeReferences | None, said: Said = EMPTY
+    record: FeedRecord,
+    made_by: ProcessRecord | None,
+    references: CodeReferences | None,
+    user_values: ValuesByPath = EMPTY,
 ) -> dict[str, object]:
-    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it, `said` is what people
-    and programs say.
+    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it, `user_values` are what
+    people and programs say.
     """
     metadata: dict[str, object] = {
         names.META_FEED: record.feed,
@@ -47,7 +50,7 @@ def feed_metadata(
     }
     if record.columns is not None:
         columns = parse_columns(record.columns)
-        metadata[COLUMN_SCHEMA] = column_schema(columns, said=column_sayings(record, said))
+        metadata[COLUMN_SCHEMA] = column_schema(columns, user_values=column_values(record, user_values))
     optional = {
         names.META_FLAG: record.flag,
         names.META_LATE: record.late_cut_off and record.late_cut_off.render(),
@@ -58,54 +61,55 @@ def feed_metadata(
     metadata.update({name: value for name, value in optional.items() if value})
     if made_by is not None:
         metadata.update(_process_metadata(made_by))
-    of_feed = user_metadata(sayings_of("feed", record.feed, record.facts, said))
+    of_feed = user_metadata(values_of("feed", record.feed, record.facts, user_values))
     if made_by is not None:
-        of_process = user_metadata(sayings_of("process", made_by.process, made_by.facts, said))
+        of_process = user_metadata(values_of("process", made_by.process, made_by.facts, user_values))
         of_feed = _with_process(of_feed, of_process, names.META_USER)
     metadata.update(of_feed)
     return {**mask_values(metadata), **(references.of_feed(record, made_by) if references else {})}
 
 
 def process_metadata(
-    process: ProcessRecord, references: CodeReferences | None, said: Said = EMPTY
+    process: ProcessRecord, references: CodeReferences | None, user_values: ValuesByPath = EMPTY
 ) -> dict[str, object]:
-    """Return the metadata of an asset that is a process; `said` is what people and programs say."""
+    """Return the metadata of an asset that is a process; `user_values` are what people and programs say."""
     metadata = {
         names.META_PROCESS: process.process,
         **_sequence_metadata(process.cluster, process.sequence),
         **_process_metadata(process),
-        **user_metadata(sayings_of("process", process.process, process.facts, said)),
+        **user_metadata(values_of("process", process.process, process.facts, user_values)),
     }
     return {**mask_values(metadata), **(references.of_process(process) if references else {})}
 
 
-def sayings_of(kind: str, name: str, facts: EntityFacts, said: Said) -> Sayings:
+def values_of(kind: str, name: str, facts: EntityFacts, user_values: ValuesByPath) -> Values:
     """Return what a file, people and programs say of a feed or process."""
     declared = {each.key: each.value for each in facts.metadata if each.column is None}
-    return {**said.get(f"{kind}/{name}", EMPTY), **declared}
+    return {**user_values.get(f"{kind}/{name}", EMPTY), **declared}
 
 
-def column_sayings(record: FeedRecord, said: Said) -> Said:
+def column_values(record: FeedRecord, user_values: ValuesByPath) -> ValuesByPath:
     """Return what a file, people and programs say of the columns of a feed, by name."""
     place = f"feed/{record.feed}/column/"
-    columns = [name for name, _ in parse_columns(record.columns)] if said and record.columns else ()
-    found = {name: dict(own) for name in columns if (own := said.get(place + name))}
+    columns = [name for name, _ in parse_columns(record.columns)] if user_values and record.columns else ()
+    found = {name: dict(own) for name in columns if (own := user_values.get(place + name))}
     for each in record.facts.metadata:
         if each.column is not None:
             found.setdefault(each.column, {})[each.key] = each.value
     return found
 
 
-def user_metadata(sayings: Sayings) -> dict[str, str]:
+def user_metadata(values: Values) -> dict[str, str]:
     """Return the properties of an entity as metadata of its asset."""
-    return {names.META_USER + key.name: text for key, text in sayings.items() if key.kind is MetadataKind.PROPERTY}
+    return {names.META_USER + key.name: text for key, text in values.items() if key.kind is MetadataKind.PROPERTY}
 
 
 def column_schema(
-    columns: Iterable[tuple[str, str]], declared: str | None = None, said: Mapping[str, Sayings] = EMPTY
+    columns: Iterable[tuple[str, str]], declared: str | None = None, user_values: Mapping[str, Values] = EMPTY
 ) -> TableSchema:
-    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them, `said` is
-    what is said of them, by name: the property `description` is that of the column, the others and tags are its tags.
+    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
+
+    `user_values` are theirs, by name: the property `description` is that of the column, the others and tags its tags.
 
     A type has the name that Spark gives to it, so that a declaration and what is written look the same.
     """
@@ -116,11 +120,13 @@ def column_schema(
             TableColumn(
                 name=name,
                 type=known.type,
-                description=said.get(name, EMPTY).get(_DESCRIPTION)
+                description=user_values.get(name, EMPTY).get(_DESCRIPTION)
                 or known.comment
                 or described.get(name, known).comment,
                 tags={
-                    key.name: mask(text) for key, text in said.get(name, EMPTY).items() if key.name != _DESCRIPTION.name
+                    key.name: mask(text)
+                    for key, text in user_values.get(name, EMPTY).items()
+                    if key.name != _DESCRIPTION.name
                 },
             )
             for name, known in found
@@ -179,9 +185,9 @@ def owners_of(*facts: EntityFacts) -> list[str]:
     return list(dict.fromkeys(owners))
 
 
-def tags_of(facts: EntityFacts, sayings: Sayings = EMPTY) -> dict[str, str]:
+def tags_of(facts: EntityFacts, values: Values = EMPTY) -> dict[str, str]:
     """Return the tags of an entity, adapted to what Dagster allows: those with values, and those that are words."""
-    words = {names.tag_text(key.name): "" for key in sayings if key.kind is MetadataKind.TAG}
+    words = {names.tag_text(key.name): "" for key in values if key.kind is MetadataKind.TAG}
     return words | {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}
 
 

@@ -14,7 +14,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import TranslationError
 from feed_assets.orchestration.graph.code_references import CodeReferences
 from feed_assets.orchestration.graph.metadata import (
-    Said,
+    ValuesByPath,
     describe_feed,
     describe_process,
     feed_metadata,
@@ -22,8 +22,8 @@ from feed_assets.orchestration.graph.metadata import (
     owners_of,
     process_metadata,
     render_selection,
-    sayings_of,
     tags_of,
+    values_of,
     with_tags_of_process,
 )
 from feed_assets.orchestration.graph.partitions import Grid
@@ -125,15 +125,15 @@ def feed_data(
     made_by: ProcessRecord | None,
     grid: Grid,
     references: CodeReferences | None = None,
-    said: Said = EMPTY,
+    user_values: ValuesByPath = EMPTY,
 ) -> FeedAssetsTranslatorData:
     """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it.
 
-    Without `references` the asset has no links to source code. `said` is what people and programs say.
+    Without `references` the asset has no links to source code. `user_values` are what people and programs say.
     """
-    tags = tags_of(record.facts, sayings_of("feed", record.feed, record.facts, said))
+    tags = tags_of(record.facts, values_of("feed", record.feed, record.facts, user_values))
     if made_by is not None:
-        of_process = sayings_of("process", made_by.process, made_by.facts, said)
+        of_process = values_of("process", made_by.process, made_by.facts, user_values)
         tags = with_tags_of_process(tags, tags_of(made_by.facts, of_process))
     facts = [each.facts for each in (record, made_by) if each is not None]
     return FeedAssetsTranslatorData(
@@ -146,7 +146,7 @@ def feed_data(
         made_by=made_by.process if made_by is not None else None,
         engine=made_by.engine if made_by is not None else None,
         makes_batches=made_by is not None and made_by.trigger is not None,
-        metadata=feed_metadata(record, made_by, references, said),
+        metadata=feed_metadata(record, made_by, references, user_values),
         partitions_def=grid.definition(),
         asset_description=describe_feed(record, made_by, grid, references.pointer if references is not None else None),
         asset_owners=tuple(owners_of(*facts)),
@@ -156,10 +156,14 @@ def feed_data(
 
 
 def process_data(
-    plan: Plan, process: ProcessRecord, grid: Grid, references: CodeReferences | None = None, said: Said = EMPTY
+    plan: Plan,
+    process: ProcessRecord,
+    grid: Grid,
+    references: CodeReferences | None = None,
+    user_values: ValuesByPath = EMPTY,
 ) -> FeedAssetsTranslatorData:
-    """Return what a translator is told about a process that is an asset of its own. `said` is what people and programs
-    say.
+    """Return what a translator is told about a process that is an asset of its own. `user_values` are what people
+    and programs say.
     """
     is_clear = process.key not in plan.feeds
     asset_key = AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
@@ -170,13 +174,13 @@ def process_data(
         asset_key=asset_key,
         engine=process.engine,
         makes_batches=process.trigger is not None,
-        metadata=process_metadata(process, references, said),
+        metadata=process_metadata(process, references, user_values),
         partitions_def=grid.definition(),
         asset_description=describe_process(
             process, asset_key.path, grid, references.pointer if references is not None else None
         ),
         asset_owners=tuple(owners_of(process.facts)),
-        asset_tags=tags_of(process.facts, sayings_of("process", process.process, process.facts, said)),
+        asset_tags=tags_of(process.facts, values_of("process", process.process, process.facts, user_values)),
         **_declared(process.facts, process.sequence),
     )
 

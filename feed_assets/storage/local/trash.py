@@ -16,7 +16,7 @@ from dataclasses import replace
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
 from feed_assets.storage.local.purge import LocalPurge
-from feed_assets.storage.local.trash_mover import Place, TrashMover
+from feed_assets.storage.local.trash_mover import TrashMover, TrashPlace
 from feed_assets.storage.local.tree import make_directories
 from feed_assets.storage.local.walk import walk_below
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
@@ -136,7 +136,7 @@ class LocalTrash(Trash):
         self,
         sweep: str,
         paths: Sequence[str],
-        move: Callable[[TrashMover, Sequence[Place]], Iterator[Moved]],
+        move: Callable[[TrashMover, Sequence[TrashPlace]], Iterator[Moved]],
         nothing: Outcome,
     ) -> list[Moved]:
         self._folder(sweep)
@@ -152,9 +152,9 @@ class LocalTrash(Trash):
         rest = iter(moved)
         return [refused[path] if path in refused else next(rest) for path in paths]
 
-    def _parse(self, paths: Sequence[str]) -> tuple[list[Place], dict[str, Moved]]:
+    def _parse(self, paths: Sequence[str]) -> tuple[list[TrashPlace], dict[str, Moved]]:
         """Return the places of valid paths, and the results for invalid paths."""
-        places: list[Place] = []
+        places: list[TrashPlace] = []
         refused: dict[str, Moved] = {}
         for path in paths:
             try:
@@ -162,7 +162,7 @@ class LocalTrash(Trash):
             except PathRefusedError as exc:
                 refused[path] = Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
             else:
-                places.append(Place(path, parent, name))
+                places.append(TrashPlace(path, parent, name))
         return places, refused
 
     def _start_purge(self, root: int, sweep: str, folder: str) -> None:

@@ -16,7 +16,7 @@ _WORTH_FLUSHING_ALL = 8
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 
 
-class Place(NamedTuple):
+class TrashPlace(NamedTuple):
     """A path as given, and its plain form, split into folder and name."""
 
     path: str
@@ -50,12 +50,12 @@ class TrashMover:
             self._calls.close(self._kept[1])
             self._kept = None
 
-    def put(self, places: Sequence[Place]) -> Iterator[Moved]:
+    def put(self, places: Sequence[TrashPlace]) -> Iterator[Moved]:
         """Move the trees at these places into the hidden folder; yield one result each, in order."""
         for parent, group in groupby(places, key=attrgetter("parent")):
             yield from self._put_all(parent, list(group))
 
-    def restore(self, places: Sequence[Place]) -> Iterator[Moved]:
+    def restore(self, places: Sequence[TrashPlace]) -> Iterator[Moved]:
         """Move trees from the hidden folder back to their places; yield one result each, in order."""
         for place in places:
             try:
@@ -84,7 +84,7 @@ class TrashMover:
                         raise
         self._touched.clear()
 
-    def _put_all(self, parent: str, places: Sequence[Place]) -> list[Moved]:
+    def _put_all(self, parent: str, places: Sequence[TrashPlace]) -> list[Moved]:
         """Move trees of one folder."""
         try:
             folder = self._calls.open_folder(self._root, parent)
@@ -103,7 +103,7 @@ class TrashMover:
         finally:
             self._calls.close(folder)
 
-    def _put(self, place: Place, folder: int) -> Moved:
+    def _put(self, place: TrashPlace, folder: int) -> Moved:
         if self._mounts and touches_mount(place.plain, self._mounts):
             return Moved(path=place.path, outcome=Outcome.REFUSED, reason="something is mounted on it or in it")
         try:
@@ -113,7 +113,7 @@ class TrashMover:
         except OSError as exc:
             return _refuse(place, exc)
 
-    def _take(self, place: Place, folder: int) -> Moved:
+    def _take(self, place: TrashPlace, folder: int) -> Moved:
         """Move one tree out of an open folder, and check it in the trash, where no other process can replace it."""
         path, name = place.path, place.name
         if self._kept is None or self._kept[0] != place.parent:
@@ -146,7 +146,7 @@ class TrashMover:
                 raise
             return False
 
-    def _put_back(self, place: Place, answer: Moved, folder: int, reason: str) -> Moved:
+    def _put_back(self, place: TrashPlace, answer: Moved, folder: int, reason: str) -> Moved:
         """Move back a tree that must not be moved; if that is impossible, return the result of its move unchanged."""
         if answer.outcome is not Outcome.MOVED:
             return answer
@@ -156,7 +156,7 @@ class TrashMover:
             return answer
         return Moved(path=place.path, outcome=Outcome.REFUSED, reason=reason)
 
-    def _missing_result(self, place: Place) -> Moved:
+    def _missing_result(self, place: TrashPlace) -> Moved:
         """Return the result for a place where nothing exists."""
         try:
             if self._calls.find(self._open_kept(place.parent, make=False), place.name) is not None:
@@ -165,7 +165,7 @@ class TrashMover:
             pass
         return Moved(path=place.path, outcome=Outcome.VANISHED, reason="it does not exist")
 
-    def _restore(self, place: Place) -> Moved:
+    def _restore(self, place: TrashPlace) -> Moved:
         path, parent, name = place.path, place.parent, place.name
         for _ in range(_TRIES):
             try:
@@ -230,7 +230,7 @@ class TrashMover:
             return None
 
 
-def _refuse(place: Place, exc: OSError) -> Moved:
+def _refuse(place: TrashPlace, exc: OSError) -> Moved:
     """Turn an OS error about one path into a REFUSED result; re-raise errors that concern the whole store."""
     if exc.errno not in OBSTACLES:
         raise exc

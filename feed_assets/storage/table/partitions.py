@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import InstanceStore, Place
+from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
 from feed_assets.storage.table.partition_names import (
     PartitionSpec,
@@ -48,13 +48,13 @@ class TablePlaces:
         """Return the store at a table's location."""
         return self.open(plain_location(table.location))
 
-    def find(self, table: Table, location: str) -> Place:
+    def find(self, table: Table, location: str) -> StorePath:
         """Return the place of a partition: below the table's location, or in a folder elsewhere."""
         root, whole = plain_location(table.location), plain_location(location)
         if whole.startswith(f"{root}/"):
-            return Place(store=self.open(root), path=whole.removeprefix(f"{root}/"))
+            return StorePath(store=self.open(root), path=whole.removeprefix(f"{root}/"))
         parent, _, name = whole.rpartition("/")
-        return Place(store=self.open(parent), path=name)
+        return StorePath(store=self.open(parent), path=name)
 
     def open(self, url: str) -> InstanceStore:
         """Return the store at a URL, always the same object."""
@@ -153,7 +153,7 @@ class TablePartitions:
         """Return the store at the table's location, where new content is staged and published."""
         return self._places.root(table)
 
-    def place(self, table: Table, partition: Partition) -> Place:
+    def place(self, table: Table, partition: Partition) -> StorePath:
         """Return the directory of a partition."""
         return self._places.find(table, partition.location)
 
@@ -165,7 +165,7 @@ class TablePartitions:
             grouped[place.store][name] = place.path
         return grouped
 
-    def place_of(self, path: str) -> Place:
+    def place_of(self, path: str) -> StorePath:
         """Return the current directory of the partition that a path names.
 
         Raises:
@@ -179,7 +179,7 @@ class TablePartitions:
 
     def points_to(self, table: Table, partition: Partition | None, path: str) -> bool:
         """Return whether the location of a partition is this path below the table's location."""
-        return partition is not None and self.place(table, partition) == Place(store=self.root(table), path=path)
+        return partition is not None and self.place(table, partition) == StorePath(store=self.root(table), path=path)
 
     def names(self, table: Table, fixed: Mapping[str, str]) -> list[dict[str, str]]:
         """Return the values of all partitions with the `fixed` values, by lower-case key."""

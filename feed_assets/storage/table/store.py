@@ -24,7 +24,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Traces, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -102,7 +102,7 @@ class TableStore(InstanceStore):
         return self._read(path, lambda place: place.store.manifest(place.path, flag))
 
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        def scan(place: Place) -> Scan:
+        def scan(place: StorePath) -> Scan:
             found = place.store.scan(place.path, flag, earlier, now)
             if flag and found.availability is Availability.MISSING:
                 return nothing_to_scan(Availability.PARTIAL)
@@ -237,7 +237,7 @@ class TableStore(InstanceStore):
     def all_files(self, path: str) -> tuple[str, ...]:
         return self._read(path, lambda place: place.store.all_files(place.path))
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> StorePath:
         return self._partitions.place_of(path)
 
     def trash(self) -> Trash:
@@ -254,7 +254,7 @@ class TableStore(InstanceStore):
             next_step="Give the feed locations on both clusters.",
         )
 
-    def _read(self, path: str, work: Callable[[Place], Answer]) -> Answer:
+    def _read(self, path: str, work: Callable[[StorePath], Answer]) -> Answer:
         """Call `work` with a partition's directory; repeat if the partition points to another directory meanwhile."""
         place = self._partitions.place_of(path)
         for _ in range(_TRIES):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import parse_token, path_name
-from feed_assets.storage.port import InstanceStore, Place, Trash
+from feed_assets.storage.port import InstanceStore, StorePath, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
@@ -43,7 +43,7 @@ class _Record:
 
     path: str
     packed: str
-    place: Place
+    place: StorePath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ class TableTrash(Trash):
         records = self._records(sweep)
         yield from (records[name].path for name in self._in_trash(sweep, records))
 
-    def receive(self, path: str, copy: Callable[[Place], Moved]) -> Moved:
+    def receive(self, path: str, copy: Callable[[StorePath], Moved]) -> Moved:
         """Let `copy` copy an instance to the partition's directory, or to a new one that the partition then gets."""
         try:
             table, spec = self._partitions.parse_one(path)
@@ -192,7 +192,7 @@ class TableTrash(Trash):
         if partition is not None:
             return copy(self._partitions.place(table, partition))
         version = version_path(spec, f"received-{path_name(path)}")
-        received = copy(Place(store=self._partitions.root(table), path=version))
+        received = copy(StorePath(store=self._partitions.root(table), path=version))
         if received.outcome in (Outcome.MOVED, Outcome.ALREADY):
             self._partitions.metastore.add_partition(table, spec.values, f"{table.location}/{version}")
             return replace(received, outcome=Outcome.MOVED)
@@ -279,7 +279,7 @@ class TableTrash(Trash):
             partitions = document["partitions"]
             assert isinstance(partitions, Mapping)
             for name, values in partitions.items():
-                place = Place(store=self._partitions.open(values["store"]), path=values["path"])
+                place = StorePath(store=self._partitions.open(values["store"]), path=values["path"])
                 found[name] = _Record(path=values["asked"], packed=values["partition"], place=place)
         return found
 
