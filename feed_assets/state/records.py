@@ -196,6 +196,23 @@ class NewFeedEvent(OfFeedInstance):
     marking: str | None = None
     idempotency_key: str | None = None
 
+    def row(
+        self, status: FeedInstanceStatus, seq: int | None = None, *, fence: int = 0, place: int | None = None
+    ) -> "FeedInstance":
+        """Return the instance as it is since the event, which has brought its content."""
+        return FeedInstance(
+            **self.key._asdict(),
+            status=status,
+            updated_at=self.recorded_at,
+            manifest_digest=self.manifest_digest,
+            bytes=self.bytes,
+            files=self.files,
+            available_at=self.recorded_at,
+            event_seq=seq,
+            fence=fence,
+            place=place,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedEvent(NewFeedEvent):

@@ -8,7 +8,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.feed_places import FeedPlaces
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, NewFeedEvent
+from feed_assets.state.records import FeedInstanceStatus, NewFeedEvent
 
 SEARCHED_AT_ONCE = 64
 """Seconds in which a free one is searched with one question."""
@@ -17,20 +17,7 @@ SEARCHED_AT_ONCE = 64
 def record_arrival(connection: Connection, event: NewFeedEvent, place: int | None = None) -> int:
     """Record an instance that is available by an event; return the number of the event."""
     (seq,) = EventLog(connection).append([event])
-    row = FeedInstance(
-        feed=event.feed,
-        cluster=event.cluster,
-        nominal_time=event.nominal_time,
-        status=FeedInstanceStatus.AVAILABLE,
-        manifest_digest=event.manifest_digest,
-        bytes=event.bytes,
-        files=event.files,
-        available_at=event.recorded_at,
-        event_seq=seq,
-        updated_at=event.recorded_at,
-        place=place,
-    )
-    FeedInstances(connection).put([row])
+    FeedInstances(connection).put([event.row(FeedInstanceStatus.AVAILABLE, seq, place=place)])
     return seq
 
 

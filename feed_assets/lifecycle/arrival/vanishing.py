@@ -122,9 +122,7 @@ def _record(
 ) -> None:
     events = [
         NewFeedEvent(
-            feed=key.feed,
-            cluster=key.cluster,
-            nominal_time=key.nominal_time,
+            **key._asdict(),
             kind=FeedEventKind.VANISHED,
             origin=origin,
             recorded_at=as_of,

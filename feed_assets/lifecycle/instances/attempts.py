@@ -38,7 +38,6 @@ from feed_assets.state.records import (
     MESSAGE,
     Attempt,
     FeedEventKind,
-    FeedInstance,
     FeedInstanceStatus,
     Lease,
     NewFeedEvent,
@@ -218,54 +217,34 @@ def record_published(
     of the feed instance, and its part in `totals`.
     """
     record, content, now = done.record, done.content, context.clock.now()
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=done.nominal_time,
+        kind=kind,
+        origin=origin_of(context.run_id),
+        manifest_digest=content.digest,
+        bytes=content.bytes,
+        files=content.files,
+        payload={
+            "path": record.path(done.nominal_time),
+            "process": key.process,
+            "output": done.output,
+            **payload,
+            "attempt": done.attempt,
+            "seconds": round(done.seconds, 3),
+            **({"late": list(done.late)} if done.late else {}),
+            **({MESSAGE: done.message.payload} if done.message.payload else {}),
+        },
+        recorded_at=now,
+        marking=done.message.marking,
+    )
     with context.database.begin() as connection:
-        (seq,) = EventLog(connection).append(
-            [
-                NewFeedEvent(
-                    feed=record.feed,
-                    cluster=record.cluster,
-                    nominal_time=done.nominal_time,
-                    kind=kind,
-                    origin=origin_of(context.run_id),
-                    manifest_digest=content.digest,
-                    bytes=content.bytes,
-                    files=content.files,
-                    payload={
-                        "path": record.path(done.nominal_time),
-                        "process": key.process,
-                        "output": done.output,
-                        **payload,
-                        "attempt": done.attempt,
-                        "seconds": round(done.seconds, 3),
-                        **({"late": list(done.late)} if done.late else {}),
-                        **({MESSAGE: done.message.payload} if done.message.payload else {}),
-                    },
-                    recorded_at=now,
-                    marking=done.message.marking,
-                )
-            ]
-        )
+        (seq,) = EventLog(connection).append([event])
         leased.check_in(connection)
         Attempts(connection).add_output(key, done.attempt, seq)
         Totals(connection).add(totals)
-        FeedInstances(connection).put(
-            [
-                FeedInstance(
-                    feed=record.feed,
-                    cluster=record.cluster,
-                    nominal_time=done.nominal_time,
-                    status=status,
-                    manifest_digest=content.digest,
-                    bytes=content.bytes,
-                    files=content.files,
-                    available_at=now,
-                    event_seq=seq,
-                    fence=lease.token,
-                    updated_at=now,
-                    place=record.place,
-                )
-            ]
-        )
+        FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
 
 
 def begin_attempt(

@@ -92,9 +92,7 @@ def record_evicted(
         gone = {key: seq for item, key, seq in zip(items, keys, seqs, strict=True) if item not in replaced}
         FeedInstances(connection).put(
             FeedInstance(
-                feed=key.feed,
-                cluster=key.cluster,
-                nominal_time=key.nominal_time,
+                **key._asdict(),
                 status=FeedInstanceStatus.EVICTED,
                 updated_at=as_of,
                 event_seq=seq,
@@ -164,19 +162,8 @@ def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
     if not isinstance(was, Mapping):
         return None
     available_at = was.get("available_at")
-    return FeedInstance(
-        feed=event.feed,
-        cluster=event.cluster,
-        nominal_time=event.nominal_time,
-        status=FeedInstanceStatus(str(was["status"])),
-        updated_at=event.recorded_at,
-        manifest_digest=event.manifest_digest,
-        bytes=event.bytes,
-        files=event.files,
-        available_at=None if available_at is None else datetime.fromisoformat(str(available_at)),
-        fence=fence,
-        place=was.get("place"),
-    )
+    row = event.row(FeedInstanceStatus(str(was["status"])), fence=fence, place=was.get("place"))
+    return replace(row, available_at=None if available_at is None else datetime.fromisoformat(str(available_at)))
 
 
 def _evicted(
@@ -193,9 +180,7 @@ def _evicted(
         was = {"status": row.status.value, "available_at": available_at, "event": row.event_seq, "place": row.place}
         payload[_WAS] = was
     return NewFeedEvent(
-        feed=key.feed,
-        cluster=key.cluster,
-        nominal_time=key.nominal_time,
+        **key._asdict(),
         kind=FeedEventKind.EVICTED,
         origin=removal.origin,
         recorded_at=as_of,

@@ -16,6 +16,7 @@ from feed_assets.delivery.ways import Way, Ways, apply_ways, read_ways
 from feed_assets.delivery.words import TEST
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
+from feed_assets.json_form import Hidden, shows
 from feed_assets.patience import Patience
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
@@ -30,8 +31,12 @@ from feed_assets.timing.dates import render_datetime
 
 RETRY = "notify retry"
 """The action in the audit."""
+_NONE = DeliveryCounts()
 
 
+@shows("counts", "again=open, dead")
+@shows("out", "away_since=down_since, error")
+@shows("way", "channel, receiver")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedWay:
     """A way out: its receiver without secrets, what it chooses, and how far it has come.
@@ -40,17 +45,14 @@ class ListedWay:
     """
 
     name: str
-    channel: str | None = None
-    receiver: str | None = None
+    way: Hidden[Way | None] = None
+    out: Hidden[WayState | None] = None
+    counts: Hidden[DeliveryCounts] = _NONE
     topics: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     entities: tuple[str, ...] | None = None
     pending: int = 0
-    again: int = 0
     next_at: datetime | None = None
-    dead: int = 0
-    away_since: datetime | None = None
-    error: str | None = None
     fault: str | None = None
 
     @property
@@ -61,10 +63,10 @@ class ListedWay:
     @property
     def state(self) -> str:
         """Whether it can be used, for people."""
-        if self.fault is not None or self.away_since is None:
+        if self.fault is not None or self.out is None or self.out.down_since is None:
             return self.fault or "ready"
         again = f", tried again at {render_datetime(self.next_at)}" if self.next_at else ""
-        return f"away since {render_datetime(self.away_since)}{again}: {self.error}"
+        return f"away since {render_datetime(self.out.down_since)}{again}: {self.out.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +105,7 @@ class WayDesk:
         with self.database.read() as connection:
             states, counts = WaysOut(connection).all(), Deliveries(connection).counts()
         found = [
-            self._listed(way, states.get(name), counts.get(name, DeliveryCounts()))
-            for name, way in sorted(ways.usable.items())
+            self._listed(way, states.get(name), counts.get(name, _NONE)) for name, way in sorted(ways.usable.items())
         ]
         return (*found, *(ListedWay(name=name, fault=str(fault)) for name, fault in sorted(ways.faults.items())))
 
@@ -139,7 +140,7 @@ class WayDesk:
         if self.dry_run:
             listed = {each.name: each for each in self.ways()}
             results |= {
-                way.name: RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].again)
+                way.name: RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].counts.open)
                 for way in ways
             }
         else:
@@ -217,17 +218,14 @@ class WayDesk:
         subjects = None if way.subjects is None and not way.is_chosen_only else {*(way.subjects or ()), *way.chosen}
         return ListedWay(
             name=way.name,
-            channel=way.channel.value,
-            receiver=way.receiver,
+            way=way,
+            out=state,
+            counts=counts,
             topics=tuple(sorted(way.topics)),
             levels=tuple(sorted(way.levels)),
             entities=None if subjects is None else tuple(sorted("/".join(key) for key in subjects)),
             pending=self._count_pending(way, state.cursor) if state is not None else 0,
-            again=counts.open,
             next_at=max(filter(None, (counts.next_at, state.next_at if state else None)), default=None),
-            dead=counts.dead,
-            away_since=state.down_since if state is not None else None,
-            error=state.error if state is not None else None,
         )
 
     def _count_pending(self, way: Way, cursor: int) -> int:

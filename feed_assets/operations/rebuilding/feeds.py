@@ -146,8 +146,10 @@ def _record_instances(
         record_poll_results(connection, results)
         return
     log = EventLog(connection)
-    seqs = [log.append(_events(context, record, each))[-1] for each in new]
-    rows = [_row(context, record, each, seq) for each, seq in zip(new, seqs, strict=True)]
+    made = [_events(context, record, each) for each in new]
+    seqs = [log.append(events)[-1] for events in made]
+    status = FeedInstanceStatus.AVAILABLE
+    rows = (events[-1].row(status, seq, place=record.place) for events, seq in zip(made, seqs, strict=True))
     FeedInstances(connection).put(rows)
 
 
@@ -180,20 +182,3 @@ def _events(context: OperationContext, record: FeedRecord, found: FoundInstance)
             payload = {"path": found.look.path, "process": edge.process, "copy": figures}
             copies.append(replace(made, kind=FeedEventKind.REPLICATED, payload=payload))
     return copies or [made]
-
-
-def _row(context: OperationContext, record: FeedRecord, found: FoundInstance, seq: int) -> FeedInstance:
-    assert found.publication is not None
-    return FeedInstance(
-        feed=record.feed,
-        cluster=record.cluster,
-        nominal_time=found.nominal_time,
-        status=FeedInstanceStatus.AVAILABLE,
-        manifest_digest=found.publication.digest,
-        bytes=found.publication.bytes,
-        files=found.publication.files,
-        available_at=context.as_of,
-        event_seq=seq,
-        updated_at=context.as_of,
-        place=record.place,
-    )
