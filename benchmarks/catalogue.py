@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from feed_assets.catalog.writing import Target, Writing, write_many
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope, Update
-from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many
-from feed_assets.state.database import Database
+from feed_assets.sql.database import Database
 
 OWNERS = 100
 WORDS = 20_000

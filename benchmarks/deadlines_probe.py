@@ -9,12 +9,12 @@ from pathlib import Path
 
 from benchmarks.tick_harness import STATE, TickedLocation, open_location
 from benchmarks.workload import CLUSTER, HOUR, START
-from feed_assets.lifecycle.deadlines.arrivals import note_looked
+from feed_assets.alerts.deadlines.arrivals import note_looked
 from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 from feed_assets.plan.records import Plan
-from feed_assets.state.column_types import to_micros
-from feed_assets.state.database import open_database
+from feed_assets.sql.column_types import to_micros
+from feed_assets.sql.database import open_database
 
 FEED = """
 ---

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from feed_assets.clock import SystemClock
+from feed_assets.definitions.checks.declared_definitions import validate_location
+from feed_assets.definitions.verbs.context import open_entity_context
+from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.loading.entity_files import read_entity_files
-from feed_assets.operations.definitions import validate_location
-from feed_assets.operations.entities.context import open_entity_context
-from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.settings import load_settings
-from feed_assets.state.database import open_database
+from feed_assets.sql.database import open_database
 
 T = TypeVar("T")
 

@@ -16,17 +16,17 @@ from statistics import median
 from typing import TypeVar
 from urllib.request import Request, urlopen
 
+from feed_assets.alerts.delivery.port import Letter
+from feed_assets.alerts.delivery.rounds import deliver
+from feed_assets.alerts.delivery.senders import WEBHOOK_THREADS
+from feed_assets.alerts.delivery.ways import Way, apply_ways
 from feed_assets.clock import Stopwatch, SystemClock, TimeBudget
-from feed_assets.delivery.port import Letter
-from feed_assets.delivery.rounds import deliver
-from feed_assets.delivery.senders import WEBHOOK_THREADS
-from feed_assets.delivery.ways import Way, apply_ways
 from feed_assets.entities.common import Kind
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import InstanceEnd, InstanceOperation, InstancePayload
+from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.receivers import Channel
-from feed_assets.state.database import Database, open_database
-from feed_assets.state.messages import OutboxMessage
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import InstanceEnd, InstanceOperation, InstancePayload
+from feed_assets.sql.database import Database, open_database
 
 ENTITIES = 400
 _JSON = {"Content-Type": "application/json"}

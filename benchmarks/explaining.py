@@ -9,22 +9,22 @@ from statistics import median
 from benchmarks.probes import say
 from benchmarks.report import Figure, Part, Scale, within
 from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.definitions.declared import record_declared
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.arrival.polling import apply_arrivals
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.instances.readiness import apply_readiness
-from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.operations.recording import record_declared
+from feed_assets.explain.explanations import explain
+from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.instances.gates.readiness import apply_readiness
 from feed_assets.plan.location import declare_location
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
-from feed_assets.state.database import open_database
+from feed_assets.sql.database import open_database
 from feed_assets.storage.pool import StorePool
 
 INPUTS = 30

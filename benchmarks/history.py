@@ -12,15 +12,13 @@ from pathlib import Path
 from sqlalchemy import Column, Table
 
 from benchmarks.workload import CLUSTER, HOUR, START, Pair
-from feed_assets.lifecycle.arrival.signals import Signal, record_signals
-from feed_assets.plan.records import Plan
-from feed_assets.state.column_types import UtcDateTime
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import open_database
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import (
+from feed_assets.instances.arrival.signals import Signal, record_signals
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.instances.tables import feed_instances, process_instances
+from feed_assets.log.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
@@ -31,8 +29,11 @@ from feed_assets.state.records import (
     Watermark,
     WatermarkKind,
 )
-from feed_assets.state.schema import feed_events, feed_instances, process_instances
-from feed_assets.state.watermarks import Watermarks
+from feed_assets.log.tables import feed_events
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.records import Plan
+from feed_assets.sql.column_types import UtcDateTime
+from feed_assets.sql.database import open_database
 from feed_assets.timing.dates import NEVER
 
 _DIGEST = "look:0123456789abcdef0123456789abcdef"

@@ -20,14 +20,14 @@ from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, Scale, faster, within
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.eligibility import (
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
+from feed_assets.retention.rules.eligibility import (
     collect_candidates,
     decide_eligible,
     find_before,
     garbage_collection_paused,
 )
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import Trash
 from feed_assets.timing.frequency import parse_frequency

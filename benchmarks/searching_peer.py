@@ -19,10 +19,10 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
+from feed_assets.catalog.search.search import SearchQuery, search
+from feed_assets.catalog.writing import Target, Writing, write_many
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope, Update
-from feed_assets.lifecycle.metadata.writing import Target, Writing, write_many
-from feed_assets.operations.searching.search import SearchQuery, search
-from feed_assets.state.database import Database, open_database
+from feed_assets.sql.database import Database, open_database
 
 _SAID = "key { path } definition { description groupName tags { key value } metadataEntries { label } }"
 FILTERED = f"""

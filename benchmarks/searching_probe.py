@@ -18,11 +18,11 @@ from statistics import median
 from sqlalchemy import Connection, TextClause, bindparam, text
 
 from benchmarks.catalogue import OWNERS, Entry, make_entries, write_entries
-from feed_assets.operations.searching.queries import parse_query
-from feed_assets.operations.searching.search import SearchQuery, search
-from feed_assets.state.database import Database, open_database
-from feed_assets.state.search_index import SearchIndex
-from feed_assets.state.search_records import SearchFilter
+from feed_assets.catalog.search.index import SearchIndex
+from feed_assets.catalog.search.queries import parse_query
+from feed_assets.catalog.search.records import SearchFilter
+from feed_assets.catalog.search.search import SearchQuery, search
+from feed_assets.sql.database import Database, open_database
 
 PAGE = 20
 WORD = "word"

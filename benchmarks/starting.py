@@ -15,14 +15,14 @@ from benchmarks.probes import ROOT, ProbeError, say
 from benchmarks.report import Figure, Part, Scale, slower
 from benchmarks.workload import START, pairs_of, write_entities
 from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.instances.readiness import apply_readiness
-from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.operations.recording import record_location
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.definitions.declared import record_location
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.instances.gates.readiness import apply_readiness
 from feed_assets.plan.location import find_plan_cache, load_location
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import load_settings
-from feed_assets.state.database import open_database
+from feed_assets.sql.database import open_database
 
 PEER = "import sqlalchemy, pydantic, click"
 COMMANDS = (

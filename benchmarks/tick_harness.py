@@ -14,17 +14,17 @@ from dagster import DagsterInstance, SensorResult
 from benchmarks.history import fill_history, next_time
 from benchmarks.workload import CLUSTER, HOUR, START, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.context.operation import OperationContext
+from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
 from feed_assets.plan.records import Plan
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import load_settings
-from feed_assets.state.column_types import to_micros
+from feed_assets.sql.column_types import to_micros
 
 STATE = "state.db"
 HALF_HOUR = timedelta(minutes=30)

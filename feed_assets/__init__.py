@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from feed_assets.context.errors import InstanceNotThereError as InstanceNotThereError
     from feed_assets.engines.port import Context as Context
     from feed_assets.engines.port import InputEvent as InputEvent
     from feed_assets.entities.cluster import Cluster as Cluster
@@ -100,8 +101,6 @@ if TYPE_CHECKING:
     from feed_assets.entities.workflow import WorkflowEngine as WorkflowEngine
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
-    from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
-    from feed_assets.operations.programs import open_metadata as open_metadata
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
@@ -112,6 +111,7 @@ if TYPE_CHECKING:
     from feed_assets.orchestration.user_assets.loading import FeedIOManager as FeedIOManager
     from feed_assets.orchestration.user_assets.loading import load_instance as load_instance
     from feed_assets.orchestration.user_assets.loading import locate_instance as locate_instance
+    from feed_assets.programs.calls import open_metadata as open_metadata
     from feed_assets.receivers import Channel as Channel
 
     __version__: str
@@ -155,7 +155,7 @@ _HOMES = {
     "Inbox": "feed_assets.entities.feed",
     "Input": "feed_assets.entities.process",
     "InputEvent": "feed_assets.engines.port",
-    "InstanceNotThereError": "feed_assets.operations.errors",
+    "InstanceNotThereError": "feed_assets.context.errors",
     "Instances": "feed_assets.entities.feed",
     "Interface": "feed_assets.entities.datasource",
     "InterfaceType": "feed_assets.entities.cluster",
@@ -221,7 +221,7 @@ _HOMES = {
     "get_asset_key": "feed_assets.orchestration.graph.keys",
     "load_instance": "feed_assets.orchestration.user_assets.loading",
     "locate_instance": "feed_assets.orchestration.user_assets.loading",
-    "open_metadata": "feed_assets.operations.programs",
+    "open_metadata": "feed_assets.programs.calls",
     "process": "feed_assets.loading.process_functions",
 }
 

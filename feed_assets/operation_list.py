@@ -11,9 +11,9 @@ from feed_assets.operation import DECLARATION, Operation, Parameter, operation
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.operation_list",),
-        "facts": ("feed_assets.operations.metadata.commands",),
-        "quality": ("feed_assets.operations.instances.commands",),
-        "sla": ("feed_assets.operations.deadlines.commands",),
+        "facts": ("feed_assets.instances.commands",),
+        "quality": ("feed_assets.instances.lists.commands",),
+        "sla": ("feed_assets.alerts.commands",),
     }
 )
 """The modules with the operations of each group, or of a command without one. They import what is light, and the rest

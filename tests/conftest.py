@@ -8,12 +8,12 @@ from hypothesis import Phase, settings
 
 from feed_assets import command_lines, masking
 from tests.commands import Offer, offering_function, require_command
-from tests.databases import share_statements
+from tests.databases import database, database_url, share_statements, state_url
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
 from tests.tiers import Tiers
 
-__all__ = ["metastore_port", "postgres_url"]
+__all__ = ["database", "database_url", "metastore_port", "postgres_url", "state_url"]
 
 # How long an example takes says something of the machine.
 settings.register_profile("undated", deadline=None)

@@ -1,7 +1,7 @@
-"""Empty databases for tests, once of each kind; a package's conftest imports the fixtures that its tests ask for.
+"""Empty databases for tests, of each kind.
 
-The tests of `state` prove that the statements mean the same to both kinds; the rooms above it ask PostgreSQL again only
-in drills (`drilled_database_url`).
+Tests of stores prove that the statements mean the same to both kinds (`both_databases`); others ask PostgreSQL only in
+drills.
 """
 
 import atexit
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, event, make_url, text
 
-from feed_assets.state.database import Database, open_database
+from feed_assets.sql.database import Database, open_database
 
 _schemas = count(1)
 _engines: dict[str, Engine] = {}
@@ -74,21 +74,11 @@ def _migrated_file() -> Path:
     return folder / "state.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.drill])])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database, once of each kind; PostgreSQL's is a schema of its own."""
-    return _create(request, tmp_path)
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.drill])])
-def drilled_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same, on PostgreSQL in drills only."""
-    return _create(request, tmp_path)
-
-
-def _create(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{folder}/state.db"
+        return f"sqlite:///{tmp_path}/state.db"
     return create_schema(request.getfixturevalue("postgres_url"))
 
 

@@ -3,6 +3,4 @@
 import multiprocessing
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["pytest", "feed_assets.operations.simulating.simulation", "feed_assets.definitions.store"]
-)
+PROCESSES.set_forkserver_preload(["pytest", "feed_assets.simulate.simulation", "feed_assets.definitions.store"])

@@ -33,6 +33,8 @@ def below(base: type[Exception]) -> dict[str, str | None]:
 
 
 def test_the_drawing_of_the_tree_is_true() -> None:
-    for module in sorted(Path(next(iter(feed_assets.__path__))).glob("*/errors.py")):
-        import_module(f"feed_assets.{module.parent.name}.errors")
+    for module in sorted(Path(next(iter(feed_assets.__path__))).rglob("errors.py")):
+        import_module(
+            ".".join(["feed_assets", *module.relative_to(next(iter(feed_assets.__path__))).with_suffix("").parts])
+        )
     assert drawn() == {"FeedAssetsError": None} | below(FeedAssetsError)

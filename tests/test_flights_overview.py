@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from examples.flights.overview import feed_overview, iter_ran_without, process_overview
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
+from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 
 SUCCEEDED, WAITING = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.WAITING
 

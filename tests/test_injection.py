@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.definitions.declared import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
-from feed_assets.operations.recording import record_declared
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
-from feed_assets.state.definitions import Definitions
 from tests.databases import open_migrated
 from tests.documents.markdown import ROOT
 

@@ -7,8 +7,21 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from feed_assets.definitions.checks.declared_definitions import ValidationReport
+from feed_assets.definitions.lists.history import Governing, HistoryEntry
+from feed_assets.definitions.lists.listing import EntityPage
+from feed_assets.definitions.lists.reading import EntitySummary
+from feed_assets.definitions.verbs.planning import PlannedChanges
+from feed_assets.definitions.verbs.verb_results import VerbResult
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
+from feed_assets.explain.records import Explanation
+from feed_assets.instances.arrival.arrival_notices import NoticeResult
+from feed_assets.instances.lists.control import Controlled
+from feed_assets.instances.lists.counts import InstanceSummary
+from feed_assets.instances.lists.feed_listings import FeedListing
+from feed_assets.instances.lists.queries import InstancePage
+from feed_assets.instances.lists.triage import TriageGraph
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import (
     VERSION,
@@ -21,27 +34,14 @@ from feed_assets.json_form import (
     shown,
     shows,
 )
-from feed_assets.operations.definitions import ValidationReport
-from feed_assets.operations.entities.history import Governing, HistoryEntry
-from feed_assets.operations.entities.listing import EntityPage
-from feed_assets.operations.entities.planning import PlannedChanges
-from feed_assets.operations.entities.reading import EntitySummary
-from feed_assets.operations.entities.verb_results import VerbResult
-from feed_assets.operations.explaining.records import Explanation
-from feed_assets.operations.instances.arrival_notices import NoticeResult
-from feed_assets.operations.instances.control import Controlled
-from feed_assets.operations.instances.counts import InstanceSummary
-from feed_assets.operations.instances.feed_listings import FeedListing
-from feed_assets.operations.instances.queries import InstancePage
-from feed_assets.operations.instances.triage import TriageGraph
-from feed_assets.operations.mirrors.reading import MirrorPlans, MirrorSnapshotList
-from feed_assets.operations.replication.auditing import Verified
-from feed_assets.operations.replication.repairing import Repaired
-from feed_assets.operations.replication.status import ReplicationStatus
-from feed_assets.operations.retention.planning import RetentionPlan
-from feed_assets.operations.retention.reading import ShownSweep
-from feed_assets.operations.retention.running import SweepRuns
-from feed_assets.operations.retention.undoing import PurgeResult, UndoResult
+from feed_assets.replication.auditing import Verified
+from feed_assets.replication.mirrors.reading import MirrorPlans, MirrorSnapshotList
+from feed_assets.replication.repairing import Repaired
+from feed_assets.replication.status import ReplicationStatus
+from feed_assets.retention.planning import RetentionPlan
+from feed_assets.retention.reading import ShownSweep
+from feed_assets.retention.running import SweepRuns
+from feed_assets.retention.undoing import PurgeResult, UndoResult
 
 NOON = datetime(2013, 11, 3, 12, tzinfo=UTC)
 RESULTS = (

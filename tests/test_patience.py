@@ -6,12 +6,12 @@ from threading import Event
 import pytest
 
 from feed_assets.clock import Stopwatch
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.errors import NotAskedError
+from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import NoAnswerError
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.patience import Patience
-from feed_assets.state.tick_records import TickStep
-from tests.lifecycle.test_bulkheads import SetClock
+from tests.context.test_bulkheads import SetClock
 
 A_MOMENT = 0.1
 

@@ -47,7 +47,11 @@ class Tiers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """There is one Spark session and one metastore: the tests with either go to one worker each."""
+        """There is one Spark session and one metastore: the tests with either go to one worker each. Tests of stores
+        ask both databases, and not only in drills.
+        """
+        if item.get_closest_marker("both_databases"):
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "drill"]
         tier = tier_of(item)
         item.user_properties.append(("tier", tier))
         for fixture, group in SHARED.items():

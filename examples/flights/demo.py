@@ -24,12 +24,12 @@ from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery, read_deliveri
 from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, Demo, DemoError, console
 from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location, load_location
 from feed_assets.settings import load_settings
-from feed_assets.state.database import Database, open_database
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.sql.database import Database, open_database
 from feed_assets.timing.dates import render_datetime
 
 PATIENCE_SECONDS = 300

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.state.database import Database
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
+from feed_assets.sql.database import Database
 from feed_assets.timing.sequence import InstanceSequence
 
 

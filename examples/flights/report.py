@@ -14,7 +14,7 @@ from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery
 from examples.flights.overview import FeedOverview, feed_overview, iter_ran_without, process_overview
 from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, UNTIL, Demo, DemoError, console
 from feed_assets.plan.location import Location
-from feed_assets.state.database import Database, open_database
+from feed_assets.sql.database import Database, open_database
 from feed_assets.timing.dates import render_datetime
 
 

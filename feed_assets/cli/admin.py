@@ -23,8 +23,8 @@ from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.safe_mode import SafeMode
-    from feed_assets.state.database import Database
+    from feed_assets.context.safe_mode import SafeMode
+    from feed_assets.sql.database import Database
 
 NEWEST = 50
 MESSAGES = 1_000
@@ -49,7 +49,7 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
     be changed in safe mode only.
     """
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.safe_mode import load_safe_mode, set_safe_mode
+    from feed_assets.context.safe_mode import load_safe_mode, set_safe_mode
 
     settings = load_settings()
     database = open_state(settings)
@@ -77,7 +77,7 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
 def audit(limit: int, output: str) -> None:
     """Show who changed what and when, newest first."""
     from feed_assets.cli.state import open_state
-    from feed_assets.state.audit import Audit
+    from feed_assets.log.audit import Audit
 
     database = open_state(load_settings())
     with database.read() as connection:
@@ -106,7 +106,7 @@ def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: 
     and requests later messages with --after. Messages never change.
     """
     from feed_assets.cli.state import open_state
-    from feed_assets.state.outbox import Outbox
+    from feed_assets.log.messages.outbox import Outbox
 
     database = open_state(load_settings())
     if follow:
@@ -121,7 +121,7 @@ def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: 
 def _follow(database: "Database", after: int, topic: Topic | None, output: str) -> NoReturn:
     """Print messages as they come: lines of JSON, or of text."""
     from feed_assets.json_form import render_document
-    from feed_assets.state.outbox import Outbox
+    from feed_assets.log.messages.outbox import Outbox
 
     while True:
         with database.read() as connection:
@@ -145,8 +145,8 @@ def cleanup(clusters: tuple[str, ...], author: str | None, dry_run: bool, output
     same once a day. Runs, instances, partitions and materializations stay. With --dry-run it shows what would go.
     """
     from feed_assets.cli.instance_options import open_context_for
-    from feed_assets.operations.retention.reading import require_clusters
     from feed_assets.orchestration.runs.cleanup import clean_up
+    from feed_assets.retention.reading import require_clusters
 
     context = open_context_for()
     require_clusters(context, clusters)

@@ -27,7 +27,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.queues.called_batches import CalledBatch, InitBatch
+    from feed_assets.external_work.called_batches import CalledBatch, InitBatch
 
 _CLUSTER = "The cluster; not needed if the process is on one only."
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -66,7 +66,7 @@ def list_(
     output: str,
 ) -> None:
     """List batches, newest first: of PROCESS, or of all processes that take what comes."""
-    from feed_assets.operations.queues.batch_lists import BatchQuery, list_batches
+    from feed_assets.triggers.batch_lists import BatchQuery, list_batches
 
     query = BatchQuery(
         process=process,
@@ -93,9 +93,9 @@ def list_(
 @output_option
 def show(process: str, instance: str, cluster: str | None, output: str) -> None:
     """Show the events that a batch of PROCESS has taken; its name is its time."""
-    from feed_assets.operations.instances.subjects import resolve_subject
-    from feed_assets.operations.queues.queues import show_batch
+    from feed_assets.context.subjects import resolve_subject
     from feed_assets.plan.rendering import counted
+    from feed_assets.triggers.queues import show_batch
 
     context = open_context_for()
     on = () if cluster is None else (cluster,)
@@ -115,7 +115,7 @@ def show(process: str, instance: str, cluster: str | None, output: str) -> None:
 @change_options
 def init(process: str, most: int | None, cluster: str | None, author: str | None, dry_run: bool, output: str) -> None:
     """Take a batch of PROCESS: the oldest that is to be done again, with the same events, else a new one."""
-    from feed_assets.operations.queues.elsewhere import init_batch
+    from feed_assets.external_work.calls import init_batch
 
     done = init_batch(
         open_context_for(), process, cluster=cluster, author=author_of(author), most=most, dry_run=dry_run
@@ -134,7 +134,7 @@ def step_start(
     process: str, step: str, nominal_time: datetime | None, cluster: str | None, dry_run: bool, output: str
 ) -> None:
     """Say that STEP of the batch of PROCESS under way begins."""
-    from feed_assets.operations.queues.elsewhere import start_step
+    from feed_assets.external_work.calls import start_step
 
     done = start_step(open_context_for(), process, step, cluster=cluster, nominal_time=nominal_time, dry_run=dry_run)
     _print_call(done, f"step {step} begins", output)
@@ -147,8 +147,8 @@ def step_end(
     process: str, step: str, nominal_time: datetime | None, cluster: str | None, dry_run: bool, output: str
 ) -> None:
     """Say that STEP of the batch of PROCESS under way has been done."""
-    from feed_assets.operations.queues.elsewhere import finish_step
-    from feed_assets.state.step_records import StepStatus
+    from feed_assets.external_work.calls import finish_step
+    from feed_assets.instances.steps.records import StepStatus
 
     context, done = open_context_for(), StepStatus.SUCCEEDED
     called = finish_step(context, process, step, done, cluster=cluster, nominal_time=nominal_time, dry_run=dry_run)
@@ -169,8 +169,8 @@ def step_fail(
     output: str,
 ) -> None:
     """Say that STEP of the batch of PROCESS under way has failed: it may begin again, or the batch fails."""
-    from feed_assets.operations.queues.elsewhere import finish_step
-    from feed_assets.state.step_records import StepStatus
+    from feed_assets.external_work.calls import finish_step
+    from feed_assets.instances.steps.records import StepStatus
 
     called = finish_step(
         open_context_for(),
@@ -203,7 +203,7 @@ def end(
     output: str,
 ) -> None:
     """Say that the batch of PROCESS under way has been done: its outputs are published."""
-    from feed_assets.operations.queues.elsewhere import end_batch
+    from feed_assets.external_work.calls import end_batch
 
     done = end_batch(
         open_context_for(),
@@ -234,7 +234,7 @@ def fail(
     output: str,
 ) -> None:
     """Say that the batch of PROCESS under way has failed: the next init takes the same events."""
-    from feed_assets.operations.queues.elsewhere import terminate_batch
+    from feed_assets.external_work.calls import terminate_batch
 
     called = terminate_batch(
         open_context_for(),

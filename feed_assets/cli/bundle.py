@@ -22,7 +22,7 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.issues import Severity
 
 if TYPE_CHECKING:
-    from feed_assets.operations.bundles.importing import BundleImport
+    from feed_assets.definitions.bundles.importing import BundleImport
 
 
 @click.group(cls=Verbs)
@@ -40,7 +40,7 @@ def bundle() -> None:
 @text_output_option
 def export(names: tuple[str, ...], is_all: bool, with_dependencies: bool, target: Path, output: str) -> None:
     """Write the entities NAMES, such as flights or feed/flights, to a bundle, which is a zip of texts."""
-    from feed_assets.operations.bundles.exporting import export_bundle
+    from feed_assets.definitions.bundles.exporting import export_bundle
 
     if is_all is bool(names):
         raise click.UsageError("Give names, or --all.")
@@ -67,8 +67,8 @@ def import_(file: Path, skip_checks: bool, author: str | None, dry_run: bool, ou
 
     What is here already is left alone. An entity is changed only if it has the id of the bundle's.
     """
-    from feed_assets.operations.bundles.archive import read_archive
-    from feed_assets.operations.bundles.importing import import_bundle
+    from feed_assets.definitions.bundles.archive import read_archive
+    from feed_assets.definitions.bundles.importing import import_bundle
 
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     done = import_bundle(context, read_archive(file), file.name)

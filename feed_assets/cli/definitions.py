@@ -30,7 +30,7 @@ def validate(ctx: click.Context, path: str | None, output: str, strict: bool | N
 
     Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
     """
-    from feed_assets.operations.definitions import validate_location
+    from feed_assets.definitions.checks.declared_definitions import validate_location
 
     paths = [path] if path else []
     settings = project_settings(paths, **({} if strict is None else {"strict": strict}))
@@ -54,7 +54,7 @@ def schema(kind: str | None) -> None:
     For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
     `# yaml-language-server: $schema=entity.schema.json`.
     """
-    from feed_assets.operations.definitions import entity_schema
+    from feed_assets.definitions.checks.declared_definitions import entity_schema
 
     say(json.dumps(entity_schema(Kind(kind) if kind else None), indent=2))
 

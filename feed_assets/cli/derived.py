@@ -27,7 +27,7 @@ from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.instance_texts import UTC_KEYS, parse_time, zone_of_keys
 
 if TYPE_CHECKING:
-    from feed_assets.operations.context import OperationContext
+    from feed_assets.context.operation import OperationContext
 
 DRAWN: Mapping[str, str] = MappingProxyType({})
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
@@ -162,7 +162,7 @@ def _find_zone(operation: Operation, context: "OperationContext", given: Mapping
         kinds = [kind for kind in (Kind.FEED, Kind.PROCESS) if kind in each.param.of]
         name = given[each.name]
         if each.type is str and kinds and isinstance(name, str) and operation.context == "OperationContext":
-            from feed_assets.operations.instances.subjects import resolve_subject
+            from feed_assets.context.subjects import resolve_subject
 
             kind = given.get("kind") or (kinds[0] if len(kinds) == 1 else None)
             subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS)

@@ -26,9 +26,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 
 if TYPE_CHECKING:
-    from feed_assets.operations.entities.context import EntityContext
-    from feed_assets.operations.entities.verb_results import VerbResult
-    from feed_assets.state.records import ProcessInstance
+    from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.verb_results import VerbResult
+    from feed_assets.log.records import ProcessInstance
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Verb: TypeAlias = "Callable[..., VerbResult]"
@@ -50,7 +50,7 @@ def entity() -> None:
 @text_output_option
 def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
     """Check FILES as `submit` or `update` would, together with all declared entities."""
-    from feed_assets.operations.entities import changes as entity_changes
+    from feed_assets.definitions.verbs import changes as entity_changes
 
     context = open_entity_context_for(files, dry_run=True, skip_checks=skip_checks)
     finish(context, entity_changes.validate(context, read_files(files)), output)
@@ -62,7 +62,7 @@ def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
 @change_options
 def submit(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Declare all entities in FILES, or none. Feeds and processes then wait for `schedule`."""
-    from feed_assets.operations.entities import changes as entity_changes
+    from feed_assets.definitions.verbs import changes as entity_changes
 
     context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files)), output)
@@ -76,7 +76,7 @@ def submit_and_schedule(
     files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
 ) -> None:
     """Declare the entities in FILES and schedule them."""
-    from feed_assets.operations.entities import changes as entity_changes
+    from feed_assets.definitions.verbs import changes as entity_changes
 
     context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files), and_schedule=True), output)
@@ -88,7 +88,7 @@ def submit_and_schedule(
 @change_options
 def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Update all declared entities in FILES, or none."""
-    from feed_assets.operations.entities import changes as entity_changes
+    from feed_assets.definitions.verbs import changes as entity_changes
 
     context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.update(context, read_files(files)), output)
@@ -99,7 +99,7 @@ def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
 @change_options
 def delete(kind: Kind | None, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Delete the entities NAMES. This kills their unfinished instances and ends their runs."""
-    from feed_assets.operations.entities import changes as entity_changes
+    from feed_assets.definitions.verbs import changes as entity_changes
 
     context = open_entity_context_for(author=author, dry_run=dry_run)
     finish(context, entity_changes.delete(context, kind, names), output)
@@ -139,7 +139,7 @@ def clone(
     output: str,
 ) -> None:
     """Declare entity NEW as NAME is defined, with its comments. Metadata, schedules and instances are not copied."""
-    from feed_assets.operations.entities import cloning
+    from feed_assets.definitions.verbs import cloning
 
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, cloning.clone(context, kind, name, new, replacements), output)
@@ -151,7 +151,7 @@ def clone(
 @change_options
 def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Move the feeds and processes that refer to another version of CLUSTER to its current one."""
-    from feed_assets.operations.entities import cluster_dependents
+    from feed_assets.definitions.verbs import cluster_dependents
 
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, cluster_dependents.update_cluster_dependents(context, cluster), output)
@@ -167,7 +167,7 @@ def _work_options(command: _Command) -> _Command:
 @skip_checks_option
 def schedule(**options: Any) -> None:
     """Schedule the feeds or processes NAMES, from the start of their validity."""
-    from feed_assets.operations.entities import schedules as entity_schedules
+    from feed_assets.definitions.verbs import schedules as entity_schedules
 
     _work(entity_schedules.schedule, **options)
 
@@ -176,7 +176,7 @@ def schedule(**options: Any) -> None:
 @_work_options
 def suspend(**options: Any) -> None:
     """Suspend the feeds or processes NAMES: nothing new starts until they are resumed."""
-    from feed_assets.operations.entities import schedules as entity_schedules
+    from feed_assets.definitions.verbs import schedules as entity_schedules
 
     _work(entity_schedules.suspend, **options)
 
@@ -185,7 +185,7 @@ def suspend(**options: Any) -> None:
 @_work_options
 def resume(**options: Any) -> None:
     """Resume the feeds or processes NAMES where `suspend` stopped them."""
-    from feed_assets.operations.entities import schedules as entity_schedules
+    from feed_assets.definitions.verbs import schedules as entity_schedules
 
     _work(entity_schedules.resume, **options)
 
@@ -220,7 +220,7 @@ def touch(
     output: str,
 ) -> None:
     """Start a new release of process NAME with unchanged definitions."""
-    from feed_assets.operations.entities import touch as entity_touch
+    from feed_assets.definitions.verbs import touch as entity_touch
 
     context = open_entity_context_for(author=author, dry_run=dry_run)
     print_result(entity_touch.touch(context, kind, name, clusters or None, effective_from), output)

@@ -24,14 +24,14 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import ProposedType, find_names, names_of
 from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown, say_state
+from feed_assets.definitions.lists.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
-from feed_assets.operations.entities.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.entities.context import EntityContext
-    from feed_assets.operations.entities.listing import ListQuery
+    from feed_assets.definitions.lists.listing import ListQuery
+    from feed_assets.definitions.verbs.context import EntityContext
 
 _MORE = "--num-results and --offset show more"
 
@@ -44,7 +44,7 @@ _Known = TypeVar("_Known", bound=StrEnum)
 @output_option
 def status(kind: Kind | None, name: str, output: str) -> None:
     """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
-    from feed_assets.operations.entities.reading import find_status
+    from feed_assets.definitions.lists.reading import find_status
 
     context = open_entity_context_for(dry_run=True)
     found = find_status(context, kind, name)
@@ -69,7 +69,7 @@ def status(kind: Kind | None, name: str, output: str) -> None:
 )
 def definition(kind: Kind | None, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
-    from feed_assets.operations.entities.reading import show_definition
+    from feed_assets.definitions.lists.reading import show_definition
 
     context = open_entity_context_for(dry_run=True)
     say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
@@ -94,7 +94,7 @@ class _ListArguments:
         Raises:
             click.BadParameter: an option has an invalid value.
         """
-        from feed_assets.operations.entities.listing import ListQuery
+        from feed_assets.definitions.lists.listing import ListQuery
 
         by: dict[FilterField, tuple[str, ...]] = {}
         for text in self.filter_by:
@@ -163,7 +163,7 @@ def _list_options(command: _Command) -> _Command:
 @output_option
 def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **options: Any) -> None:
     """List entities by name. All conditions must hold; several filters by one field are alternatives."""
-    from feed_assets.operations.entities.reading import find_page
+    from feed_assets.definitions.lists.reading import find_page
 
     query = _ListArguments(**options).query(kinds, fields)
     page = find_page(open_entity_context_for(dry_run=True), query)
@@ -181,8 +181,8 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
 @output_option
 def dependency(kind: Kind | None, name: str, output: str) -> None:
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
-    from feed_assets.operations.entities.context import get_declared
-    from feed_assets.operations.entities.reading import find_neighbours
+    from feed_assets.definitions.lists.reading import find_neighbours
+    from feed_assets.definitions.verbs.context import get_declared
 
     context = open_entity_context_for(dry_run=True)
     loaded = context.load()
@@ -217,7 +217,7 @@ def summary(
     **options: Any,
 ) -> None:
     """Show the feeds or processes on a cluster with their newest instances."""
-    from feed_assets.operations.entities.reading import summarize
+    from feed_assets.definitions.lists.reading import summarize
 
     query = _ListArguments(**options).query((kind.value,))
     context = open_entity_context_for(dry_run=True)
@@ -241,7 +241,7 @@ def summary(
 @output_option
 def lookup(path: str, output: str) -> None:
     """Show the feeds of PATH, the complete path of an instance."""
-    from feed_assets.operations.entities.lookup import FeedLookup
+    from feed_assets.definitions.lists.lookup import FeedLookup
 
     loaded = open_entity_context_for(dry_run=True).load()
     found = FeedLookup(loaded.bundle.bundle).find(path)
@@ -258,8 +258,8 @@ def lookup(path: str, output: str) -> None:
 @output_option
 def history(kind: Kind | None, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
-    from feed_assets.operations.entities.context import find_kind
-    from feed_assets.operations.entities.history import entity_history
+    from feed_assets.definitions.lists.history import entity_history
+    from feed_assets.definitions.verbs.context import find_kind
 
     context = open_entity_context_for()
     context.record()
@@ -289,8 +289,8 @@ def _split_field(ctx: click.Context, _: click.Parameter, words: tuple[str, ...])
 @output_option
 def blame(kind: Kind | None, name: str, field: str | None, output: str) -> None:
     """Show which version set each field of an entity, or FIELD and the fields below it."""
-    from feed_assets.operations.entities.context import find_kind
-    from feed_assets.operations.entities.history import blame as blame_fields
+    from feed_assets.definitions.lists.history import blame as blame_fields
+    from feed_assets.definitions.verbs.context import find_kind
 
     context = open_entity_context_for()
     context.record()
@@ -308,7 +308,7 @@ def blame(kind: Kind | None, name: str, field: str | None, output: str) -> None:
 @output_option
 def governing(process: str, instance: datetime, cluster: str | None, output: str) -> None:
     """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
-    from feed_assets.operations.entities.history import governing_version
+    from feed_assets.definitions.lists.history import governing_version
 
     context = open_entity_context_for(dry_run=True)
     cluster = _cluster_of(context, cluster, process)

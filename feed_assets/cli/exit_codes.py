@@ -5,7 +5,7 @@ from typing import assert_never
 from feed_assets.engines.errors import ServiceError
 from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError, SystemFault, system_fault_of
 from feed_assets.loading.errors import LocationUnreadableError
-from feed_assets.state.errors import StateSchemaError, StateUnreachableError
+from feed_assets.sql.errors import StateSchemaError, StateUnreachableError
 from feed_assets.storage.errors import StorageAwayError
 
 FAILED = 1

@@ -10,8 +10,8 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import dry_run_option, read_files, subject_arguments, text_output_option
 from feed_assets.cli.render import print_json, say
+from feed_assets.definitions.falcon.file_formats import FileFormat
 from feed_assets.entities.common import Kind
-from feed_assets.operations.falcon.file_formats import FileFormat
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def import_falcon(
     Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
     and writes nothing, if a file cannot be read or would replace another one.
     """
+    from feed_assets.definitions.falcon.importing import import_documents
+    from feed_assets.definitions.falcon.mapping import ImportMapping, parse_mapping
     from feed_assets.loading.entity_files import read_entity_files
-    from feed_assets.operations.falcon.importing import import_documents
-    from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
 
     mapping = ImportMapping()
     if mapping_file is not None:
@@ -126,7 +126,7 @@ def export_falcon(
 
     Fields without an element in Falcon become properties feed_assets.<field>, so an import gives the same entity.
     """
-    from feed_assets.operations.falcon.exporting import describe, export_documents, write_documents
+    from feed_assets.definitions.falcon.exporting import describe, export_documents, write_documents
 
     if is_all == (name is not None):
         raise click.UsageError("Give KIND and NAME, or --all.")

@@ -24,7 +24,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.context import OperationContext
+    from feed_assets.context.operation import OperationContext
 
 
 @click.group(cls=Verbs)
@@ -84,8 +84,8 @@ def notify(
             raise click.UsageError(f"{of_one} are of one INSTANCE.")
         _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
         return
-    from feed_assets.operations.instances.arrival_notices import Notice, record_notice
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
 
     notice = Notice(
         feed=feed,
@@ -118,7 +118,7 @@ def _poll(
     dry_run: bool,
     output: str,
 ) -> None:
-    from feed_assets.operations.instances.polled_ranges import poll_range
+    from feed_assets.instances.lists.polled_ranges import poll_range
 
     polled = poll_range(
         context,
@@ -149,7 +149,7 @@ def take(feed: str, cluster: str | None, author: str | None, dry_run: bool, outp
     and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
     one that is READY would be taken, if no file with its content was taken before.
     """
-    from feed_assets.operations.instances.inboxes import take_from_inboxes
+    from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
     from feed_assets.plan.rendering import counted
 
     found = take_from_inboxes(
@@ -191,7 +191,7 @@ def files(
     of the instances; both ends are included. Without them, all events count. A file that nobody has read has no
     checksum.
     """
-    from feed_assets.operations.instances.contents import list_files
+    from feed_assets.instances.lists.contents import list_files
 
     if (from_event or to_event) and (start or end):
         raise click.UsageError("Give either events or times.")

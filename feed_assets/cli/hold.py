@@ -22,8 +22,8 @@ from feed_assets.cli.render import print_json, print_list_json, print_table, say
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.retention.holding import HoldChange
-    from feed_assets.state.sweep_records import Hold
+    from feed_assets.log.removals.records import Hold
+    from feed_assets.retention.holding import HoldChange
 
 NEWEST = 50
 EVERY = "every"
@@ -67,7 +67,7 @@ def add(
     Several holds may protect the same instance; it stays until the last of them ends. Held instances in the trash are
     not purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a partition key in the time zone of the feed.
     """
-    from feed_assets.operations.retention.holding import add_holds, find_spans
+    from feed_assets.retention.holding import add_holds, find_spans
 
     if bool(feeds) == every_feed:
         raise click.UsageError("Name the feeds with --feed, or give --every-feed.")
@@ -86,7 +86,7 @@ def add(
 @listed_change_options
 def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
     """Release all holds of a name. The next scheduled retention removes what has expired."""
-    from feed_assets.operations.retention.holding import release_hold
+    from feed_assets.retention.holding import release_hold
 
     released = release_hold(open_context_for(), name, author=author_of(author), dry_run=dry_run)
     _print_change(released, output)
@@ -101,7 +101,7 @@ def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
 @output_option
 def list_(feed: str | None, everything: bool, limit: int, output: str) -> None:
     """List the active holds, newest first."""
-    from feed_assets.operations.retention.holding import list_holds
+    from feed_assets.retention.holding import list_holds
 
     found = list_holds(open_context_for(), everything=everything, feed=feed)
     if output == "json":

@@ -26,7 +26,7 @@ def init(
     It has one cluster, two feeds and one process over three days of data, a test, the settings, and a Dagster home.
     Nothing is overwritten.
     """
-    from feed_assets.operations.scaffolding.projects import ProjectRequest, make_project
+    from feed_assets.scaffolding.projects import ProjectRequest, make_project
 
     request = ProjectRequest(
         folder=folder,

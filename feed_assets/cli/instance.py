@@ -24,15 +24,15 @@ from feed_assets.cli.instance_options import (
 from feed_assets.cli.options import author_of, clusters_option, name_argument, output_option
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_records, print_table, say, say_shown
+from feed_assets.context.consolidation import PAGE, Lifecycle
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
-from feed_assets.operations.instances.query_fields import PAGE, Lifecycle
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.instances.queries import InstancePage
-    from feed_assets.operations.instances.rows import InstanceRow
-    from feed_assets.operations.instances.steps import InstanceStep
+    from feed_assets.instances.lists.queries import InstancePage
+    from feed_assets.instances.lists.rows import InstanceRow
+    from feed_assets.instances.lists.steps import InstanceStep
 
 
 @click.group(cls=Verbs)
@@ -55,7 +55,7 @@ def instance() -> None:
 @click.pass_context
 def list_(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
-    from feed_assets.operations.instances.queries import list_instances
+    from feed_assets.instances.lists.queries import list_instances
 
     context = open_context_for()
     _print_page(ctx, list_instances(context, query_of(context, **options)), output)
@@ -71,7 +71,7 @@ instance.add_command(list_, "status")
 @click.pass_context
 def running(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the running instances of a process, or copies of a feed, whatever their time."""
-    from feed_assets.operations.instances.queries import find_running
+    from feed_assets.instances.lists.queries import find_running
 
     context = open_context_for()
     _print_page(ctx, find_running(context, query_of(context, **options)), output)
@@ -85,7 +85,7 @@ def running(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def summary(ctx: click.Context, /, num_results: int | None, output: str, **options: Any) -> None:
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
-    from feed_assets.operations.instances.counts import summarize_instances
+    from feed_assets.instances.lists.counts import summarize_instances
 
     context = open_context_for()
     found = summarize_instances(context, query_of(context, **options), num_results)
@@ -106,8 +106,8 @@ def summary(ctx: click.Context, /, num_results: int | None, output: str, **optio
 @click.pass_context
 def params(ctx: click.Context, /, output: str, **named: Any) -> None:
     """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
-    from feed_assets.operations.instances.runs import find_params
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.runs import find_params
 
     context = open_context_for()
     found = find_params(context, resolve_subject(context, preferred=Kind.PROCESS, **named))
@@ -130,8 +130,8 @@ def params(ctx: click.Context, /, output: str, **named: Any) -> None:
 @click.pass_context
 def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
     """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
-    from feed_assets.operations.instances.steps import find_steps
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.steps import find_steps
 
     context = open_context_for()
     subject = resolve_subject(context, name, instance, kind=Kind.PROCESS, clusters=clusters)
@@ -156,7 +156,7 @@ def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...
 @click.pass_context
 def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any) -> None:
     """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
-    from feed_assets.operations.instances.runs import find_logs
+    from feed_assets.instances.lists.runs import find_logs
 
     context = open_context_for()
     found = find_logs(context, query_of(context, **options), attempt)
@@ -197,10 +197,10 @@ def listing(
     output: str,
 ) -> None:
     """List the instances of a feed with availability, size and time."""
-    from feed_assets.operations.instances.feed_listings import list_feed
-    from feed_assets.operations.instances.ranges import parse_filter
-    from feed_assets.operations.instances.subjects import resolve_subject
-    from feed_assets.state.feed_places import describe_staying
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.feed_listings import list_feed
+    from feed_assets.instances.lists.ranges import parse_filter
+    from feed_assets.log.instances.feed_places import describe_staying
 
     context = open_context_for()
     found = list_feed(
@@ -232,7 +232,7 @@ _HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run"
 
 
 def _cells(row: "InstanceRow") -> tuple[object, ...]:
-    from feed_assets.operations.instances.rows import rendered
+    from feed_assets.instances.lists.rows import rendered
 
     return (
         row.cluster,
@@ -248,7 +248,7 @@ def _cells(row: "InstanceRow") -> tuple[object, ...]:
 
 
 def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
-    from feed_assets.operations.instances.rows import rendered
+    from feed_assets.instances.lists.rows import rendered
     from feed_assets.plan.rendering import counted
 
     frames = (f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in step.frames.items())
@@ -277,7 +277,7 @@ def _iter_contents(row: "InstanceRow") -> Iterator[str]:
 
 def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:
     """Yield a row for an attempt, and one for each of its steps."""
-    from feed_assets.operations.instances.rows import rendered
+    from feed_assets.instances.lists.rows import rendered
 
     instance = (row.cluster, render_datetime(row.nominal_time), row.attempt)
     times = (rendered(row.started_at), rendered(row.ended_at))

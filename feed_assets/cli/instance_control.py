@@ -16,9 +16,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.options import EXISTING, Existing
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.instances.actions import InstanceAction
-    from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.instances.control import Controlled
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.instances.gates.actions import InstanceAction
+    from feed_assets.instances.lists.control import Controlled
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ def kill(**options: Any) -> None:
 
     They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
     """
-    from feed_assets.lifecycle.instances.actions import InstanceAction
+    from feed_assets.instances.gates.actions import InstanceAction
 
     _control(InstanceAction.KILL, **options)
 
@@ -59,7 +59,7 @@ def suspend(**options: Any) -> None:
     Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
     resumed. Its partial results never become visible.
     """
-    from feed_assets.lifecycle.instances.actions import InstanceAction
+    from feed_assets.instances.gates.actions import InstanceAction
 
     _control(InstanceAction.SUSPEND, **options)
 
@@ -68,7 +68,7 @@ def suspend(**options: Any) -> None:
 @_range_options
 def resume(**options: Any) -> None:
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
-    from feed_assets.lifecycle.instances.actions import InstanceAction
+    from feed_assets.instances.gates.actions import InstanceAction
 
     _control(InstanceAction.RESUME, **options)
 
@@ -92,7 +92,7 @@ def rerun(
     this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
     content that no record and no manifest knows becomes the instance as it is.
     """
-    from feed_assets.lifecycle.instances.actions import InstanceAction
+    from feed_assets.instances.gates.actions import InstanceAction
 
     adopting = [f"{EXISTING}={Existing.ADOPT.value}"] if adopt else []
     given = [*(read_property_lines(file) if file else ()), *properties, *adopting]
@@ -116,9 +116,9 @@ def _control(
 ) -> None:
     from feed_assets.cli.instance_options import say_silence
     from feed_assets.cli.state import stop_runs
-    from feed_assets.lifecycle.instances.actions import InstanceAction
-    from feed_assets.operations.instances.control import control_instances
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.gates.actions import InstanceAction
+    from feed_assets.instances.lists.control import control_instances
 
     if (start is None, end is None, instance is None) not in ((False, False, True), (True, True, False)):
         raise click.UsageError("Give either --instance, or --start and --end.")
@@ -147,7 +147,7 @@ def _control(
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:
     """Yield a row for each range of consecutive instances with the same effect."""
-    from feed_assets.operations.instances.ranges import join_consecutive, render_range
+    from feed_assets.instances.lists.ranges import join_consecutive, render_range
 
     rows = []
     for each in done.instances:

@@ -27,9 +27,9 @@ from feed_assets.entities.common import Kind
 @click.pass_context
 def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show the instances that one depends on, and its dependents, one step away."""
-    from feed_assets.operations.instances.neighbours import find_dependencies
-    from feed_assets.operations.instances.ranges import join_consecutive, render_range
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.neighbours import find_dependencies
+    from feed_assets.instances.lists.ranges import join_consecutive, render_range
 
     context = open_context_for()
     found = find_dependencies(context, resolve_subject(context, **options))
@@ -61,8 +61,8 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    from feed_assets.operations.instances.subjects import resolve_subject
-    from feed_assets.operations.instances.triage import find_triage
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.triage import find_triage
 
     context = open_context_for()
     found = find_triage(context, resolve_subject(context, **options))
@@ -102,7 +102,7 @@ def search(
     output: str,
 ) -> None:
     """Search the instances of all feeds and processes; without --start ten of each."""
-    from feed_assets.operations.instances.search import SearchQuery, search_instances
+    from feed_assets.definitions.lists.instance_search import SearchQuery, search_instances
 
     query = SearchQuery(
         kinds=frozenset(kinds or SCHEDULABLE),

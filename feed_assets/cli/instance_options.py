@@ -11,14 +11,14 @@ from feed_assets.cli.options import MomentType, clusters_option, name_argument, 
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times
 from feed_assets.cli.render import print_json, say
+from feed_assets.context.consolidation import PAGE, Consolidated, Lifecycle, Result
 from feed_assets.entities.common import Kind
-from feed_assets.operations.consolidation import Consolidated, Result
-from feed_assets.operations.instances.query_fields import PAGE, FilterField, Lifecycle, OrderField
+from feed_assets.instances.lists.query_fields import FilterField, OrderField
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.instances.ranges import InstanceQuery
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.instances.lists.ranges import InstanceQuery
 
 MORE = "--num-results and --offset show more"
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
@@ -29,7 +29,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def open_context_for() -> "OperationContext":
     """Open the context of a command: settings, state and definitions."""
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.context import open_context
+    from feed_assets.context.operation import open_context
 
     settings = load_settings()
     database = open_state(settings)
@@ -39,7 +39,7 @@ def open_context_for() -> "OperationContext":
 
 def say_silence(context: "OperationContext", clusters: Collection[str]) -> None:
     """Say on stderr that no ticks come, which would carry on what was done."""
-    from feed_assets.operations.explaining.tick_failures import find_silence
+    from feed_assets.explain.tick_failures import find_silence
 
     if (silence := find_silence(context, clusters)) is not None:
         say(silence, err=True)
@@ -112,8 +112,8 @@ def query_of(
     **named: Any,
 ) -> "InstanceQuery":
     """Build the query from the options; those that are `named` tell the subject."""
-    from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.ranges import InstanceQuery, parse_filter
 
     subject = resolve_subject(context, **named)
     return InstanceQuery(

@@ -16,8 +16,8 @@ from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.metadata.editing import MetadataResult
-    from feed_assets.operations.metadata.reindexing import Reindexed
+    from feed_assets.catalog.editing import MetadataResult
+    from feed_assets.catalog.reindexing import Reindexed
 
 _entity = name_argument("entity", find_entities, metavar="ENTITY")
 
@@ -47,7 +47,7 @@ _scope = click.option(
 @output_option
 def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
     """Show the metadata of ENTITY, and who said it."""
-    from feed_assets.operations.metadata.editing import get_metadata
+    from feed_assets.catalog.editing import get_metadata
 
     found = get_metadata(open_context_for(), entity, scopes)
     if output == "json":
@@ -68,7 +68,7 @@ def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
 @change_options
 def put(entity: str, properties: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Add properties to ENTITY, or overwrite them."""
-    from feed_assets.operations.metadata.editing import update_metadata
+    from feed_assets.catalog.editing import update_metadata
 
     pairs = {}
     for text in properties:
@@ -87,7 +87,7 @@ def put(entity: str, properties: tuple[str, ...], author: str | None, dry_run: b
 @change_options
 def tag(entity: str, tags: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Add TAGS to ENTITY."""
-    from feed_assets.operations.metadata.editing import update_metadata
+    from feed_assets.catalog.editing import update_metadata
 
     print_change(
         update_metadata(open_context_for(), entity, {}, tags, author=author_of(author), dry_run=dry_run), output
@@ -119,7 +119,7 @@ def remove(entity: str, names: tuple[str, ...], is_all: bool, author: str | None
 @change_options
 def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
     """Remove all that people and programs have said of ENTITY; one that is not declared is gone with it."""
-    from feed_assets.operations.metadata.editing import drop_metadata
+    from feed_assets.catalog.editing import drop_metadata
 
     print_change(drop_metadata(open_context_for(), entity, author=author_of(author), dry_run=dry_run), output)
 
@@ -130,7 +130,7 @@ def drop(entity: str, author: str | None, dry_run: bool, output: str) -> None:
 @change_options
 def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -> None:
     """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
-    from feed_assets.operations.metadata.editing import copy_metadata
+    from feed_assets.catalog.editing import copy_metadata
 
     print_change(copy_metadata(open_context_for(), entity, to, author=author_of(author), dry_run=dry_run), output)
 
@@ -142,7 +142,7 @@ def copy(entity: str, to: str, author: str | None, dry_run: bool, output: str) -
 @output_option
 def history(entity: str, scopes: tuple[Scope, ...], limit: int, output: str) -> None:
     """Show the changes of the metadata of ENTITY, newest first."""
-    from feed_assets.operations.metadata.editing import list_changes
+    from feed_assets.catalog.editing import list_changes
 
     found = list_changes(open_context_for(), entity, limit, scopes)
     if output == "json":
@@ -167,7 +167,7 @@ def history(entity: str, scopes: tuple[Scope, ...], limit: int, output: str) -> 
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only entities of this kind, such as column.")
 def export(entity: str | None, kinds: tuple[str, ...]) -> None:
     """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
-    from feed_assets.operations.metadata.moving import export_metadata
+    from feed_assets.catalog.moving import export_metadata
 
     print_json(mutations=export_metadata(open_context_for(), entity, kinds))
 
@@ -177,7 +177,7 @@ def export(entity: str | None, kinds: tuple[str, ...]) -> None:
 @change_options
 def import_(file: BinaryIO, author: str | None, dry_run: bool, output: str) -> None:
     """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
-    from feed_assets.operations.metadata.moving import import_metadata
+    from feed_assets.catalog.moving import import_metadata
 
     done = import_metadata(open_context_for(), file.name, file.read(), author=author_of(author), dry_run=dry_run)
     if output == "json":
@@ -196,7 +196,7 @@ def reindex(ctx: click.Context, author: str | None, dry_run: bool, output: str) 
     It is never needed: whatever writes metadata writes the index with them. With --dry-run, the exit code is 1 if
     something is wrong.
     """
-    from feed_assets.operations.metadata.reindexing import reindex as reindex_metadata
+    from feed_assets.catalog.reindexing import reindex as reindex_metadata
 
     done = reindex_metadata(
         open_context_for(),
@@ -232,7 +232,7 @@ def _remove(
     dry_run: bool,
     output: str,
 ) -> None:
-    from feed_assets.operations.metadata.editing import remove_metadata
+    from feed_assets.catalog.editing import remove_metadata
 
     if is_all is bool(names):
         raise click.UsageError("Give names, or --all.")

@@ -13,7 +13,7 @@ from feed_assets.cli.state import open_state
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.metrics.records import Metrics
+    from feed_assets.metrics.records import Metrics
 
 PROMETHEUS, GRAPHITE = "prometheus", "graphite"
 LARGEST_PORT = 65_535
@@ -64,11 +64,11 @@ def metrics(form: str, listen: tuple[str, int] | None, max_series: int | None, d
     if form == GRAPHITE and listen is not None:
         raise click.UsageError("Graphite does not ask: leave out --listen, and send what is printed to its port.")
     if dashboard:
-        from feed_assets.operations.metrics.expositions import load_dashboard
+        from feed_assets.metrics.expositions import load_dashboard
 
         say(load_dashboard(), nl=False)
         return
-    from feed_assets.operations.metrics.collecting import SERIES_LIMIT, Scraper
+    from feed_assets.metrics.collecting import SERIES_LIMIT, Scraper
 
     settings = load_settings()
     database = open_state(settings)
@@ -86,7 +86,7 @@ def metrics(form: str, listen: tuple[str, int] | None, max_series: int | None, d
     if listen is not None:
         _serve(collect, listen, warnings)
     else:
-        from feed_assets.operations.metrics.expositions import render_graphite, render_prometheus
+        from feed_assets.metrics.expositions import render_graphite, render_prometheus
 
         render = render_graphite if form == GRAPHITE else render_prometheus
         say(render(collect()), nl=False)
@@ -107,7 +107,7 @@ class _Warnings:
 
 def _serve(collect: Any, address: tuple[str, int], warnings: _Warnings) -> None:
     """Serve until SIGINT or SIGTERM."""
-    from feed_assets.operations.metrics.serving import serving_metrics
+    from feed_assets.metrics.serving import serving_metrics
 
     stopped = Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -20,8 +20,8 @@ from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
 if TYPE_CHECKING:
-    from feed_assets.operations.mirrors.reading import ShownMirror
-    from feed_assets.operations.mirrors.templates import MirrorRequest
+    from feed_assets.replication.mirrors.reading import ShownMirror
+    from feed_assets.replication.mirrors.templates import MirrorRequest
 
 FILES = 20
 
@@ -48,7 +48,7 @@ def plan(ctx: click.Context, process: str, cluster: str | None, removals: int | 
 
     Writes nothing. The exit code is 1 if a run would fail.
     """
-    from feed_assets.operations.mirrors.reading import plan_mirrors
+    from feed_assets.replication.mirrors.reading import plan_mirrors
 
     plans = plan_mirrors(open_context_for(), process, cluster, removals)
     if output == "json":
@@ -87,7 +87,7 @@ def _files(planned: "ShownMirror") -> Iterator[tuple[object, ...]]:
 @output_option
 def snapshots(process: str, cluster: str | None, output: str) -> None:
     """List the snapshots of PROCESS, of source and target, and where older content can be read."""
-    from feed_assets.operations.mirrors.reading import list_snapshots
+    from feed_assets.replication.mirrors.reading import list_snapshots
 
     found = list_snapshots(open_context_for(), process, cluster)
     if output == "json":
@@ -118,7 +118,7 @@ def _request(
     properties: tuple[str, ...],
 ) -> "MirrorRequest":
     """Build the requested mirror from the options."""
-    from feed_assets.operations.mirrors.templates import MirrorRequest
+    from feed_assets.replication.mirrors.templates import MirrorRequest
 
     return MirrorRequest(
         name=name,
@@ -163,8 +163,8 @@ def new(target_file: str | None, force: bool, output: str, **options: Any) -> No
     Falcon's properties of hdfs-mirroring and hdfs-snapshot-mirroring, such as sourceDir and removeDeletedFiles, are
     translated; options take precedence.
     """
-    from feed_assets.operations.definitions import load_declared
-    from feed_assets.operations.mirrors.templates import make_mirror, write_template
+    from feed_assets.definitions.checks.declared_definitions import load_declared
+    from feed_assets.replication.mirrors.templates import make_mirror, write_template
 
     settings = load_settings()
     template = make_mirror(_request(**options), load_declared(settings), open_clock(settings).now(), is_forced=force)

@@ -13,7 +13,7 @@ from feed_assets.cli.render import print_list, say
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.notifying.commands import WayDesk
+    from feed_assets.alerts.delivery.receivers import WayDesk
 
 
 @click.group(cls=Verbs)
@@ -71,8 +71,8 @@ def retry(names: tuple[str, ...], author: str | None, dry_run: bool, output: str
 
 
 def _open_desk(author: str | None, *, dry_run: bool) -> "WayDesk":
+    from feed_assets.alerts.delivery.receivers import WayDesk
     from feed_assets.clock import SystemClock
-    from feed_assets.operations.notifying.commands import WayDesk
 
     context = open_context_for()
     return WayDesk(

@@ -34,7 +34,7 @@ from feed_assets.timing.frequency import Frequency, parse_frequency
 from feed_assets.timing.instance_texts import UTC_KEYS, parse_time
 
 if TYPE_CHECKING:
-    from feed_assets.operations.entities.context import EntityContext
+    from feed_assets.definitions.verbs.context import EntityContext
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
@@ -336,7 +336,7 @@ def open_entity_context_for(
     allows the database of another project.
     """
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.entities.context import open_entity_context
+    from feed_assets.definitions.verbs.context import open_entity_context
 
     settings = project_settings(paths)
     return open_entity_context(

@@ -19,8 +19,8 @@ from feed_assets.cli.render import confirm, print_json, say
 from feed_assets.issues import Severity
 
 if TYPE_CHECKING:
-    from feed_assets.operations.entities.context import EntityContext
-    from feed_assets.operations.entities.planning import PlannedChanges
+    from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.planning import PlannedChanges
 
 _FILES = click.argument("files", nargs=-1)
 _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not contain.")
@@ -76,7 +76,7 @@ def apply(
     Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
     declared entities at once needs --digest or --delete-all instead of --yes.
     """
-    from feed_assets.operations.entities.applying import apply_planned, require_digest
+    from feed_assets.definitions.verbs.applying import apply_planned, require_digest
 
     context = open_entity_context_for(
         files, author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all
@@ -100,7 +100,7 @@ def apply(
 
 
 def _plan(context: "EntityContext", paths: Sequence[str], *, prune: bool) -> "PlannedChanges":
-    from feed_assets.operations.entities.planning import plan_edits, plan_folder, read_edits
+    from feed_assets.definitions.verbs.planning import plan_edits, plan_folder, read_edits
 
     if not paths:
         if prune:

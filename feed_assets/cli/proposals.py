@@ -18,7 +18,7 @@ from feed_assets.settings import load_settings, project_environment
 
 if TYPE_CHECKING:
     from feed_assets.plan.records import Plan
-    from feed_assets.state.database import Database
+    from feed_assets.sql.database import Database
 
 Proposal: TypeAlias = Callable[[click.Context], Iterable[str]]
 
@@ -123,7 +123,7 @@ def _times(name: str) -> Iterable[str]:
 
 def find_sweeps(_: click.Context) -> Iterable[str]:
     """Return the ids of the newest sweeps."""
-    from feed_assets.state.sweeps import Sweeps
+    from feed_assets.log.removals.store import Sweeps
 
     with _open_state().read() as connection:
         return [sweep.sweep_id for sweep in Sweeps(connection).newest(_NEWEST)]
@@ -131,7 +131,7 @@ def find_sweeps(_: click.Context) -> Iterable[str]:
 
 def find_holds(_: click.Context) -> Iterable[str]:
     """Return the names of the active holds."""
-    from feed_assets.state.holds import Holds
+    from feed_assets.log.removals.holds import Holds
 
     with _open_state().read() as connection:
         return [hold.name for hold in Holds(connection).active(open_clock(load_settings()).now())]

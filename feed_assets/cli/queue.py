@@ -13,7 +13,7 @@ from feed_assets.cli.render import print_json, print_list, print_records, say
 from feed_assets.entities.common import Kind
 
 if TYPE_CHECKING:
-    from feed_assets.operations.queues.queues import QueuedEvent
+    from feed_assets.triggers.queues import QueuedEvent
 
 _CLUSTER = "The cluster; not needed if the process is on one only."
 
@@ -27,7 +27,7 @@ def queue() -> None:
 @output_option
 def list_(output: str) -> None:
     """List the queues: how many events are pending, and what each condition still lacks."""
-    from feed_assets.operations.queues.queues import list_queues
+    from feed_assets.triggers.queues import list_queues
 
     print_list("queues", "process, cluster, pending, condition=sentence", list_queues(open_context_for()), output)
 
@@ -38,7 +38,7 @@ def list_(output: str) -> None:
 @output_option
 def show(process: str, cluster: str | None, output: str) -> None:
     """Show the pending, held and dropped events of PROCESS, oldest first, and what its condition still lacks."""
-    from feed_assets.operations.queues.queues import show_queue
+    from feed_assets.triggers.queues import show_queue
 
     found = show_queue(open_context_for(), process, cluster)
     if output == "json":
@@ -54,7 +54,7 @@ def show(process: str, cluster: str | None, output: str) -> None:
 @output_option
 def consumers(feed: str, cluster: str | None, output: str) -> None:
     """Show which processes take the events of FEED, and how far each has come."""
-    from feed_assets.operations.queues.queues import list_consumers
+    from feed_assets.triggers.queues import list_consumers
 
     columns = "process, cluster, input, taken to=taken, pending, since, not routed=not_routed, held, dropped"
     print_list("consumers", columns, list_consumers(open_context_for(), feed, cluster), output)
@@ -72,8 +72,8 @@ def _change(action: str, meaning: str) -> None:
     def change(
         process: str, event: int, reason: str, cluster: str | None, author: str | None, dry_run: bool, output: str
     ) -> None:
-        from feed_assets.operations.queues.queues import change_event
-        from feed_assets.state.queue_records import QueueAction
+        from feed_assets.triggers.queue.records import QueueAction
+        from feed_assets.triggers.queues import change_event
 
         done = change_event(
             open_context_for(),
@@ -106,7 +106,7 @@ _change("hold", "Hold a pending event of PROCESS back: batches pass it by, until
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:
     """Prove that each event is in one batch, pending, passed over or dropped; exit with 1 if one is not."""
-    from feed_assets.operations.queues.queues import find_faults
+    from feed_assets.triggers.queues import find_faults
 
     faults = find_faults(open_context_for())
     print_list("faults", "process, cluster, input, fault=message", faults, output)

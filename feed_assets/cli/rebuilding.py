@@ -14,10 +14,10 @@ from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.rebuilding.feeds import RebuiltFeed
-    from feed_assets.operations.rebuilding.processes import RebuiltProcess
-    from feed_assets.operations.rebuilding.rebuilding import Rebuilt
-    from feed_assets.state.sweep_records import Hold
+    from feed_assets.log.removals.records import Hold
+    from feed_assets.rebuild.feeds import RebuiltFeed
+    from feed_assets.rebuild.processes import RebuiltProcess
+    from feed_assets.rebuild.rebuilding import Rebuilt
 
 
 @click.group(cls=Verbs)
@@ -42,7 +42,7 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     Exits with 1 if the storage of a feed, a manifest, or a trace of a hold cannot be read.
     """
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.rebuilding.rebuilding import rebuild_state
+    from feed_assets.rebuild.rebuilding import rebuild_state
 
     settings = load_settings()
     database, author = open_state(settings), author_of(author)

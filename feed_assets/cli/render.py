@@ -24,8 +24,8 @@ from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
-    from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
+    from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbResult
+    from feed_assets.retention.rules.hold_traces import UnsettledStore
 
 _COLOURS = {
     "green": ("SUCCEEDED", "AVAILABLE", "COMPLETED", "DONE", "IN SYNC", "REPAIRED", "RESTORED"),

@@ -12,14 +12,14 @@ from feed_assets.cli.options import author_of, listed_change_options, name_argum
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown
+from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
-from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.replication.auditing import Verified
-    from feed_assets.operations.replication.repairing import Repaired
-    from feed_assets.operations.replication.status import FlowStatus
+    from feed_assets.replication.auditing import Verified
+    from feed_assets.replication.repairing import Repaired
+    from feed_assets.replication.status import FlowStatus
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -70,8 +70,8 @@ def status(output: str, results: int, **options: Any) -> None:
     Starts with a line for each flow: the number of all copies by state, the newest copied instance, and how far it is
     behind the newest instance of the source. The newest copies follow, or with --start the oldest.
     """
-    from feed_assets.operations.replication.scope import CopyQuery
-    from feed_assets.operations.replication.status import find_status
+    from feed_assets.replication.scope import CopyQuery
+    from feed_assets.replication.status import find_status
 
     context = open_context_for()
     found = find_status(
@@ -101,8 +101,8 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
     Reports copies that are missing, rotten, extra at the target, or behind their source. Evicted instances are not
     missing. The exit code is 1 if something was found, or could not be checked.
     """
-    from feed_assets.operations.replication.auditing import verify as verify_copies
-    from feed_assets.operations.replication.scope import CopyQuery
+    from feed_assets.replication.auditing import verify as verify_copies
+    from feed_assets.replication.scope import CopyQuery
 
     context = open_context_for()
     found = verify_copies(
@@ -133,8 +133,8 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
     Instances that others work on, that are suspended, or that the source no longer has are reported and left alone.
     Then, or if a copy fails, the exit code is 1. A repeat does the rest.
     """
-    from feed_assets.operations.replication.repairing import repair as repair_copies
-    from feed_assets.operations.replication.scope import CopyQuery
+    from feed_assets.replication.repairing import repair as repair_copies
+    from feed_assets.replication.scope import CopyQuery
 
     context = open_context_for()
     done = repair_copies(
@@ -177,7 +177,7 @@ _COPIES = (
 
 
 def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
-    from feed_assets.operations.replication.scope import render_lag
+    from feed_assets.replication.scope import render_lag
 
     return (
         flow.source,
@@ -193,7 +193,7 @@ def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
 
 
 def _print_verified(found: "Verified", output: str) -> None:
-    from feed_assets.operations.instances.ranges import join_consecutive, render_range
+    from feed_assets.instances.lists.ranges import join_consecutive, render_range
 
     sequences = {flow.cluster: flow.sequence for flow in found.scope.flows}
     joined = join_consecutive(

@@ -24,13 +24,13 @@ from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_sweeps
 from feed_assets.cli.render import Output, print_json, print_list_json, print_records, say, say_shown, say_unsettled
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
-from feed_assets.state.sweep_records import ItemOutcome, SweepState
+from feed_assets.log.removals.records import ItemOutcome, SweepState
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.retention.sweep_context import SweepContext
-    from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.retention.planning import RetentionPlan
-    from feed_assets.operations.retention.running import SweepRuns
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.retention.planning import RetentionPlan
+    from feed_assets.retention.running import SweepRuns
+    from feed_assets.retention.sweeps.sweep_context import SweepContext
 
 NEWEST = 20
 ITEMS = 50
@@ -62,7 +62,7 @@ def plan(
     Removes nothing. Shows why eligible instances stay. A feed of which too much would be removed gets a sweep of its
     own that asks: inspect it, then `approve` or `cancel` it. The plan supersedes an older plan of the same feeds.
     """
-    from feed_assets.operations.retention.planning import plan_retention
+    from feed_assets.retention.planning import plan_retention
 
     context, _ = _open(author)
     planned = plan_retention(
@@ -104,9 +104,9 @@ def run(
     an instance is moved; instances that have changed since the plan stay. The exit code is 1 if storage refused
     something, a sweep cannot run now, or other workers hold a part of one.
     """
-    from feed_assets.operations.retention.planning import plan_retention
-    from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.running import find_runnable, run_sweeps
+    from feed_assets.retention.planning import plan_retention
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import find_runnable, run_sweeps
 
     if plan is not None and (feeds or clusters):
         raise click.UsageError("PLAN cannot be combined with --feed or --clusters.")
@@ -169,8 +169,8 @@ def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 
     If the clock is the reason, the approval also confirms that the clock is right.
     """
-    from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.running import approve_sweep
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import approve_sweep
 
     context, _ = _open(author)
     _show(approve_sweep(context, find_sweep(context, plan), author=author_of(author), dry_run=dry_run), output)
@@ -181,8 +181,8 @@ def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 @listed_change_options
 def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
-    from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.running import cancel_sweep
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import cancel_sweep
 
     context, _ = _open(author)
     _show(cancel_sweep(context, find_sweep(context, plan), author=author_of(author), dry_run=dry_run), output)
@@ -202,7 +202,7 @@ def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 @output_option
 def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, output: str) -> None:
     """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
-    from feed_assets.operations.retention.reading import find_sweep, show_sweep
+    from feed_assets.retention.reading import find_sweep, show_sweep
 
     context, _ = _open(None)
     wanted = [ItemOutcome(outcome) for outcome in outcomes]
@@ -229,7 +229,7 @@ def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, out
 @output_option
 def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output: str) -> None:
     """List the newest sweeps: their state, and what each would remove or removed."""
-    from feed_assets.operations.retention.reading import list_sweeps
+    from feed_assets.retention.reading import list_sweeps
 
     context, _ = _open(None)
     wanted = [SweepState(state.upper()) for state in states]
@@ -265,8 +265,8 @@ def undo(
     instances come back from the archive once the trash is purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a
     partition key in the time zone of the feed.
     """
-    from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.undoing import find_times, undo_removals
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.undoing import find_times, undo_removals
 
     context, sweep_context = _open(author)
     sweep = find_sweep(context, plan)
@@ -312,8 +312,8 @@ def purge(
 
     Held instances stay in the trash.
     """
-    from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.undoing import empty_trash
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.undoing import empty_trash
 
     context, sweep_context = _open(author)
     done = empty_trash(
@@ -339,7 +339,7 @@ def purge(
 @text_output_option
 def report(plan: str, output: str) -> None:
     """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
-    from feed_assets.operations.retention.reading import find_sweep, report_evictions
+    from feed_assets.retention.reading import find_sweep, report_evictions
 
     context, _ = _open(None)
     sweep = find_sweep(context, plan)
@@ -354,7 +354,7 @@ def report(plan: str, output: str) -> None:
 
 def _open(author: str | None) -> "tuple[OperationContext, SweepContext]":
     """Open the context of the settings, and the sweep context."""
-    from feed_assets.operations.retention.running import sweep_context_of
+    from feed_assets.retention.running import sweep_context_of
 
     context = open_context_for()
     return context, sweep_context_of(context, author=author_of(author))

@@ -7,9 +7,9 @@ from feed_assets.cli.render import print_records, print_table, render_size, say
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.retention.planning import RetentionPlan
-    from feed_assets.operations.retention.reading import ShownItem
-    from feed_assets.state.sweep_records import Sweep
+    from feed_assets.log.removals.records import Sweep
+    from feed_assets.retention.planning import RetentionPlan
+    from feed_assets.retention.reading import ShownItem
 
 _SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
 _SPARE = ("as of", "by", "paths", "files", "rule", "kept", "failed", "oldest", "newest", "kind")

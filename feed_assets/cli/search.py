@@ -13,7 +13,7 @@ from feed_assets.entities.metadata import Scope
 from feed_assets.settings import DEFAULT_NAMESPACE, load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.searching.search import SearchPage
+    from feed_assets.catalog.search.search import SearchPage
 
 _MORE = "--offset shows the next ones"
 
@@ -61,8 +61,8 @@ def search(
     Terms are separated by blanks; more of them rank higher, and +term is required. word* is a beginning, name:word a
     word of that property (or of tags, schema, entity-name, the kind), name:* has it, name:>10 compares.
     """
-    from feed_assets.operations.searching.search import SearchQuery
-    from feed_assets.operations.searching.search import search as find
+    from feed_assets.catalog.search.search import SearchQuery
+    from feed_assets.catalog.search.search import search as find
 
     settings = load_settings()
     own = settings.namespace or DEFAULT_NAMESPACE
@@ -106,7 +106,7 @@ def keys() -> None:
 @output_option
 def list_(beginning: str, scopes: tuple[Scope, ...], output: str) -> None:
     """List the names of properties that begin with BEGINNING, and how many entities have each."""
-    from feed_assets.operations.searching.search import list_keys
+    from feed_assets.catalog.search.search import list_keys
 
     print_list("keys", "name, entities", list_keys(open_state(load_settings()), beginning, _only(scopes)), output)
 
@@ -118,7 +118,7 @@ def list_(beginning: str, scopes: tuple[Scope, ...], output: str) -> None:
 @output_option
 def show(key: str, scopes: tuple[Scope, ...], limit: int, output: str) -> None:
     """Show the values of the property KEY, how many entities have each, and which these are."""
-    from feed_assets.operations.searching.search import show_key
+    from feed_assets.catalog.search.search import show_key
 
     found = show_key(open_state(load_settings()), key, _only(scopes), limit)
     if output == "json":

@@ -14,7 +14,7 @@ def settings(path: str | None, output: str) -> None:
     """Show the settings of the project of the working directory, or else of the project of PATH: each with its value,
     without secrets, and its source.
     """
-    from feed_assets.operations.settings_in_force import find_settings_in_force
+    from feed_assets.context.settings_in_force import find_settings_in_force
 
     found = find_settings_in_force(project_settings([path] if path else []))
     if output == Output.JSON:

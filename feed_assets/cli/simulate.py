@@ -72,13 +72,13 @@ def simulate(
     The decisions are those of the sensors. Storage and record are temporary, and every workflow is replaced by one that
     only takes time. The same seed gives the same log.
     """
-    from feed_assets.operations.recording import record_location
-    from feed_assets.operations.simulating.event_files import load_events
-    from feed_assets.operations.simulating.parts import ArrivalPattern, iter_arrivals, load_arrivals
-    from feed_assets.operations.simulating.simulation import Faults, SimulationSettings
-    from feed_assets.operations.simulating.simulation import simulate as run_simulation
-    from feed_assets.operations.simulating.wrong_clock import ClockSteps
+    from feed_assets.definitions.declared import record_location
     from feed_assets.plan.location import load_location
+    from feed_assets.simulate.event_files import load_events
+    from feed_assets.simulate.parts import ArrivalPattern, iter_arrivals, load_arrivals
+    from feed_assets.simulate.simulation import Faults, SimulationSettings
+    from feed_assets.simulate.simulation import simulate as run_simulation
+    from feed_assets.simulate.wrong_clock import ClockSteps
 
     if end <= start:
         raise click.BadParameter("it is not after --from.", param_hint="--to")

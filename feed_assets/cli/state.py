@@ -12,13 +12,13 @@ import click
 
 from feed_assets.cli.progress import status_line
 from feed_assets.errors import FeedAssetsError, SettingsError
-from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.log.records import ProcessInstance
+from feed_assets.log.run_names import is_command
 from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE, Settings
-from feed_assets.state.dagster_home import find_state_url
-from feed_assets.state.records import ProcessInstance
+from feed_assets.sql.dagster_home import find_state_url
 
 if TYPE_CHECKING:
-    from feed_assets.state.database import Database
+    from feed_assets.sql.database import Database
 
 
 def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database":
@@ -31,8 +31,8 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
         StateError: the database cannot be used.
         ForeignDefinitionsError: it records the definitions of another project.
     """
-    from feed_assets.operations.recording import require_own_database
-    from feed_assets.state.database import open_database
+    from feed_assets.definitions.declared import require_own_database
+    from feed_assets.sql.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
     _close_after_command(database)
@@ -51,7 +51,7 @@ def find_state(settings: Settings, namespace: str) -> "Database | None":
         SettingsError: neither settings nor environment name the database.
         StateError: the database cannot be used.
     """
-    from feed_assets.state.database import open_database
+    from feed_assets.sql.database import open_database
 
     if namespace != DEFAULT_NAMESPACE and re.fullmatch(NAMESPACE, namespace) is None:
         return None

@@ -12,8 +12,8 @@ from feed_assets.cli.render import print_list_json, say
 from feed_assets.entities.common import Kind
 
 if TYPE_CHECKING:
-    from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.instances.subjects import Subject
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.context.subjects import Subject
 
 
 @click.command(cls=Verb, epilog="Example: feed-assets why daily-delays 2013-11-03")
@@ -52,13 +52,13 @@ def why(
     For missing data: whether they were evicted. Without INSTANCE, of a process that takes what comes: what its next
     batch waits for.
     """
-    from feed_assets.operations.explaining.explanations import explain
-    from feed_assets.operations.explaining.summaries import render_summary
-    from feed_assets.operations.explaining.tick_failures import find_silence
-    from feed_assets.operations.instances.polled_ranges import poll_instances_now, record_vanished_now
-    from feed_assets.operations.instances.subjects import resolve_subject
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.explain.explanations import explain
+    from feed_assets.explain.summaries import render_summary
+    from feed_assets.explain.tick_failures import find_silence
+    from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
+    from feed_assets.log.records import FeedKey
     from feed_assets.plan.rendering import counted
-    from feed_assets.state.records import FeedKey
 
     context = open_context_for()
     subject = resolve_subject(context, name, instance, kind=kind, preferred=Kind.PROCESS, clusters=clusters)
@@ -93,7 +93,7 @@ def why(
 
 def _explain_queues(context: "OperationContext", subject: "Subject", output: str) -> None:
     """Print what the next batch of a process waits for, on each of its clusters."""
-    from feed_assets.operations.queues.queues import find_queues
+    from feed_assets.triggers.queues import find_queues
 
     found = find_queues(context, subject)
     if output == "json":

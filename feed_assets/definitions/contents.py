@@ -16,7 +16,7 @@ from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.bundles import LoadedBundle, ParsedFile, decode_file, gather_files, parse_file
 from feed_assets.loading.entity_files import EntityFile, References, digest_used_files, references_of
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.definition_records import DocumentFormat
+from feed_assets.log.definitions.records import DocumentFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

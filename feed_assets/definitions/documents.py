@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import ParsedFile
-from feed_assets.state.definition_records import DocumentFormat
+from feed_assets.log.definitions.records import DocumentFormat
 
 _BREAK = "\n\r\x85\u2028\u2029"
 _MARKER = re.compile(rf"(?:\A\ufeff?|(?<=[{_BREAK}]))(---|\.\.\.)(?=[ \t{_BREAK}]|\Z)")  # "---" and "..." in column 1

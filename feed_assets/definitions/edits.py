@@ -14,7 +14,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.definition_records import DocumentFormat
+from feed_assets.log.definitions.records import DocumentFormat
 
 _SUBMITTED = "submitted"
 

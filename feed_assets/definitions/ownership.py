@@ -14,10 +14,10 @@ from sqlalchemy import Connection
 from feed_assets.definitions.errors import ForeignDefinitionsError, MassDeletionError, ReplacedDefinitionsError
 from feed_assets.definitions.recording import is_gone
 from feed_assets.issues import EntityKey
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import DefinitionAction, NewDefinition
-from feed_assets.state.definitions import Definitions
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.records import DefinitionAction, NewDefinition
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.sql.database import Database
 
 PLACES_CURSOR = "definitions/places"
 FEWEST = 3

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.catalog.store import MetadataStore
 from feed_assets.definitions.contents import Contents
 from feed_assets.issues import EntityKey
-from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
-from feed_assets.state.definitions import Definitions
-from feed_assets.state.metadata_store import MetadataStore
+from feed_assets.log.definitions.records import DefinitionAction, DefinitionVersion, NewDefinition
+from feed_assets.log.definitions.store import Definitions
 
 Newest = Mapping[EntityKey, DefinitionVersion]
 """The newest version of each entity that was ever declared, including deletions."""

@@ -11,11 +11,11 @@ from datetime import datetime
 from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.definitions.recording import append_versions
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import Change, ChangeState, FileChange, digest_content
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.masking import get_logger
-from feed_assets.state.changes import Changes
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import Change, ChangeState, FileChange, digest_content
-from feed_assets.state.definitions import Definitions
+from feed_assets.sql.database import Database
 
 _logger = get_logger(__name__)
 

@@ -29,10 +29,10 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.changes import Changes
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import Change, ChangeState, DefinitionVersion, FileChange
-from feed_assets.state.definitions import REVISION_CURSOR, Definitions
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import Change, ChangeState, DefinitionVersion, FileChange
+from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions
+from feed_assets.sql.database import Database
 
 REVISION = REVISION_CURSOR
 """The cursor that is raised whenever definitions have changed."""

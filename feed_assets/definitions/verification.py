@@ -12,16 +12,10 @@ from feed_assets.definitions.written import digest_as_written, find_version_enti
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue, Severity, Source
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.changes import Changes
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import (
-    Change,
-    ChangeState,
-    DefinitionAction,
-    DefinitionVersion,
-    NewDefinition,
-)
-from feed_assets.state.definitions import Definitions
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import Change, ChangeState, DefinitionAction, DefinitionVersion, NewDefinition
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.sql.database import Database
 
 _REPORT = "Report this, and keep the database and the folder as they are."
 _RECORD = "Any command that changes definitions records it."

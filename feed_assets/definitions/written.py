@@ -10,7 +10,7 @@ from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_documents import iter_entities
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.definition_records import DefinitionVersion, DocumentFormat
+from feed_assets.log.definitions.records import DefinitionVersion, DocumentFormat
 
 
 def digest_as_written(entity: AnyEntity, text: str, format: DocumentFormat) -> str:  # noqa: A002

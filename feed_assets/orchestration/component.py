@@ -33,7 +33,7 @@ class FeedAssetsScaffolder(Scaffolder[Any]):
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
         """Write the initial files of a new component; nothing is overwritten."""
-        from feed_assets.operations.scaffolding.projects import lay_example
+        from feed_assets.scaffolding.projects import lay_example
 
         scaffold_component(request, {"entities": "./entities", "variables": {"DATA_ROOT": f"${{{PROJECT_ROOT}}}/data"}})
         folder = request.target_path

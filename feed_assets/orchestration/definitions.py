@@ -304,11 +304,11 @@ def load_user_metadata(settings: Settings) -> UserMetadata:
     if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
         return UserMetadata()
     # Measured: these import SQLAlchemy, which a run does not need to load its location.
-    from feed_assets.state.cursors import Cursors
-    from feed_assets.state.dagster_home import find_state_url
-    from feed_assets.state.database import open_database
-    from feed_assets.state.errors import StateError
-    from feed_assets.state.metadata_store import REVISION, MetadataStore
+    from feed_assets.catalog.store import REVISION, MetadataStore
+    from feed_assets.log.cursors import Cursors
+    from feed_assets.sql.dagster_home import find_state_url
+    from feed_assets.sql.database import open_database
+    from feed_assets.sql.errors import StateError
 
     home = os.environ.get("DAGSTER_HOME")
     url = settings.state or (find_state_url(Path(home), os.environ) if home else None)

@@ -21,17 +21,19 @@ from dagster import (
 )
 
 from feed_assets.clock import FrozenClock
+from feed_assets.context.operation import OperationContext
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster, SparkConfig
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.maps import EMPTY
+from feed_assets.explain.explanations import explain_process_instance
+from feed_assets.instances.arrival.arrival_notices import Notice, NoticeResult, record_notice
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import read_declared_files
 from feed_assets.loading.interpolation import values_of
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain_process_instance
-from feed_assets.operations.instances.arrival_notices import Notice, NoticeResult, record_notice
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import assemble_definitions, open_location, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
@@ -41,8 +43,6 @@ from feed_assets.orchestration.user_assets.loading import Partition, load_instan
 from feed_assets.plan.location import Declared, load_location
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.settings import ScheduleMode, Settings, load_settings
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ def _require_inside(plan: Plan, data: Path) -> None:
 
 def _write(record: FeedRecord, nominal_time: datetime, data: "DataFrame", folder: Path) -> None:
     from feed_assets.engines.data.frames import write_output
-    from feed_assets.lifecycle.instances.work_data import output_target
+    from feed_assets.instances.attempts.work_data import output_target
 
     write_output(data, output_target(record.feed, record, nominal_time, f"file://{folder}"))
 

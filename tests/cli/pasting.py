@@ -13,16 +13,16 @@ import pytest
 import yaml
 from click.testing import Result
 
-from feed_assets.state.causes import Cause
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import prepare, run
 from tests.cli.replication_project import project as replicated
 from tests.cli.retention_project import ok, set_clock
 from tests.cli.retention_project import project as expired
 from tests.commands import Offer, commands_in, words_of
 from tests.databases import open_migrated
-from tests.operations.harness import NOON
+from tests.definitions.verbs.harness import NOON
 
 __all__ = ["expired", "replicated"]
 

@@ -9,10 +9,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
-from feed_assets.operations.explaining.tick_failures import note_tick
-from feed_assets.state.database import open_database
+from feed_assets.explain.tick_failures import note_tick
+from feed_assets.sql.database import open_database
 from tests.databases import lay_tables
-from tests.operations.harness import ALL
+from tests.definitions.verbs.harness import ALL
 
 
 def prepare(folder: Path, *, schedule: str = "automatic") -> None:

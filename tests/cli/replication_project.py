@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.project import shown
 from tests.cli.retention_project import set_clock
-from tests.operations.harness import CLICKS, COUNTING, COUNTS
+from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
 from tests.projects import declare, enter, land
 
 START = "2013-11-01T00:00Z"

@@ -8,7 +8,7 @@ import yaml
 from click.testing import Result
 
 from tests.cli.project import rows, shown
-from tests.operations.harness import CLICKS, CLUSTER, with_validity
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, with_validity
 from tests.projects import declare, enter, land
 
 LANDED = {"clicks": range(10), "views": range(2)}

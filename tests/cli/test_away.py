@@ -17,7 +17,7 @@ from feed_assets.storage.errors import StorageAwayError, StorageFullError
 from feed_assets.storage.registry import open_store
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare
-from tests.operations.harness import ALL
+from tests.definitions.verbs.harness import ALL
 
 WITHOUT_STATE = {"validate", "settings", "mirror new", "import-falcon", "export-falcon", "simulate"}
 """Commands that read files only, or keep their record to themselves."""

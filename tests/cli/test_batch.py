@@ -9,21 +9,24 @@ import pytest
 from click.testing import Result
 from sqlalchemy import Table, select, update
 
-from feed_assets.lifecycle.elsewhere import ending
-from feed_assets.operations.context import OperationContext, open_context
+from feed_assets.context.operation import OperationContext, open_context
+from feed_assets.external_work import ending
+from feed_assets.instances.steps import tables as step_tables
+from feed_assets.log import tables as log_tables
+from feed_assets.log.instances import tables as instance_tables
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.settings import load_settings
-from feed_assets.state import schema, trigger_schema
-from feed_assets.state.database import open_database
-from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.sql import tables as schema
+from feed_assets.sql.database import open_database
 from feed_assets.storage.errors import StorageError
+from feed_assets.triggers.queue import tables as trigger_schema
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import let_ticks_come, run, shown
 from tests.cli.project import must as ok
 from tests.cli.scripts import run_script
-from tests.databases import drilled_database_url
 from tests.projects import declare, enter
 
-__all__ = ["drilled_database_url", "paste"]
+__all__ = ["paste"]
 
 ENTITIES = """
 kind: cluster
@@ -112,27 +115,27 @@ inputs: {d: {feed: d, take: new}}
 workflow: {engine: external}
 """
 KEPT_STILL = (
-    schema.process_instances,
-    schema.attempts,
-    schema.feed_events,
-    schema.feed_instances,
+    instance_tables.process_instances,
+    instance_tables.attempts,
+    log_tables.feed_events,
+    instance_tables.feed_instances,
     trigger_schema.batches,
     trigger_schema.queue_changes,
-    schema.steps,
+    step_tables.steps,
 )
 """The tables in which nothing moves when a call is refused."""
 
 
 on_each = pytest.mark.parametrize(
-    "drilled_database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.server)], indirect=True
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.server)], indirect=True
 )
 """What asks more of a database than the others is asked of both in each run of the tests."""
 
 
 @pytest.fixture
-def project(drilled_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     enter(tmp_path, monkeypatch)
-    declare(tmp_path, ENTITIES, schedule="automatic", state=drilled_database_url)
+    declare(tmp_path, ENTITIES, schedule="automatic", state=database_url)
     (tmp_path / "count.sql").write_text("select 1 as n")
     return tmp_path
 
@@ -346,7 +349,7 @@ def test_a_batch_that_waits_for_a_lost_input_says_which(project: Path) -> None:
     ok("feed", "notify", "rates")
     found = shown("batch", "init", "load")
     ok("batch", "fail", "load")
-    instances = schema.feed_instances
+    instances = instance_tables.feed_instances
     with context(project).database.begin() as connection:
         lost = update(instances).where(instances.c.feed == "orders").values(status=FeedInstanceStatus.MISSING)
         connection.execute(lost)
@@ -442,7 +445,7 @@ def test_a_batch_whose_outputs_cannot_be_staged_has_failed_and_comes_again(
     come(project, 1)
     ok("feed", "notify", "rates")
     with monkeypatch.context() as patch:
-        patch.setattr("feed_assets.operations.queues.elsewhere.stage_outputs", broken)
+        patch.setattr("feed_assets.external_work.calls.stage_outputs", broken)
         refused("no luck", "batch", "init", "load")
     (batch,) = shown("batch", "list")["batches"]
     assert (batch["status"], "no luck" in batch["reason"]) == ("FAILED", True)

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.state.database import open_database
-from feed_assets.state.metadata_store import MetadataStore
+from feed_assets.catalog.store import MetadataStore
+from feed_assets.sql.database import open_database
 from tests.cli.project import must, prepare, run, shown
 from tests.cli.retention_project import set_clock
-from tests.databases import drilled_database_url
-from tests.operations.harness import ALL, COUNTING, changed
+from tests.definitions.verbs.harness import ALL, COUNTING, changed
 from tests.projects import enter
-
-__all__ = ["drilled_database_url"]
 
 COUNTING_SQL = "select count(*) as n from clicks"
 SQL_COUNTING = changed(COUNTING, workflow={"engine": "sql", "path": "sql/counting.sql"})
@@ -31,13 +28,13 @@ def share_database(folder: Path, url: str) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database_url: str) -> Path:
     """A project with entities, a SQL file and metadata; its folder is the working directory."""
     here = tmp_path / "here"
     here.mkdir()
     prepare(here)
     set_clock(here, "2013-11-03T12:00Z")
-    share_database(here, drilled_database_url)
+    share_database(here, database_url)
     entities = [each if each["kind"] != "process" else SQL_COUNTING for each in ALL]
     (here / "all.yaml").write_text(
         yaml.safe_dump_all(entities, sort_keys=False).replace("kind: feed", "# ü\nkind: feed")
@@ -52,13 +49,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: 
 
 
 @pytest.fixture
-def there(here: Path, tmp_path: Path, drilled_database_url: str) -> Path:
+def there(here: Path, tmp_path: Path, database_url: str) -> Path:
     """An empty project."""
     there = tmp_path / "there"
     there.mkdir()
     prepare(there)
     set_clock(there, "2013-11-03T12:00Z")
-    share_database(there, drilled_database_url)
+    share_database(there, database_url)
     (there / "counting.sql").unlink()
     return there
 

@@ -11,9 +11,9 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from feed_assets.cli.main import main
-from feed_assets.state.dagster_home import find_state_url
+from feed_assets.sql.dagster_home import find_state_url
 from tests.cli.project import must, prepare, run
-from tests.operations.harness import ALL
+from tests.definitions.verbs.harness import ALL
 
 HEAVY = {
     *(
@@ -29,7 +29,7 @@ HEAVY = {
         "sqlglot",
     ),
     *("pydantic_settings", "lark", "sqlglot", "sqlalchemy.dialects.postgresql", "feed_assets.loading.falcon.documents"),
-    *("feed_assets.loading.falcon.writing", "feed_assets.operations.outside.reachability", "source texts"),
+    *("feed_assets.loading.falcon.writing", "feed_assets.definitions.checks.reachability", "source texts"),
 }
 ENTITIES = {"feed_assets.entities.feed", "feed_assets.plan.records", "feed_assets.validation.rules"}
 """What commands need that read entities, and help does not."""

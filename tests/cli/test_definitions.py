@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from feed_assets.cli import main as cli
+from feed_assets.definitions.checks.declared_definitions import entity_schema
 from feed_assets.entities.common import Kind
 from feed_assets.errors import NoAnswerError
-from feed_assets.operations.definitions import entity_schema
 from feed_assets.storage.errors import StorageAwayError
 from tests.cli.project import run, shown
 from tests.entities.samples import BASE
@@ -104,7 +104,7 @@ def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypat
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("feed_assets.operations.definitions.validate_location", broken)
+    monkeypatch.setattr("feed_assets.definitions.checks.declared_definitions.validate_location", broken)
     result = run("validate")
     assert result.exit_code == 3
     assert result.stderr.startswith("feed-assets: internal error, ZeroDivisionError: oh.")
@@ -126,7 +126,7 @@ def test_what_is_away_ends_with_2(project: Path, monkeypatch: pytest.MonkeyPatch
     def fails(*_: object, **__: object) -> None:
         raise away
 
-    monkeypatch.setattr("feed_assets.operations.definitions.validate_location", fails)
+    monkeypatch.setattr("feed_assets.definitions.checks.declared_definitions.validate_location", fails)
     result = run("validate")
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 

@@ -14,19 +14,19 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_words import PROGRAM
 from feed_assets.cli import derived
 from feed_assets.cli.main import main
+from feed_assets.context.operation import OperationContext
+from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
-from feed_assets.lifecycle.metadata.run_words import PROGRAM
+from feed_assets.log.records import ProcessKey
 from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, operation
 from feed_assets.operation_list import MODULES, find_operations
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.entities.context import EntityContext
 from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind
-from feed_assets.state.database import open_database
-from feed_assets.state.facts import Facts
-from feed_assets.state.records import ProcessKey
+from feed_assets.sql.database import open_database
 from feed_assets.timing.frequency import Frequency, Unit
 from tests.cli.project import prepare, rows, run
 from tests.cli.retention_project import ok, set_clock

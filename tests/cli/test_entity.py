@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.state.database import open_database
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.sql.database import open_database
 from tests.cli.project import below, must, prepare, rows, run, shown
-from tests.lifecycle.harness import at
-from tests.operations.harness import ALL, COUNTING, changed
+from tests.definitions.verbs.harness import ALL, COUNTING, changed
+from tests.instances.harness import at
+from tests.log.samples import process_instance
 from tests.projects import enter
-from tests.state.samples import process_instance
 
 
 @pytest.fixture

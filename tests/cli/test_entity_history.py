@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.state.database import open_database
-from feed_assets.state.definition_records import Member, Release
-from feed_assets.state.releases import Releases
+from feed_assets.log.definitions.records import Member, Release
+from feed_assets.releases.store import Releases
+from feed_assets.sql.database import open_database
 from feed_assets.timing.dates import parse_datetime
 from tests.cli.project import must, prepare, run
 

@@ -17,33 +17,34 @@ import pytest
 import yaml
 from click.testing import Result
 
+from feed_assets.alerts.deadlines.records import Recovery, SlaMiss
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_words import PROGRAM
 from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
-from feed_assets.lifecycle.metadata.run_words import PROGRAM
+from feed_assets.instances.steps.records import StepRun, StepStatus
+from feed_assets.instances.steps.store import Steps
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from feed_assets.state.attempts import Attempts
-from feed_assets.state.causes import Cause
-from feed_assets.state.database import open_database
-from feed_assets.state.facts import Facts
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import Recovery, SlaLevel, SlaMiss
-from feed_assets.state.step_records import StepRun, StepStatus
-from feed_assets.state.steps import Steps
+from feed_assets.sql.database import open_database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.cli.project import must, run
 from tests.cli.retention_project import set_clock
 from tests.cli.test_queue import ENTITIES as ORDERS
 from tests.cli.test_queue import tick
-from tests.lifecycle.harness import LifecycleHarness, at
-from tests.lifecycle.replication.test_mirror_runs import run as run_mirror
-from tests.lifecycle.replication.test_mirror_runs import write
-from tests.operations.harness import CLICKS, COUNTING, COUNTS
+from tests.definitions.verbs.harness import CLICKS, COUNTING, COUNTS
+from tests.instances.harness import LifecycleHarness, at
 from tests.projects import enter
+from tests.retention.sweeps.test_mirror_runs import run as run_mirror
+from tests.retention.sweeps.test_mirror_runs import write
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -231,7 +232,7 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
             opened.append(address)
             return super().get(address)
 
-    patch.setattr("feed_assets.operations.context.StorePool", Noting)
+    patch.setattr("feed_assets.context.operation.StorePool", Noting)
     for name, result in run_commands(folder, "--output", "json"):
         assert result.stdout.startswith("{"), (name, result.output)
         yield name, _Told(text=_stable(result, folder), asks=bool(opened))
@@ -312,7 +313,7 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Clicks lie on `primary`, are counted there and copied to `backup`; a mirror of models; a change to come."""
     enter(folder, patch)
     patch.setenv("FEED_ASSETS_NOTIFY__OPS__URL", "https://hooks.example.org/T0?token=abc")
-    patch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(at("03T12:00")))
+    patch.setattr("feed_assets.context.operation.open_clock", lambda _: FrozenClock(at("03T12:00")))
     validity = {"validity": {"start": FIRST, "end": "2013-12-01T00:00Z"}}
     clusters = [
         {"kind": "cluster", "name": name, "storage": f"file://${{PROJECT_ROOT}}/{name}"}

@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.delivery.port import Letter
+from feed_assets.alerts.delivery.port import Letter
+from feed_assets.context.errors import InstanceNotThereError
+from feed_assets.context.restores import record_restore
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
-from feed_assets.operations.errors import InstanceNotThereError
-from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
-from feed_assets.operations.restores import record_restore
-from feed_assets.orchestration.errors import NoAssetError
-from feed_assets.orchestration.location.health import describe_behind
-from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
-from feed_assets.state.causes import Cause
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.late_checks import UPDATE, LateChecks
-from feed_assets.state.messages import OutboxMessage
-from feed_assets.state.payloads import (
+from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.instances.late.store import UPDATE, LateChecks
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.messages.payloads import (
     EntityAction,
     EntityPayload,
     MessagePayload,
@@ -31,11 +28,11 @@ from feed_assets.state.payloads import (
     RetryPayload,
     SweepPayload,
 )
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import (
-    FrozenInput,
-    ProcessInstanceStatus,
-)
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.log.records import FrozenInput, ProcessInstanceStatus
+from feed_assets.orchestration.errors import NoAssetError
+from feed_assets.orchestration.location.health import describe_behind
+from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
 from tests.cli import test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla
 from tests.cli.pasting import (
     AT,
@@ -58,16 +55,16 @@ from tests.cli.project import let_ticks_come, must, run
 from tests.cli.retention_project import ok, planned, set_clock
 from tests.commands import offered_in_code, written_by_hand
 from tests.databases import open_migrated
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
-from tests.state.samples import feed_instance, late_check, process_instance
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS, NOON
+from tests.log.samples import feed_instance, late_check, process_instance
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 
 OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_inbox, test_sla)
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
-    "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/operations/test_code_trials.py",
-    "lifecycle.arrival.stored_data._describe_lost: state rebuild": "tests/lifecycle/arrival/test_stored_data.py",
+    "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
+    "lifecycle.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",
     "state.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_newer_state.py",
 }
 """Places whose commands are not pasted in their place, and what makes what these promise. Here the same command is

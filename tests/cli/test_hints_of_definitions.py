@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.lifecycle.errors import ReleaseError
+from feed_assets.releases.errors import ReleaseError
 from tests.cli.pasting import (
     TIME,
     Pasting,
@@ -19,7 +19,7 @@ from tests.cli.pasting import (
 )
 from tests.cli.project import run
 from tests.cli.retention_project import ok, refused
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 

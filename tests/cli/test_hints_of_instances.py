@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.catalog.facts import Facts
+from feed_assets.context.operation import open_context
 from feed_assets.entities.content.quality import Quality
-from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.instances.verdicts import Verdict, find_refusal
-from feed_assets.lifecycle.releases.pinning import load_pinned_work
-from feed_assets.lifecycle.retention.sweep_context import require_sweep
-from feed_assets.operations.context import open_context
+from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.releases.pinning import load_pinned_work
+from feed_assets.retention.errors import SweepRefusedError
+from feed_assets.retention.sweeps.sweep_context import require_sweep
 from feed_assets.settings import load_settings
-from feed_assets.state.facts import Facts
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from feed_assets.state.sweeps import Sweeps
 from feed_assets.transfer.errors import RemovalLimitError
 from tests.cli import replication_project
 from tests.cli.pasting import (
@@ -35,9 +35,9 @@ from tests.cli.project import must, run
 from tests.cli.retention_project import daily_sweep, ok, planned, refused
 from tests.commands import words_of
 from tests.databases import open_migrated
-from tests.lifecycle.harness import START
-from tests.lifecycle.replication import test_mirror_runs as mirror_runs
-from tests.operations.harness import CLICKS, CLUSTER
+from tests.definitions.verbs.harness import CLICKS, CLUSTER
+from tests.instances.harness import START
+from tests.retention.sweeps import test_mirror_runs as mirror_runs
 
 __all__ = ["counted", "expired", "paste", "replicated"]
 

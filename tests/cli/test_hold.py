@@ -9,7 +9,7 @@ import yaml
 
 from tests.cli.project import run, shown
 from tests.cli.retention_project import ok, planned, project, refused, retention, set_clock, table
-from tests.operations.harness import CLICKS
+from tests.definitions.verbs.harness import CLICKS
 
 __all__ = ["project"]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.lifecycle.arrival import taking
-from feed_assets.lifecycle.arrival.inboxes import apply_inboxes
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.operations.context import open_context
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import open_context
+from feed_assets.instances.inbox import taking
+from feed_assets.instances.inbox.inboxes import apply_inboxes
 from feed_assets.settings import load_settings
-from feed_assets.state.database import open_database
+from feed_assets.sql.database import open_database
 from tests.cli.pasting import Pasting, of, paste
 from tests.cli.project import run, shown
 from tests.cli.retention_project import ok

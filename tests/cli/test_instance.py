@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock
-from feed_assets.state.database import open_database
-from feed_assets.state.step_records import StepRun, StepStatus
-from feed_assets.state.steps import Steps
+from feed_assets.instances.steps.records import StepRun, StepStatus
+from feed_assets.instances.steps.store import Steps
+from feed_assets.sql.database import open_database
 from tests.cli.project import below, let_ticks_come, must, prepare, rows, run, shown
 from tests.cli.retention_project import ok
-from tests.operations.harness import ALL, COUNTING, NOON
+from tests.definitions.verbs.harness import ALL, COUNTING, NOON
 from tests.projects import land
 
 TIME = "2013-11-03T05:00Z"
@@ -23,7 +23,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     prepare(tmp_path)
     (tmp_path / "all.yaml").rename(tmp_path / "entities/all.yaml")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(NOON))
+    monkeypatch.setattr("feed_assets.context.operation.open_clock", lambda _: FrozenClock(NOON))
     return tmp_path
 
 

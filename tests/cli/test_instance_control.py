@@ -8,18 +8,18 @@ import pytest
 from click.testing import Result
 from sqlalchemy import update
 
-from feed_assets.operations.explaining.tick_failures import note_tick
-from feed_assets.state.audit import Audit
-from feed_assets.state.database import Database
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.schema import process_instances
-from feed_assets.state.step_records import StepRun, StepStatus
-from feed_assets.state.steps import Steps
+from feed_assets.explain.tick_failures import note_tick
+from feed_assets.instances.steps.records import StepRun, StepStatus
+from feed_assets.instances.steps.store import Steps
+from feed_assets.log.audit import Audit
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.instances.tables import process_instances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.sql.database import Database
 from tests.cli.project import must, run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
-from tests.state.samples import process_instance
+from tests.log.samples import process_instance
 
 START = datetime(2015, 1, 1, tzinfo=UTC)
 S = ProcessInstanceStatus

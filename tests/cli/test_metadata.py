@@ -6,9 +6,6 @@ import pytest
 
 from tests.cli.metadata_project import prepare
 from tests.cli.scripts import run_script
-from tests.databases import drilled_database_url
-
-__all__ = ["drilled_database_url"]
 
 SCRIPT = {
     "CA-01": """metadata put feed/flights a=1 b=2 && metadata put feed/flights b=3 c=4 &&
@@ -55,8 +52,8 @@ said() { metadata get "$1" --scope user --output csv | tail -n +2 | cut -d, -f2-
 
 
 @pytest.fixture
-def project(drilled_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    prepare(tmp_path, monkeypatch, drilled_database_url)
+def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    prepare(tmp_path, monkeypatch, database_url)
     return tmp_path
 
 

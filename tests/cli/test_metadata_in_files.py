@@ -10,10 +10,7 @@ import yaml
 from tests.cli import project
 from tests.cli.project import must as run
 from tests.cli.project import shown
-from tests.databases import drilled_database_url
-from tests.operations.harness import ALL, CLICKS, CLUSTER, COUNTING, COUNTS, changed
-
-__all__ = ["drilled_database_url"]
+from tests.definitions.verbs.harness import ALL, CLICKS, CLUSTER, COUNTING, COUNTS, changed
 
 SHOP = {
     "kind": "datasource",
@@ -34,9 +31,9 @@ OF_COLUMN = {"columns": {"country": {"properties": {"standard": "ISO-3166"}}}}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database_url: str) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEED_ASSETS_STATE", drilled_database_url)
+    monkeypatch.setenv("FEED_ASSETS_STATE", database_url)
     monkeypatch.setenv("FEED_ASSETS_NOW", "2013-11-03T12:00Z")
     project.prepare(tmp_path)
     return tmp_path

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from feed_assets.operations.metrics.expositions import load_dashboard
+from feed_assets.metrics.expositions import load_dashboard
 from tests.cli.project import prepare, run
-from tests.operations.harness import ALL
+from tests.definitions.verbs.harness import ALL
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ import pytest
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from tests.cli.project import must, rows, run, shown
-from tests.lifecycle.harness import START
-from tests.lifecycle.replication.test_mirror_runs import NOON, LifecycleHarness, read, write
-from tests.lifecycle.replication.test_mirror_runs import run as run_instance
+from tests.instances.harness import START
+from tests.retention.sweeps.test_mirror_runs import NOON, LifecycleHarness, read, write
+from tests.retention.sweeps.test_mirror_runs import run as run_instance
 
 CLUSTERS = """
 kind: cluster

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from feed_assets.state.database import open_database
-from feed_assets.state.schema import VERSION_TABLE
+from feed_assets.sql.database import open_database
+from feed_assets.sql.tables import VERSION_TABLE
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare
 

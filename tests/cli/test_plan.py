@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from feed_assets.operations.safe_mode import set_safe_mode
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import DefinitionAction
-from feed_assets.state.definitions import Definitions
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
-from feed_assets.state.releases import Releases
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.log.definitions.records import DefinitionAction
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.releases.store import Releases
+from feed_assets.sql.database import Database
 from tests.cli.project import must as run
 from tests.cli.project import shown
 from tests.databases import open_migrated
-from tests.operations.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
-from tests.state.samples import process_instance
+from tests.definitions.verbs.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
+from tests.log.samples import process_instance
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
 SLOWER = PROCESS.replace("hours(1)", "hours(2)")

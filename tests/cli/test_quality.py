@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.state.database import open_database
-from feed_assets.state.facts import Facts
-from feed_assets.state.records import ProcessKey
+from feed_assets.catalog.facts import Facts
+from feed_assets.log.records import ProcessKey
+from feed_assets.sql.database import open_database
 from tests.cli.project import must, prepare, rows, run
-from tests.lifecycle.harness import at
+from tests.instances.harness import at
 
 FIRST = at("03T00:00")
 

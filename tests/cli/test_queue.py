@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import update
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.triggers.applying import apply_triggers
-from feed_assets.operations.context import OperationContext, open_context
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.settings import load_settings
-from feed_assets.state.database import open_database
-from feed_assets.state.trigger_schema import batches
+from feed_assets.sql.database import open_database
+from feed_assets.triggers.apply_triggers import apply_triggers
+from feed_assets.triggers.queue.tables import batches
 from tests.cli.project import must, run, shown
 from tests.projects import declare, enter
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from feed_assets.operations.restores import is_restored, record_restore
-from feed_assets.state.database import open_database
+from feed_assets.context.restores import is_restored, record_restore
+from feed_assets.sql.database import open_database
 from tests.cli.project import must, run, shown
 from tests.cli.replication_project import project, replication
 from tests.cli.retention_project import ok, table

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.locations import places
+from feed_assets.log.audit import Audit
+from feed_assets.log.removals.records import SweepState
+from feed_assets.log.removals.store import Sweeps
 from feed_assets.patience import Patience
-from feed_assets.state.audit import Audit
-from feed_assets.state.database import open_database
-from feed_assets.state.sweep_records import SweepState
-from feed_assets.state.sweeps import Sweeps
+from feed_assets.sql.database import open_database
 from tests.cli.project import rows, run, shown
 from tests.cli.retention_project import (
     EXPIRED,
@@ -24,8 +24,8 @@ from tests.cli.retention_project import (
     set_clock,
     table,
 )
-from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.projects import land
+from tests.retention.harness import Tree, tree_of
 from tests.storage.hanging import hanging
 
 __all__ = ["project"]

@@ -12,22 +12,22 @@ import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.lifecycle.arrival.polling import apply_arrivals
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.operations.context import open_context
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import open_context
+from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.settings import load_settings
-from feed_assets.state.database import open_database
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.sql.database import open_database
 from tests.cli.project import run
 from tests.cli.retention_project import ok, retention, set_clock
 from tests.databases import open_migrated
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, with_validity
 from tests.drills import drill_seed, sized
-from tests.lifecycle.harness import at
-from tests.lifecycle.retention.harness import Tree, tree_of
-from tests.operations.harness import CLICKS, CLUSTER, with_validity
+from tests.instances.harness import at
 from tests.projects import enter
+from tests.retention.harness import Tree, tree_of
 
 KILLS = sized(2, 40)
 FEEDS = [f"clicks-{letter}" for letter in "abcdefghij"]

@@ -8,10 +8,10 @@ import pytest
 
 from tests.cli.project import below, must, rows, run, shown
 from tests.cli.scripts import run_script
-from tests.databases import database_url, open_migrated
+from tests.databases import open_migrated
 from tests.projects import enter
 
-__all__ = ["database_url"]
+pytestmark = pytest.mark.both_databases
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "flights" / "entities" / "flights.yaml"

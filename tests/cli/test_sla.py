@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import Recovery, SlaLevel, SlaMiss
+from feed_assets.alerts.deadlines.records import Recovery, SlaMiss
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.log.messages.levels import SlaLevel
 from tests.cli.pasting import TIME, Pasting, counted, declare, of, paste
 from tests.cli.project import rows, run
 from tests.cli.retention_project import ok, refused
 from tests.databases import open_migrated
-from tests.lifecycle.harness import at
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+from tests.instances.harness import at
 
 __all__ = ["counted", "paste"]
 

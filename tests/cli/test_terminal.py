@@ -22,7 +22,7 @@ from feed_assets.cli.progress import StatusLine
 from feed_assets.cli.render import lay_out
 from tests.cli.project import prepare, run
 from tests.commands import require_command, words_of
-from tests.operations.harness import ALL
+from tests.definitions.verbs.harness import ALL
 
 HEADER = ("name", "state", "run", "reason")
 ROWS = [["clicks", "FAILED", "e4f1", "the column carrier of flights is missing"], ["views", "DONE", "", ""]]

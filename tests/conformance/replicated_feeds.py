@@ -14,7 +14,7 @@ from feed_assets.issues import Severity, SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.validation.rules import validate_bundle
-from tests.lifecycle.harness import LifecycleHarness
+from tests.instances.harness import LifecycleHarness
 
 START = datetime(2014, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

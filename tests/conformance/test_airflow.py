@@ -13,14 +13,14 @@ import pytest
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.input_windows import input_states
-from feed_assets.operations.instances.ranges import InstanceFilter
-from feed_assets.operations.queues.queues import QueuedEvent
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.instances.lists.ranges import InstanceFilter
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.timing.errors import InstanceError
+from feed_assets.triggers.input_windows import input_states
+from feed_assets.triggers.queues import QueuedEvent
 from tests.conformance.what_comes import Flow, flow, signal, taking
-from tests.lifecycle.harness import START, feed, process
-from tests.operations.contexts import listed
+from tests.context.contexts import listed
+from tests.instances.harness import START, feed, process
 
 Case = dict[str, Any]
 TABLE = "airflow.json"

@@ -16,32 +16,28 @@ from typing import Any
 
 import pytest
 
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import open_context
+from feed_assets.definitions.bundles.archive import read_archive
+from feed_assets.definitions.bundles.exporting import export_bundle
+from feed_assets.definitions.bundles.importing import import_bundle
+from feed_assets.definitions.verbs.changes import submit
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.arrival.inbox_files import FileStatus
+from feed_assets.external_work.calls import end_batch, finish_step, start_step
+from feed_assets.instances.inbox.inbox_files import FileStatus
+from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
+from feed_assets.instances.lists.contents import list_files
+from feed_assets.instances.steps.records import StepStatus
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.operations.bundles.archive import read_archive
-from feed_assets.operations.bundles.exporting import export_bundle
-from feed_assets.operations.bundles.importing import import_bundle
-from feed_assets.operations.context import open_context
-from feed_assets.operations.entities.changes import submit
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.contents import list_files
-from feed_assets.operations.instances.inboxes import take_from_inboxes
-from feed_assets.operations.queues.elsewhere import (
-    end_batch,
-    finish_step,
-    start_step,
-)
-from feed_assets.operations.queues.queues import show_batch
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from feed_assets.state.step_records import StepStatus
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.triggers.queues import show_batch
 from tests.conformance.what_comes import ON, Flow, flow, signal
-from tests.lifecycle.harness import START, LifecycleHarness, validity
-from tests.operations.contexts import about, context_of
-from tests.operations.harness import CLUSTER, EntityHarness, file_of
+from tests.context.contexts import about, context_of
+from tests.definitions.verbs.harness import CLUSTER, EntityHarness, file_of
+from tests.instances.harness import START, LifecycleHarness, validity
 
 Case = dict[str, Any]
 TABLE = "bdre.json"

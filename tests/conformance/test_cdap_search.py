@@ -12,8 +12,8 @@ from typing import Any
 
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import Scope
-from tests.lifecycle.harness import feed, process
-from tests.operations.described import Described, described
+from tests.catalog.described import Described, described
+from tests.instances.harness import feed, process
 
 Case = dict[str, Any]
 TABLE = "cdap_search.json"

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from tests.lifecycle.harness import LifecycleHarness, at, feed, process
+from tests.instances.harness import LifecycleHarness, at, feed, process
 
 Case = dict[str, Any]
 TABLE = "coordinators.json"

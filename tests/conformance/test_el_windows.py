@@ -23,7 +23,7 @@ from feed_assets.timing.templates import parse_path_template
 from feed_assets.timing.text import TextContext
 from feed_assets.timing.windows import Window, parse_window
 from feed_assets.validation.rules import validate_bundle
-from tests.lifecycle.harness import START, LifecycleHarness, feed, process
+from tests.instances.harness import START, LifecycleHarness, feed, process
 from tests.timing.functions import evaluate_function
 from tests.timing.outputs import output_index, producers
 

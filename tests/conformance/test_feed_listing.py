@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
+from feed_assets.context.consolidation import PAGE
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.feed_listings import ListedInstance, list_feed
-from feed_assets.operations.instances.query_fields import PAGE
-from feed_assets.operations.instances.ranges import decide_range
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.operations.instances.triage import find_triage
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.instances.lists.feed_listings import ListedInstance, list_feed
+from feed_assets.instances.lists.ranges import decide_range
+from feed_assets.instances.lists.triage import find_triage
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.harness import START, LifecycleHarness, feed, process
-from tests.operations.contexts import about, context_of, put, row
+from tests.context.contexts import about, context_of, put, row
+from tests.instances.harness import START, LifecycleHarness, feed, process
 
 Case = dict[str, Any]
 TABLE = "feed_listing.json"

@@ -12,7 +12,7 @@ from feed_assets.timing.errors import DateTimeError, FrequencyError
 from feed_assets.timing.frequency import Frequency, parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.text import TextContext
-from tests.lifecycle.harness import process
+from tests.instances.harness import process
 from tests.timing.functions import evaluate_function
 
 Case = dict[str, Any]

@@ -10,18 +10,18 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order, Process
-from feed_assets.lifecycle.input_windows import InputState, decide_ready
-from feed_assets.lifecycle.instances.readiness import decide_materialization
-from feed_assets.lifecycle.instances.requests import decide_launches
-from feed_assets.lifecycle.releases.timeline import ActiveRelease
+from feed_assets.instances.gates.readiness import decide_materialization
+from feed_assets.instances.gates.requests import decide_launches
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
+from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
+from feed_assets.triggers.input_windows import InputState, decide_ready
+from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 Case = dict[str, Any]
 TABLE = "gating.json"

@@ -12,31 +12,31 @@ import pytest
 from pydantic import ValidationError
 
 from feed_assets.clock import FrozenClock
+from feed_assets.context.bulkheads import Unconfined
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed, LateArrival
 from feed_assets.entities.process import Retry, RetryPolicy
-from feed_assets.lifecycle.bulkheads import Unconfined
-from feed_assets.lifecycle.instances.retries import apply_retries
-from feed_assets.lifecycle.instances.retry_decisions import decide_retry, retry_delay
-from feed_assets.lifecycle.late.checks import decide_feed_check, next_check, process_cut_off
-from feed_assets.lifecycle.late.lateness import (
+from feed_assets.instances.gates.decide_retries import decide_retry, retry_delay
+from feed_assets.instances.gates.retries import apply_retries
+from feed_assets.instances.late.checks import decide_feed_check, next_check, process_cut_off
+from feed_assets.instances.late.lateness import (
     InputContents,
     LateVerdict,
     decide_before_reading,
     decide_check,
     find_changes,
 )
+from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
-from feed_assets.state.database import open_database
-from feed_assets.state.late_checks import LateCheck, LateChecks
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from feed_assets.sql.database import open_database
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
-from tests.lifecycle.harness import LifecycleHarness, feed, process
-from tests.lifecycle.retention.harness import RetentionHarness, kept_feed
+from tests.instances.harness import LifecycleHarness, feed, process
+from tests.retention.harness import RetentionHarness, kept_feed
 
 Case = dict[str, Any]
 TABLE = "late_retry.json"

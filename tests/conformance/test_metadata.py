@@ -18,7 +18,13 @@ from typing import Any
 
 import click
 
+from feed_assets.catalog.editing import get_metadata, remove_metadata
+from feed_assets.catalog.moving import import_metadata
+from feed_assets.catalog.search.search import SearchQuery, search
+from feed_assets.catalog.store import MetadataStore, render_metadata
+from feed_assets.catalog.writing import Target, write_metadata
 from feed_assets.cli.metadata import parse_scope
+from feed_assets.context.operation import OperationContext
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import (
@@ -34,15 +40,9 @@ from feed_assets.entities.metadata import (
     Scope,
     Update,
 )
-from feed_assets.lifecycle.metadata.writing import Target, write_metadata
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.metadata.editing import get_metadata, remove_metadata
-from feed_assets.operations.metadata.moving import import_metadata
-from feed_assets.operations.searching.search import SearchQuery, search
 from feed_assets.setting_sections import MetadataSettings
-from feed_assets.state.metadata_store import MetadataStore, render_metadata
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process, validity
-from tests.operations.contexts import context_of
+from tests.context.contexts import context_of
+from tests.instances.harness import START, LifecycleHarness, at, feed, process, validity
 
 Case = dict[str, Any]
 Said = Mapping[str, Mapping[str, Any]]

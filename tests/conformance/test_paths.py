@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from feed_assets.definitions.lists.lookup import FeedLookup
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import SourceMap
-from feed_assets.operations.entities.lookup import FeedLookup
 from feed_assets.plan.compile import compile_plan
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TableAddressError

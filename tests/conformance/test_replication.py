@@ -18,11 +18,11 @@ from feed_assets.issues import Severity
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.plan.replication import copy_options, normalize_slice, slice_path
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
@@ -41,7 +41,7 @@ from tests.conformance.replicated_feeds import (
     pass_time,
     replicated,
 )
-from tests.lifecycle.harness import LifecycleHarness
+from tests.instances.harness import LifecycleHarness
 from tests.transfer.sides import copy_instance
 
 Case = dict[str, Any]

@@ -14,14 +14,11 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.issues import SourceMap
-from feed_assets.lifecycle.retention.eligibility import collect_candidates, cutoff, decide_eligible, find_before
-from feed_assets.lifecycle.retention.schedule import decide_next_retention
-from feed_assets.operations.retention.reading import (
-    render_evicted_paths,
-    render_evicted_times,
-)
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, RetentionRecord
+from feed_assets.retention.reading import render_evicted_paths, render_evicted_times
+from feed_assets.retention.rules.eligibility import collect_candidates, cutoff, decide_eligible, find_before
+from feed_assets.retention.rules.schedule import decide_next_retention
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.errors import TableAddressError
@@ -31,8 +28,8 @@ from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.transfer.mirror_snapshots import decide_pruning, snapshot_name
 from feed_assets.validation.rules import validate_bundle
-from tests.lifecycle.retention.partitioned_tables import expired_partitions
-from tests.lifecycle.retention.reports import parse_evicted_paths
+from tests.retention.partitioned_tables import expired_partitions
+from tests.retention.reports import parse_evicted_paths
 
 Case = dict[str, Any]
 TABLE = "retention.json"

@@ -7,24 +7,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from feed_assets.alerts.deadlines.alerts import find_alerts
+from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import SourceMap
-from feed_assets.operations.deadlines.alerts import find_alerts
-from feed_assets.operations.deadlines.queries import SlaQuery
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.sla_records import SlaLevel
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.validation.rules import validate_bundle
+from tests.alerts.deadlines.looks import late, look
 from tests.conformance.test_retention import codes_of, feed_of
+from tests.context.contexts import context_of
 from tests.entities.samples import bundle
-from tests.lifecycle.deadlines.looks import late, look
-from tests.lifecycle.harness import LifecycleHarness, feed, process
-from tests.operations.contexts import context_of
+from tests.instances.harness import LifecycleHarness, feed, process
 from tests.validation.cases import DAILY
 
 Case = dict[str, Any]

@@ -12,23 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.definitions.lists.reading import find_status
+from feed_assets.definitions.verbs.changes import delete, submit
+from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
+from feed_assets.definitions.verbs.states import EntityState
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.instances.actions import InstanceAction
-from feed_assets.lifecycle.instances.attempts import begin_attempt, end_attempt
-from feed_assets.lifecycle.instances.schedules import apply_schedules, decide_schedules, load_schedules
-from feed_assets.operations.entities.changes import delete, submit
-from feed_assets.operations.entities.reading import find_status
-from feed_assets.operations.entities.schedules import resume, schedule, suspend
-from feed_assets.operations.entities.states import EntityState
-from feed_assets.operations.instances.control import control_instances
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.harness import START, LifecycleHarness, feed, process
-from tests.operations.contexts import context_of
-from tests.operations.harness import ALL, EntityHarness, file_of
+from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
+from feed_assets.instances.gates.actions import InstanceAction
+from feed_assets.instances.lists.control import control_instances
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import load_schedules
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from tests.context.contexts import context_of
+from tests.definitions.verbs.harness import ALL, EntityHarness, file_of
+from tests.instances.harness import START, LifecycleHarness, feed, process
 
 Case = dict[str, Any]
 TABLE = "states.json"

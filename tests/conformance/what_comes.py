@@ -9,15 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feed_assets.clock import TimeBudget
+from feed_assets.context.operation import OperationContext
+from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.instances.schedules import apply_schedules, decide_schedules, load_schedules
-from feed_assets.lifecycle.triggers.applying import apply_triggers
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.arrival_notices import Notice, record_notice
-from feed_assets.operations.queues.elsewhere import (
+from feed_assets.external_work.calls import (
     CalledBatch,
     InitBatch,
     end_batch,
@@ -26,13 +24,16 @@ from feed_assets.operations.queues.elsewhere import (
     start_step,
     terminate_batch,
 )
-from feed_assets.operations.queues.queues import QueuedEvent, show_batch, show_queue
-from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import ProcessKey
-from feed_assets.state.step_records import StepStatus
-from tests.lifecycle.harness import PLENTY, START, LifecycleHarness, validity
-from tests.operations.contexts import about, context_of
+from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
+from feed_assets.instances.steps.records import StepStatus
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import load_schedules
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import ProcessKey
+from feed_assets.triggers.apply_triggers import apply_triggers
+from feed_assets.triggers.queues import QueuedEvent, show_batch, show_queue
+from tests.context.contexts import about, context_of
+from tests.instances.harness import PLENTY, START, LifecycleHarness, validity
 
 ON = {"primary": validity(START, None)}
 

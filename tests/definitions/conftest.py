@@ -10,12 +10,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.state.database import Database
-from tests.databases import database
-from tests.databases import drilled_database_url as database_url
+from feed_assets.sql.database import Database
 from tests.definitions.harness import DefinitionsHarness
-
-__all__ = ["database", "database_url"]
 
 _BUCKET = "definitions"
 _numbers = itertools.count()

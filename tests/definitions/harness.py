@@ -10,9 +10,9 @@ from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.definitions.store import Check, DefinitionStore
 from feed_assets.definitions.verification import verify_store
 from feed_assets.loading.interpolation import Values
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import Change, DefinitionVersion
-from feed_assets.state.definitions import Definitions
+from feed_assets.log.definitions.records import Change, DefinitionVersion
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.sql.database import Database
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

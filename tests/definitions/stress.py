@@ -14,10 +14,10 @@ from pathlib import Path
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.bundles import LoadedBundle
-from feed_assets.state.changes import Changes
-from feed_assets.state.database import open_database
-from feed_assets.state.definition_records import ChangeState
-from feed_assets.state.definitions import Definitions
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import ChangeState
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.sql.database import open_database
 from tests.definitions.harness import NOW, DefinitionsHarness, feed_text
 from tests.definitions.workers import FORK
 

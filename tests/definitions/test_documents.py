@@ -8,7 +8,7 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.yaml_nodes import iter_documents
-from feed_assets.state.definition_records import DocumentFormat
+from feed_assets.log.definitions.records import DocumentFormat
 from tests.definitions.harness import NO_VALUES
 
 KEYS = ("a", "b", "c", "new")

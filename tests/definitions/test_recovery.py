@@ -7,12 +7,15 @@ import pytest
 
 from feed_assets.definitions import folder as folders
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
-from feed_assets.state.changes import Changes
-from feed_assets.state.definition_records import ChangeState
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import ChangeState
 from tests.databases import database_url
 from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove
 from tests.definitions.workers import die_at, raise_together
 from tests.processes import PROCESSES
+
+pytestmark = pytest.mark.both_databases
+
 
 __all__ = ["database_url"]  # that locks and turns hold between processes is looked at with both databases
 

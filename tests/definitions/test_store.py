@@ -6,15 +6,15 @@ import pytest
 from feed_assets.definitions.edits import Put, Remove, read_puts
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.lists.lookup import FeedLookup
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
-from feed_assets.operations.entities.lookup import FeedLookup
-from feed_assets.state.changes import Changes
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import ChangeState, DocumentFormat
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import ChangeState, DocumentFormat
+from feed_assets.sql.database import Database
 from tests.definitions.harness import NO_VALUES, NOW, DefinitionsHarness, feed_text, put, remove
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.state.database import Database
+from feed_assets.sql.database import Database
 from tests.definitions.stress import Size, run
 from tests.drills import drill_seed, sized
 

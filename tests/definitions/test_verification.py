@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from feed_assets.state.changes import Changes
-from feed_assets.state.definition_records import Change, ChangeState, FileChange
+from feed_assets.log.definitions.changes import Changes
+from feed_assets.log.definitions.records import Change, ChangeState, FileChange
 from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove
 
 Damage = Callable[[DefinitionsHarness], object]

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.state.database import Database, open_database
+from feed_assets.sql.database import Database, open_database
 from tests.definitions.harness import DefinitionsHarness, put
 
 FORK = multiprocessing.get_context("fork")

@@ -4,15 +4,9 @@ import zipfile
 from io import BytesIO
 from uuid import UUID
 
+from feed_assets.definitions.bundles.archive import MOST_BYTES, MOST_FILES, BundleArchive, BundledEntity, render_archive
+from feed_assets.definitions.bundles.importing import ImportOutcome
 from feed_assets.entities.common import Kind
-from feed_assets.operations.bundles.archive import (
-    MOST_BYTES,
-    MOST_FILES,
-    BundleArchive,
-    BundledEntity,
-    render_archive,
-)
-from feed_assets.operations.bundles.importing import ImportOutcome
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/bundles.md"

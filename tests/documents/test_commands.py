@@ -8,9 +8,9 @@ import click
 import pytest
 
 from feed_assets.cli.main import main
+from feed_assets.context.safe_mode import ALLOWED, Operation
 from feed_assets.operation import Operation as DeclaredOperation
 from feed_assets.operation_list import MODULES, find_operations
-from feed_assets.operations.safe_mode import ALLOWED, Operation
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from feed_assets.definitions import store
 from feed_assets.definitions.errors import DefinitionsChangedError
-from feed_assets.state.definition_records import DefinitionAction
+from feed_assets.log.definitions.records import DefinitionAction
 from tests.databases import open_migrated
 from tests.definitions import test_store
 from tests.definitions.harness import NOW, DefinitionsHarness, put, remove

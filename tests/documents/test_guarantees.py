@@ -4,26 +4,29 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from feed_assets.context import bulkheads
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.lifecycle import bulkheads
-from feed_assets.lifecycle.arrival import inboxes, polling, taking, watching
-from feed_assets.lifecycle.instances import catch_up_policy, leasing, readiness, reconciliation, requests
-from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
-from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
+from feed_assets.instances import leasing
+from feed_assets.instances.arrival import polling, watching
+from feed_assets.instances.gates import catch_up_policy, readiness, reconciliation, requests
+from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
+from feed_assets.instances.inbox import inboxes, taking
+from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY
+from feed_assets.log.instances.tables import manifests, process_instances
+from feed_assets.log.tables import feed_events
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location import dead_runs
 from feed_assets.orchestration.runs import remaining
 from feed_assets.orchestration.sensors import building as sensors
 from feed_assets.orchestration.sensors import log_events, overdue_notices, ticks
-from feed_assets.state import database
-from feed_assets.state.schema import feed_events, manifests, process_instances
+from feed_assets.sql import database
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
 from tests.documents.markdown import ROOT, tables_of
 
 PAGE = " ".join((ROOT / "docs/guarantees.md").read_text("utf-8").split())
 ACTING = [
     file
-    for folder in ("lifecycle", "orchestration", "operations")
+    for folder in ("external_work", "instances", "orchestration", "rebuild", "replication", "retention")
     for file in (ROOT / "feed_assets" / folder).rglob("*.py")
 ]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.operations.metrics.collecting import SERIES_LIMIT
-from feed_assets.operations.metrics.families import FAMILIES
-from feed_assets.operations.metrics.records import PREFIX, Label, MetricType
+from feed_assets.metrics.collecting import SERIES_LIMIT
+from feed_assets.metrics.families import FAMILIES
+from feed_assets.metrics.records import PREFIX, Label, MetricType
 from tests.cli.project import prepare
 from tests.documents.markdown import NONE, ROOT, codes, fences, plain, tables_of
 from tests.documents.shell import Shell

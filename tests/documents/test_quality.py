@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.catalog.facts import Facts
+from feed_assets.definitions.checks.code_trials import RULE_CODE
 from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.workflow import WorkflowEngine
-from feed_assets.lifecycle.instances.verdicts import QUALITY, Verdict
-from feed_assets.operations.outside.code_trials import RULE_CODE
+from feed_assets.instances.attempts.verdicts import QUALITY, Verdict
+from feed_assets.log.records import ProcessKey
 from feed_assets.orchestration import names
 from feed_assets.orchestration.runs.quality_checks import QUALITY_CHECK
-from feed_assets.state.database import open_database
-from feed_assets.state.facts import Facts
-from feed_assets.state.records import ProcessKey
+from feed_assets.sql.database import open_database
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 from tests.projects import declare, enter

@@ -13,17 +13,17 @@ from feed_assets.entities.copies.options import RemovedFiles, Verification
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.replication import LATE_DELAY, PROPERTIES, RETRY, WITHOUT_EFFECT, Replication
-from feed_assets.lifecycle.instances.retry_decisions import retry_delay
-from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
-from feed_assets.lifecycle.replication import flows
-from feed_assets.lifecycle.replication.flows import describe_copy
+from feed_assets.instances.gates.decide_retries import retry_delay
+from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.runs import listed_instances
 from feed_assets.orchestration.sensors import building
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.replication import flows
+from feed_assets.replication.flows import describe_copy
 from feed_assets.transfer import copying
 from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import FLAG

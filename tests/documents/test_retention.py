@@ -8,27 +8,28 @@ from enum import StrEnum
 import pytest
 
 from feed_assets.entities.common import LocationKind, Retention
-from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.retention import limits, movers, schedule
-from feed_assets.lifecycle.retention.eligibility import Rule
-from feed_assets.lifecycle.retention.limits import ObstacleCode
-from feed_assets.lifecycle.retention.protections import ProtectionKind
-from feed_assets.lifecycle.retention.removal_records import Removal, _message
-from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.explain.records import ReasonCode
+from feed_assets.instances.leasing import TTL
+from feed_assets.log.messages.payloads import EvictionOperation
+from feed_assets.log.messages.records import render_payload
+from feed_assets.log.messages.tables import outbox
+from feed_assets.log.records import FeedEventKind
+from feed_assets.log.removals.records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
 from feed_assets.orchestration import names
 from feed_assets.orchestration.sensors.building import EVERY_MINUTE
 from feed_assets.receivers import Topic
-from feed_assets.state.delivery_schema import outbox
-from feed_assets.state.messages import render_payload
-from feed_assets.state.payloads import EvictionOperation
-from feed_assets.state.records import FeedEventKind
-from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
+from feed_assets.retention.rules import limits, schedule
+from feed_assets.retention.rules.eligibility import Rule
+from feed_assets.retention.rules.limits import ObstacleCode
+from feed_assets.retention.rules.protections import ProtectionKind
+from feed_assets.retention.sweeps import movers
+from feed_assets.retention.sweeps.removal_records import Removal, _message
 from feed_assets.storage.paths import CONTROL_FOLDER
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/retention.md"
 PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
-SOURCE = ROOT / "feed_assets/operations/explaining/retention.py"
+SOURCE = ROOT / "feed_assets/explain/retention.py"
 
 
 def rows_of(header: str) -> list[tuple[str, ...]]:

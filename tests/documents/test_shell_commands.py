@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from feed_assets.alerts.deadlines.records import SlaMiss
+from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.clock import SystemClock
-from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import SlaLevel, SlaMiss
+from feed_assets.log.messages.levels import SlaLevel
 from tests.cli.metadata_project import prepare as prepare_metadata
 from tests.cli.project import prepare as prepare_clicks
 from tests.cli.retention_project import set_clock
 from tests.databases import lay_tables, open_migrated
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
 from tests.documents.markdown import ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
-from tests.lifecycle.harness import at
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS
+from tests.instances.harness import at
 from tests.projects import enter, land
 
 ELSEWHERE = {

@@ -13,7 +13,7 @@ import pytest
 
 from feed_assets.engines.spark.addresses import check_spark_remote, probe
 from feed_assets.engines.spark.sessions import interrupt_run
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total

@@ -16,7 +16,7 @@ import pytest
 
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.orchestration.dagster_home import Home, sqlite_state
 from tests.orchestration.small import ENTITIES, START, key, land, total
 

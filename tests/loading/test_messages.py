@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.operations.definitions import validate_location
+from feed_assets.definitions.checks.declared_definitions import validate_location
 from feed_assets.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"

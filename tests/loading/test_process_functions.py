@@ -9,7 +9,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.process_functions import ProcessFunction, process
 from feed_assets.plan.location import declare_location
-from tests.lifecycle.harness import START, feed
+from tests.instances.harness import START, feed
 
 CLUSTERS = {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}}
 PRIMARY = Cluster(name="primary", storage="file:///data")

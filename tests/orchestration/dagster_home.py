@@ -17,9 +17,9 @@ from pathlib import Path
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 
-from feed_assets.operations.scaffolding.files import read_dagster_yaml
+from feed_assets.scaffolding.files import read_dagster_yaml
 from feed_assets.settings import STATE_FILE
-from feed_assets.state.database import Database, open_database
+from feed_assets.sql.database import Database, open_database
 from tests.databases import lay_tables
 from tests.servers import run_tcp_postgres
 

@@ -6,14 +6,14 @@ from dagster import DagsterInstance, SensorResult
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import FrozenClock
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import Location, load_location
 from feed_assets.settings import Settings, load_settings
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.small import ENTITIES, JOBS, START
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.triggers.routing import find_routed
-from feed_assets.state.batches import Batches
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.queue_changes import QueueChanges
-from feed_assets.state.queue_records import InputKey, Mark, QueueAction
-from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.trigger_inputs import TriggerInputs
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.triggers.queue.batches import Batches
+from feed_assets.triggers.queue.changes import QueueChanges
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction
+from feed_assets.triggers.routing import find_routed
 from tests.connect_server import ConnectServer
 from tests.orchestration.dagster_home import Home, home_on_postgresql, state_of, wait_until
 from tests.orchestration.small import START

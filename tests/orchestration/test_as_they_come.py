@@ -11,22 +11,22 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets import build_definitions
-from feed_assets.lifecycle.input_windows import input_states
-from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
-from feed_assets.operations.instances.feed_listings import list_feed
-from feed_assets.operations.instances.polled_ranges import poll_range
-from feed_assets.operations.instances.queries import list_instances
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.explain.explanations import explain
+from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.instances.lists.feed_listings import list_feed
+from feed_assets.instances.lists.polled_ranges import poll_range
+from feed_assets.instances.lists.queries import list_instances
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
-from tests.operations.contexts import about, query_of
+from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
+from feed_assets.triggers.input_windows import input_states
+from tests.context.contexts import about, query_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 

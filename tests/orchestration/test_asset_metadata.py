@@ -11,9 +11,9 @@ import pytest
 from examples.flights.place import Demo
 from feed_assets import FeedAssetsTranslator, FeedAssetsTranslatorData, build_definitions
 from feed_assets.clock import SystemClock
-from feed_assets.operations.scaffolding.projects import ProjectRequest, make_project
 from feed_assets.orchestration.graph.code_references import find_pointer, find_remote
 from feed_assets.orchestration.graph.metadata import column_schema
+from feed_assets.scaffolding.projects import ProjectRequest, make_project
 from feed_assets.settings import Settings, load_settings
 from tests.documents.markdown import ROOT
 from tests.orchestration.test_definitions import built, cluster, feed, output, process, window

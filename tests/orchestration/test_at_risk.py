@@ -5,13 +5,13 @@ from pathlib import Path
 
 from dagster import DagsterInstance
 
-from feed_assets.lifecycle.arrival.recording import record_arrival
-from feed_assets.lifecycle.releases.plan_changes import apply_plan
+from feed_assets.instances.arrival.recording import record_arrival
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import SlaPayload
+from feed_assets.log.records import FeedEventKind, NewFeedEvent
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 from feed_assets.receivers import Topic
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import SlaPayload
-from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START

@@ -10,9 +10,9 @@ import pytest
 from dagster import AssetKey, DagsterInstance
 from pyspark.sql import SparkSession
 
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness

@@ -12,11 +12,11 @@ import pytest
 from dagster import DagsterInstance, RunRequest, SensorResult
 
 from feed_assets.clock import FrozenClock, Stopwatch
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.tick_records import TickStep
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.patience import Patience
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from feed_assets.state.tick_failures import TickFailures
-from feed_assets.state.tick_records import TickStep
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

@@ -22,8 +22,8 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.clock import SystemClock
-from feed_assets.state.attempts import Attempts
-from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.records import Attempt, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.local.store import LocalStore
 from tests.connect_server import ConnectServer
 from tests.drills import drill_seed

@@ -21,17 +21,14 @@ from dagster import (
 )
 
 from feed_assets.clock import FrozenClock
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.records import Attempt, ProcessInstanceStatus
 from feed_assets.orchestration.runs.cleanup import DagsterLogs
-from feed_assets.state.attempts import Attempts
-from feed_assets.state.records import Attempt, ProcessInstanceStatus
-from feed_assets.state.tick_failures import TickFailures
-from tests.databases import drilled_database_url
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START
 from tests.orchestration.test_retention import execute, look, skipped
-
-__all__ = ["drilled_database_url"]
 
 DAILY = """
     ---
@@ -53,8 +50,8 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def harness(tmp_path: Path, instance: DagsterInstance, drilled_database_url: str) -> LocationHarness:
-    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES + DAILY, state=drilled_database_url)
+def harness(tmp_path: Path, instance: DagsterInstance, database_url: str) -> LocationHarness:
+    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES + DAILY, state=database_url)
     harness.tick()
     return harness
 

@@ -9,12 +9,12 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, job, op
 
 from feed_assets.clock import SystemClock
-from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.instances.leasing import TTL
+from feed_assets.log.leases import Leases
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.dead_runs import SILENCE, RunHeartbeats, fail_dead_runs
-from feed_assets.state.database import Database
-from feed_assets.state.leases import Leases
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.sql.database import Database
 from tests.databases import open_migrated
 from tests.orchestration.small import START
 

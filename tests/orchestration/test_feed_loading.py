@@ -14,11 +14,11 @@ from upath import UPath
 
 import feed_assets
 from feed_assets import InstanceNotThereError, load_instance, locate_instance
-from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus
 from feed_assets.orchestration.definitions import build_assets, build_definitions, build_io_manager
 from feed_assets.orchestration.errors import PartitionKeyError
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness

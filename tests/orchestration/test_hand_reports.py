@@ -15,9 +15,9 @@ from dagster import (
     SensorResult,
 )
 
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import FeedEventKind
 from feed_assets.orchestration.sensors import log_events
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEventKind
 from tests.orchestration.dagster_home import Home, materialized
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import START, key, land

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.context.tick_records import TickFailure, TickStep
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import HealthPayload
 from feed_assets.orchestration.graph.layout import lay_out
 from feed_assets.orchestration.location.health import Health, find_health, tell_health
 from feed_assets.orchestration.runs.feed_checks import evaluate_changed
 from feed_assets.receivers import Topic
-from feed_assets.state.database import Database
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import HealthPayload
-from feed_assets.state.tick_records import TickFailure, TickStep
+from feed_assets.sql.database import Database
 from tests.databases import open_migrated
-from tests.lifecycle.arrival.test_inboxes import FIRST, NOW, look, put
-from tests.lifecycle.arrival.test_inboxes import harness as inbox_harness
-from tests.lifecycle.harness import at
-from tests.lifecycle.replication.test_flows import FLOW, published, republish
-from tests.state.samples import hour
+from tests.instances.harness import at
+from tests.instances.inbox.test_inboxes import FIRST, NOW, look, put
+from tests.instances.inbox.test_inboxes import harness as inbox_harness
+from tests.log.samples import hour
+from tests.replication.test_flows import FLOW, published, republish
 
 MINUTE = timedelta(minutes=1)
 AWAY = TickFailure(

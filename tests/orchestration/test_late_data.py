@@ -8,13 +8,13 @@ from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, Dagste
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import SystemClock
-from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.execution import InstanceRunner
-from feed_assets.lifecycle.late import check_batches
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.instances.late import check_batches
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.runs.published_metadata import published_metadata
 from feed_assets.orchestration.sensors.late_data import run_late_tick
-from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.harness import FileEngine, no_session
+from tests.instances.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.in_process import materializer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
 from tests.orchestration.dagster_home import Home, materialized, state_of, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land
 from tests.orchestration.test_reloading import command

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey
 
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.settings import load_settings
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.testing.projects import failure_of
 from feed_assets.transfer.executors import WORTH_BYTES
 from tests.cli.project import run

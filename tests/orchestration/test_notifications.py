@@ -7,7 +7,7 @@ from dagster import DagsterInstance
 
 from feed_assets.orchestration.sensors.building import run_notify_tick
 from feed_assets.receivers import ReceiverSettings, Topic
-from tests.lifecycle.harness import FileEngine, no_session
+from tests.instances.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import START, land

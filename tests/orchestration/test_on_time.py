@@ -12,15 +12,15 @@ from dagster import (
     DagsterInstance,
 )
 
-from feed_assets.lifecycle.arrival.recording import record_arrival
-from feed_assets.operations.deadlines.alerts import acknowledge, find_alerts
-from feed_assets.operations.deadlines.queries import SlaQuery
+from feed_assets.alerts.deadlines.alerts import acknowledge, find_alerts
+from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.instances.arrival.recording import record_arrival
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.records import FeedEventKind, NewFeedEvent
 from feed_assets.orchestration.definitions import assemble_definitions, without_beta_warnings
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors.deadlines import report_changed, run_sla_tick
 from feed_assets.receivers import Topic
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.records import FeedEventKind, NewFeedEvent
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
@@ -183,7 +183,7 @@ def test_a_crash_before_it_is_recorded_shows_again_and_tells_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("feed_assets.state.sla_misses.SlaMisses.mark_shown", dies)
+        patched.setattr("feed_assets.alerts.deadlines.store.SlaMisses.mark_shown", dies)
         with pytest.raises(KeyboardInterrupt):
             at(late, 2, 1)
     at(late, 2, 2)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance, ExecuteInProcessResult
 
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.log.audit import Audit
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.runs.jobs import build_operate_job
-from feed_assets.state.audit import Audit
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

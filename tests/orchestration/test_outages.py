@@ -8,13 +8,13 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Connection
 
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import NoAnswerError
-from feed_assets.lifecycle.arrival import polling
+from feed_assets.instances.arrival import polling
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import HealthPayload
 from feed_assets.receivers import Topic
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import HealthPayload
-from feed_assets.state.tick_failures import TickFailures
-from feed_assets.state.tick_records import TickStep
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.local.store import LocalStore
 from tests.orchestration.dagster_home import Home

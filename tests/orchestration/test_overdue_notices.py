@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, SensorResult
 
-from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.explaining import explanations
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.explaining.records import Explanation
-from feed_assets.operations.explaining.tick_failures import find_silence
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.explain import explanations
+from feed_assets.explain.explanations import explain
+from feed_assets.explain.records import Explanation
+from feed_assets.explain.tick_failures import find_silence
+from feed_assets.instances.gates.actions import InstanceAction, apply_action
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices
 from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK
 from feed_assets.orchestration.sensors.ticks import run_tick
-from feed_assets.state.causes import Cause
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.cli.project import run
-from tests.operations.contexts import about
+from tests.context.contexts import about
 from tests.orchestration.dagster_home import Home, materialized
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
@@ -101,8 +101,8 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
         "FEED_ASSETS_STATE": state_url(harness.instance),
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("feed_assets.operations.context.open_clock", lambda _: harness.runtime.clock)
-    monkeypatch.setattr("feed_assets.operations.context.SystemClock", lambda: harness.runtime.clock)
+    monkeypatch.setattr("feed_assets.context.operation.open_clock", lambda _: harness.runtime.clock)
+    monkeypatch.setattr("feed_assets.context.operation.SystemClock", lambda: harness.runtime.clock)
     asked = ("why", "summing", "2026-01-01T00:00Z", "--output")
     assert run(*asked, "text", "--all").stdout.startswith(text + "\n")
     (in_json,) = json.loads(run(*asked, "json").stdout)["instances"]

@@ -8,18 +8,18 @@ from dagster import AssetKey, DagsterInstance, RunRequest, SensorResult
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import FrozenClock
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.runs.listed_instances import run_instances_tick
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
+from feed_assets.releases.store import Releases
 from feed_assets.settings import Settings, load_settings
-from feed_assets.state.database import Database
-from feed_assets.state.definitions import Definitions
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.releases import Releases
+from feed_assets.sql.database import Database
 from feed_assets.testing.projects import GivenSpark
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land

@@ -8,21 +8,18 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterInstance, SensorResult
 
-from feed_assets.operations.explaining.explanations import explain_feed_instance
-from feed_assets.operations.explaining.records import Reason, ReasonCode
+from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.explain.records import Reason, ReasonCode
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.sensors import run_states
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from tests.databases import drilled_database_url
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
-
-__all__ = ["drilled_database_url"]
 
 POISONED = """
     ---
@@ -242,11 +239,11 @@ class SabotagedStore:
 
 
 def test_whatever_call_fails_the_other_feeds_go_on(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, database_url: str
 ) -> None:
     home, saboteur = Home(folder=tmp_path), Saboteur()
     entities = re.sub("spark: {master.*", 'spark: {remote: "sc://127.0.0.1:1"}', ENTITIES + POISONED + ODD)
-    harness = LocationHarness(home, instance, entities, state=drilled_database_url)
+    harness = LocationHarness(home, instance, entities, state=database_url)
     for name in ("check_spark_remote", "interrupt_run"):
         monkeypatch.setattr(run_states, name, saboteur.wrap(name, lambda *_: None))
     for names, owner in ((OF_DAGSTER, instance), (OF_EVENT_LOG, instance.event_log_storage)):

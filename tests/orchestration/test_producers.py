@@ -10,17 +10,17 @@ from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResul
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets import Feed, build_definitions
-from feed_assets.operations.context import open_context
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.subjects import resolve_subject
+from feed_assets.context.operation import open_context
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.explain.explanations import explain
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import FeedEvent, FeedEventKind
 from feed_assets.orchestration.errors import AssetClashError, ProducerError
 from feed_assets.orchestration.user_assets import materializations
 from feed_assets.orchestration.user_assets.materializations import ReaderPosition
 from feed_assets.settings import load_settings
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.records import FeedEvent, FeedEventKind
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetMaterialization
 
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.log.records import ProcessInstanceStatus
 from tests.drills import drill_seed
 from tests.orchestration.dagster_home import materialized, wait_until
 from tests.orchestration.dev_server import DevServer, Role, dev_server

@@ -13,14 +13,14 @@ from threading import Thread
 import pytest
 from dagster import DagsterInstance
 
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.tick_records import TickStep
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.records import render_payload
 from feed_assets.orchestration.sensors.late_data import run_late_tick
 from feed_assets.patience import Patience
 from feed_assets.receivers import Topic
-from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.messages import render_payload
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.tick_failures import TickFailures
-from feed_assets.state.tick_records import TickStep
 from tests.object_servers import BUCKET, run_s3, s3_client
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

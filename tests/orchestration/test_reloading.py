@@ -9,17 +9,17 @@ import pytest
 import yaml
 from dagster import AssetCheckEvaluation, DagsterInstance, DagsterRunStatus
 
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.definitions.verbs import changes as entity_changes
+from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
+from feed_assets.definitions.verbs.schedules import suspend
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
-from feed_assets.operations.entities import changes as entity_changes
-from feed_assets.operations.entities.context import EntityContext, open_entity_context
-from feed_assets.operations.entities.schedules import suspend
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.webserver import reload_locations
 from feed_assets.plan.location import load_location
-from feed_assets.state.definitions import Definitions
-from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, JOBS, key, land

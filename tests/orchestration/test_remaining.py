@@ -3,13 +3,13 @@
 from datetime import datetime
 from pathlib import Path
 
+from feed_assets.log.causes import Cause
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.runs.remaining import give_way
-from feed_assets.state.causes import Cause
-from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.harness import START, LifecycleHarness, at, hours, process
-from tests.lifecycle.instances.test_requests import run_again
+from tests.instances.gates.test_requests import run_again
+from tests.instances.harness import START, LifecycleHarness, at, hours, process
 
 READY = ProcessInstanceStatus.READY
 

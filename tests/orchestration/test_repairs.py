@@ -8,13 +8,13 @@ import pytest
 from dagster import AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets.clock import FrozenClock
-from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
-from feed_assets.operations.replication.scope import CopyQuery
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.ticks import run_tick
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.replication.repairing import Repaired, RepairOutcome, repair
+from feed_assets.replication.scope import CopyQuery
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import START, key, land

@@ -15,9 +15,11 @@ from dagster import (
 )
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets.operations.explaining.explanations import explain_feed_instance
-from feed_assets.operations.explaining.records import ReasonCode
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.explain.records import ReasonCode
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.orchestration.location.contexts import build_context
@@ -25,8 +27,6 @@ from feed_assets.orchestration.runs.jobs import build_replication_job
 from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.settings import load_settings
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import CLUSTER, NUMBERS, START, key, land

@@ -10,8 +10,8 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.clock import SystemClock
-from feed_assets.operations.restores import HELD
-from feed_assets.state.schema import VERSION_TABLE
+from feed_assets.context.restores import HELD
+from feed_assets.sql.tables import VERSION_TABLE
 from tests.orchestration.dagster_home import Home, home_on_postgresql, materialized, wait_until
 from tests.orchestration.small import JOBS, key, land
 from tests.orchestration.test_lost_state import EXPIRED, SUMMING, attempted, status, wait_until_green

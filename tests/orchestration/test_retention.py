@@ -18,24 +18,24 @@ from dagster import (
 )
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets.lifecycle.instances.worker_names import name_holder
-from feed_assets.lifecycle.retention import planning
-from feed_assets.lifecycle.retention.planning import SweepRequest, plan_sweeps
-from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweeping import begin_sweep
-from feed_assets.operations.errors import SafeModeError
-from feed_assets.operations.explaining.explanations import explain_feed_instance
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.context.errors import SafeModeError
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstanceStatus
+from feed_assets.log.removals.records import SweepState
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.log.worker_names import name_holder
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.runs import retention
 from feed_assets.orchestration.runs.jobs import build_operate_job, build_retention_job
 from feed_assets.orchestration.runs.retention import run_retention_tick
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstanceStatus
-from feed_assets.state.sweep_records import SweepState
-from feed_assets.state.sweeps import Sweeps
+from feed_assets.retention.sweeps import planning
+from feed_assets.retention.sweeps.planning import SweepRequest, plan_sweeps
+from feed_assets.retention.sweeps.surveying import FeedSurvey, survey_feed
+from feed_assets.retention.sweeps.sweep_context import SweepContext
+from feed_assets.retention.sweeps.sweeping import begin_sweep
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

@@ -20,21 +20,12 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
-from feed_assets.lifecycle.instances.retries import RetryResult
-from feed_assets.operations.rebuilding.rebuilding import rebuild_state
-from feed_assets.orchestration import names
-from feed_assets.orchestration.runs.listed_instances import run_replication_tick
-from feed_assets.orchestration.sensors import log_events
-from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
-from feed_assets.orchestration.sensors.ticks import log_exhausted
-from feed_assets.plan.records import Plan
-from feed_assets.settings import STATE_FILE
-from feed_assets.state.causes import Cause
-from feed_assets.state.errors import StateSchemaError
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import (
+from feed_assets.instances.gates.retries import RetryResult
+from feed_assets.log.causes import Cause
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
@@ -42,7 +33,16 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.state.schema import VERSION_TABLE
+from feed_assets.orchestration import names
+from feed_assets.orchestration.runs.listed_instances import run_replication_tick
+from feed_assets.orchestration.sensors import log_events
+from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
+from feed_assets.orchestration.sensors.ticks import log_exhausted
+from feed_assets.plan.records import Plan
+from feed_assets.rebuild.rebuilding import rebuild_state
+from feed_assets.settings import STATE_FILE
+from feed_assets.sql.errors import StateSchemaError
+from feed_assets.sql.tables import VERSION_TABLE
 from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

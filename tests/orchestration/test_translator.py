@@ -15,16 +15,16 @@ from feed_assets import (
     build_definitions,
     get_asset_key,
 )
+from feed_assets.context.operation import OperationContext
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.explain.explanations import explain_process_instances
+from feed_assets.log.records import ProcessKey
 from feed_assets.masking import remember_unnamed
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain_process_instances
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.sensors.overdue_notices import build_observations
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from feed_assets.state.records import ProcessKey
 from feed_assets.testing.projects import GivenSpark
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

@@ -8,8 +8,8 @@ from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import TickStatus
 
 from feed_assets.clock import SystemClock
-from feed_assets.state.database import open_database
-from feed_assets.state.definitions import Definitions
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.sql.database import open_database
 from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import JOBS, key, land
 from tests.orchestration.test_lost_state import EXPIRED, SUMMING

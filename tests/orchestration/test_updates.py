@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, RunRequest
 
-from feed_assets.lifecycle.instances.actions import InstanceAction
-from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.execution import InstanceRunner
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.explaining.records import ReasonCode
-from feed_assets.operations.instances.control import control_instances
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.explain.explanations import explain
+from feed_assets.explain.records import ReasonCode
+from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.instances.gates.actions import InstanceAction
+from feed_assets.instances.lists.control import control_instances
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.records import ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.state.attempts import Attempts
-from feed_assets.state.records import ProcessKey
-from tests.lifecycle.harness import FileEngine, no_session
-from tests.operations.contexts import about
+from tests.context.contexts import about
+from tests.instances.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land

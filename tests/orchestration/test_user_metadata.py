@@ -10,13 +10,13 @@ from dagster import DagsterInstance
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from feed_assets import build_definitions
+from feed_assets.catalog.writing import Target, write_metadata
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope, Update
-from feed_assets.lifecycle.metadata.writing import Target, write_metadata
 from feed_assets.orchestration.definitions import load_user_metadata
 from feed_assets.orchestration.location.reloading import has_to_reload
 from feed_assets.settings import Settings, load_settings
 from tests.cli import project
-from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, changed
+from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS, changed
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 

@@ -24,7 +24,7 @@ from dagster import DagsterInstance, RunsFilter
 from sqlalchemy import text
 
 from feed_assets.clock import SystemClock
-from feed_assets.state.database import Database
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 from tests.connect_server import ConnectServer
 from tests.object_servers import BUCKET, s3_client

@@ -8,11 +8,11 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets import build_definitions
-from feed_assets.lifecycle.retention.protections import ProtectionKind, ProtectionQuery, find_protections
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.queues.elsewhere import end_batch, init_batch, terminate_batch
+from feed_assets.context.operation import OperationContext
+from feed_assets.external_work.calls import end_batch, init_batch, terminate_batch
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.test_as_they_come import BATCHES, notify

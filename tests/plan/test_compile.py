@@ -15,7 +15,7 @@ from feed_assets.issues import FieldSources, SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.storage.pool import StorePool
-from tests.lifecycle.harness import START, at, feed, process
+from tests.instances.harness import START, at, feed, process
 
 PRIMARY = Cluster(name="primary", colo="nyc", storage="file:///data/primary", properties={"area": "eu"})
 FREQUENCIES = st.sampled_from(["minutes(45)", "hours(1)", "hours(6)", "days(1)", "days(2)", "months(1)"])

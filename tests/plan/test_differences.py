@@ -14,8 +14,9 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.instances.gates.catch_up_policy import ON_TIME
 from feed_assets.json_form import render_document
-from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.change_impact import decide_impact
 from feed_assets.plan.difference_records import (
     Effect,
@@ -30,11 +31,10 @@ from feed_assets.plan.differences import decide_processes, diff_bundles, find_af
 from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
-from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid
-from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
+from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 NOW = at("03")
 CLUSTERS = tuple(Cluster(name=name, storage=f"file:///data/{name}") for name in ("primary", "backup"))

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.definitions.declared import record_location
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.errors import LocationUnreadableError
-from feed_assets.operations.recording import record_location
 from feed_assets.plan import location as location_module
 from feed_assets.plan.location import Location, declare_location, load_location
 from feed_assets.plan.release_fingerprint import parse_fingerprint
+from feed_assets.releases.store import WorkflowFiles
 from feed_assets.settings import Settings, load_settings
-from feed_assets.state.releases import WorkflowFiles
 from tests.databases import open_migrated
-from tests.lifecycle.harness import START, feed, process
+from tests.instances.harness import START, feed, process
 
 CLUSTER = """
 kind: cluster

@@ -8,11 +8,11 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, LIMIT_PROPERTY, Feed
-from feed_assets.lifecycle.retention.locations import archive_path
-from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, RetentionRecord, SweepLimits
 from feed_assets.plan.retention import find_stricter
+from feed_assets.retention.rules.locations import archive_path
+from feed_assets.retention.rules.policies import digest_policy
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 

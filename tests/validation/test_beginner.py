@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from feed_assets.cli.main import main
+from feed_assets.definitions.checks import code_trials
 from feed_assets.engines.code_trial import try_here
-from feed_assets.operations.outside import code_trials
 from tests.spark_session import spark
 
 __all__ = ["spark"]

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.operations.context import OperationContext
+from feed_assets.context.operation import OperationContext
+from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.state.database import Database
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.database import Database
 
 
 def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Database, as_of: datetime) -> OperationContext:

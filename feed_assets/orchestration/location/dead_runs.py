@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.releases.timeline import BEGINNING
+from feed_assets.instances.leasing import TTL
+from feed_assets.log.leases import find_held
+from feed_assets.log.records import ProcessInstance
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
-from feed_assets.state.database import Database
-from feed_assets.state.leases import find_held
-from feed_assets.state.records import ProcessInstance
+from feed_assets.releases.timeline import BEGINNING
+from feed_assets.sql.database import Database
 
 SILENCE = timedelta(seconds=120)
 """The longest silence of a live run; longer than a lease lasts.

@@ -13,28 +13,28 @@ from datetime import datetime, timedelta
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
 
 from feed_assets.command_lines import command_line
+from feed_assets.context.bulkheads import ADDRESSES, without_outages
+from feed_assets.context.restores import HELD, is_restored
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.tick_records import TickFailure, TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.instances.inbox.inbox_files import find_ahead
+from feed_assets.instances.late.store import BehindCopies, LateChecks
 from feed_assets.issues import Issue, Severity
-from feed_assets.lifecycle.arrival.inbox_files import find_ahead
-from feed_assets.lifecycle.bulkheads import ADDRESSES, without_outages
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import HealthPayload
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.log.records import LackingFeed, ObstructedFeed
 from feed_assets.masking import mask
-from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
 from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.rendering import counted, render_first, render_length
-from feed_assets.state.arrival_polls import ArrivalPolls
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database
-from feed_assets.state.late_checks import BehindCopies, LateChecks
-from feed_assets.state.locks import lock_log
-from feed_assets.state.messages import OutboxMessage
-from feed_assets.state.outbox import Outbox
-from feed_assets.state.payloads import HealthPayload
-from feed_assets.state.records import LackingFeed, ObstructedFeed
-from feed_assets.state.tick_failures import TickFailures
-from feed_assets.state.tick_records import TickFailure, TickStep
+from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_log
 from feed_assets.timing.dates import render_datetime
 
 TOLD_AFTER = timedelta(minutes=1)

@@ -13,25 +13,25 @@ from datetime import datetime
 from dagster import SensorEvaluationContext
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
+from feed_assets.catalog.store import REVISION as METADATA_REVISION
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.restores import REBUILDS, RESTORED, parse_restored
+from feed_assets.context.safe_mode import SAFE_MODE, parse_safe_mode
+from feed_assets.context.tick_records import TickStep
+from feed_assets.definitions.declared import record_location
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.definitions.store import REVISION_CURSOR
 from feed_assets.masking import get_logger
-from feed_assets.operations.recording import record_location
-from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
-from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database
-from feed_assets.state.definitions import REVISION_CURSOR
-from feed_assets.state.metadata_store import REVISION as METADATA_REVISION
-from feed_assets.state.tick_records import TickStep
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.database import Database
 
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0

@@ -26,12 +26,12 @@ from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE, Settings
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-    from feed_assets.operations.notifying.notifier import Notifier
+    from feed_assets.alerts.delivery.notifier import Notifier
     from feed_assets.orchestration.location.dead_runs import RunHeartbeats
     from feed_assets.orchestration.location.spark import LocationServers
     from feed_assets.patience import Patience
-    from feed_assets.state.database import Database
+    from feed_assets.releases.timeline import ReleaseTimeline
+    from feed_assets.sql.database import Database
     from feed_assets.storage.pool import StorePool
 
 
@@ -40,7 +40,7 @@ class ActiveDefinitions:
     """A location with its layout, and the processes that cannot be launched yet.
 
     `not_yet` contains processes for which Dagster has loaded other assets, or none. While `is_restored`, nothing is
-    launched: see `operations/restores.py`.
+    launched: see `context/restores.py`.
     """
 
     location: Location
@@ -120,7 +120,7 @@ class Runtime:
     @cached_property
     def notifier(self) -> "Notifier":
         """What delivers messages."""
-        from feed_assets.operations.notifying.notifier import Notifier
+        from feed_assets.alerts.delivery.notifier import Notifier
 
         return Notifier(self.settings)
 
@@ -153,8 +153,8 @@ class Runtime:
 
     def timeline(self, location: Location | None = None) -> "ReleaseTimeline":
         """Return the release timeline for the plan of a location, by default the runtime's."""
-        from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
         from feed_assets.loading.interpolation import values_of
+        from feed_assets.releases.timeline import ReleaseTimeline
 
         location = location or self.location
         with self._mutex:
@@ -172,8 +172,8 @@ class Runtime:
             ForeignDefinitionsError: it records the definitions of another project.
         """
         from feed_assets.actions import send_actions
-        from feed_assets.operations.recording import require_own_database
-        from feed_assets.state.database import open_database
+        from feed_assets.definitions.declared import require_own_database
+        from feed_assets.sql.database import open_database
 
         url = self.settings.state or state_url(instance)
         with self._mutex:

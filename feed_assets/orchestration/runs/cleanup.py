@@ -8,9 +8,17 @@ from dagster._core.errors import DagsterHomeNotSetError
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from feed_assets.clock import TimeBudget
+from feed_assets.context.audit_notes import note_target
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.safe_mode import Operation, is_safe_mode, require_mode
+from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import SettingsError
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.cleanup import (
+from feed_assets.orchestration import names
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.edges import Key
+from feed_assets.plan.rendering import counted
+from feed_assets.retention.cleanup import (
     CapturedLogs,
     CleanedUp,
     KeepingTimes,
@@ -20,15 +28,7 @@ from feed_assets.lifecycle.cleanup import (
     apply_message_cleanup,
     begin_cleanup,
 )
-from feed_assets.operations.audit_notes import note_target
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.safe_mode import Operation, is_safe_mode, require_mode
-from feed_assets.orchestration import names
-from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.plan.edges import Key
-from feed_assets.plan.rendering import counted
 from feed_assets.setting_sections import CleanupSettings
-from feed_assets.state.tick_records import TickStep
 
 SECONDS_A_RUN = 300.0
 UNIT = "captured logs"

@@ -28,8 +28,8 @@ from feed_assets.orchestration.location.runtime import Runtime
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from feed_assets.operations.deadlines.states import FeedLateness
-    from feed_assets.state.late_checks import BehindCopies
+    from feed_assets.alerts.deadlines.states import FeedLateness
+    from feed_assets.instances.late.store import BehindCopies
 
 
 def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[AssetChecksDefinition]:
@@ -47,7 +47,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
     ]
 
     def evaluate(connection: "Connection", wanted: Sequence[AssetKey]) -> Iterator[AssetCheckEvaluation]:
-        from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
+        from feed_assets.alerts.deadlines.states import FeedLateness, find_lateness
 
         found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
         for key in wanted:
@@ -96,8 +96,8 @@ def feeds_on_time(layout: AssetLayout, cluster: str) -> list[tuple[str, str]]:
 
 def build_evaluation(asset: AssetKey, grid: Grid, lateness: "FeedLateness") -> AssetCheckEvaluation:
     """Return what Dagster is told about a feed; the first late partitions are named."""
-    from feed_assets.operations.deadlines.states import NAMED
-    from feed_assets.state.sla_records import SlaLevel
+    from feed_assets.alerts.deadlines.states import NAMED
+    from feed_assets.log.messages.levels import SlaLevel
 
     late = lateness.late
     metadata: Mapping[str, MetadataValue] = {}
@@ -128,7 +128,7 @@ def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
     specs = [AssetCheckSpec(names.IN_SYNC_CHECK, asset=asset, description=description) for asset in assets]
 
     def evaluate(connection: "Connection", wanted: Collection[AssetKey]) -> list[AssetCheckEvaluation]:
-        from feed_assets.state.late_checks import LateChecks
+        from feed_assets.instances.late.store import LateChecks
 
         behind = LateChecks(connection).behind(runtime.clock.now())
         return [_evaluate(asset, assets[asset], cluster, behind) for asset in wanted]

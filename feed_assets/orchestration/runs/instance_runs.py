@@ -22,6 +22,7 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
+from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.engines.port import WorkReport
 from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.executor_watch import ExecutorWatch
@@ -29,14 +30,12 @@ from feed_assets.engines.spark.sessions import YARN_QUEUE, session_conf
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError, describe_error
-from feed_assets.lifecycle.errors import NeighbourLeftOutError
-from feed_assets.lifecycle.instances.attempts import Published, offer_approval
-from feed_assets.lifecycle.instances.context import AttemptContext
-from feed_assets.lifecycle.instances.execution import InstanceRunner
-from feed_assets.lifecycle.instances.verdicts import Verdict
-from feed_assets.lifecycle.releases.left_out import find_refused_writes
-from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
+from feed_assets.instances.attempts.attempts import Published, offer_approval
+from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.instances.attempts.verdicts import Verdict
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessKey
 from feed_assets.masking import format_error, get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoProcessInstanceError
@@ -50,10 +49,11 @@ from feed_assets.orchestration.runs.remaining import Remaining, RunContext
 from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
-from feed_assets.state.causes import Cause
-from feed_assets.state.errors import StateUnreachableError
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessKey
+from feed_assets.releases.errors import NeighbourLeftOutError
+from feed_assets.releases.left_out import find_refused_writes
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.replication.flows import FlowRunner, note_flow
+from feed_assets.sql.errors import StateUnreachableError
 from feed_assets.transfer.executors import run_where_worth
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from functools import partial
 
 from dagster import DagsterInstance, OpExecutionContext, RunRequest, SensorResult, SkipReason
 
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.restores import HELD
+from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.instances.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
-from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.operations.restores import HELD
+from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
+from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
-from feed_assets.state.database import Database
-from feed_assets.state.tick_records import TickStep
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 COPIES_A_TICK = 50

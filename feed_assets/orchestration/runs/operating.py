@@ -7,25 +7,25 @@ from typing import NoReturn
 
 from dagster import DagsterInstance, DagsterRun, Failure, OpExecutionContext, RunsFilter
 
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
+from feed_assets.instances.gates.actions import InstanceAction
+from feed_assets.instances.lists.control import Controlled, control_instances
 from feed_assets.json_form import render_document
-from feed_assets.lifecycle.instances.actions import InstanceAction
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.control import Controlled, control_instances
-from feed_assets.operations.instances.subjects import resolve_subject
-from feed_assets.operations.retention.holding import HoldChange, add_holds, find_spans
-from feed_assets.operations.retention.reading import find_sweep
-from feed_assets.operations.retention.running import approve_sweep, sweep_context_of
-from feed_assets.operations.retention.undoing import UndoResult, find_times, undo_removals
+from feed_assets.log.records import ProcessInstance
+from feed_assets.log.removals.records import Sweep
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
-from feed_assets.state.records import ProcessInstance
-from feed_assets.state.sweep_records import Sweep
+from feed_assets.retention.holding import HoldChange, add_holds, find_spans
+from feed_assets.retention.reading import find_sweep
+from feed_assets.retention.running import approve_sweep, sweep_context_of
+from feed_assets.retention.undoing import UndoResult, find_times, undo_removals
 
 _RANGE = frozenset({"instance", "start", "end", "clusters"})
 _TAKES = {

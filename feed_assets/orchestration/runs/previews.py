@@ -12,7 +12,7 @@ from typing import IO
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
 from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
-from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.instances.attempts.attempts import Published
 from feed_assets.masking import mask
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.port import InstanceStore

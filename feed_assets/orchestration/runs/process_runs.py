@@ -15,7 +15,7 @@ from dagster import (
 )
 
 from feed_assets.engines.port import WorkReport
-from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.instances.attempts.attempts import Published
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.partitions import Grid

@@ -7,16 +7,16 @@ from datetime import datetime
 
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
+from feed_assets.alerts.deadlines.due_times import describe_late
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue
-from feed_assets.lifecycle.deadlines.due_times import describe_late
-from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.instances.attempts.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.orchestration.runs.quality_checks import quality_metadata
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.database import Database
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 SHOWN_EVENTS = 100

@@ -27,7 +27,7 @@ from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.records import FeedRecord
 
 if TYPE_CHECKING:  # a location is loaded without the life cycle
-    from feed_assets.lifecycle.instances.verdicts import Verdict
+    from feed_assets.instances.attempts.verdicts import Verdict
 
 QUALITY_CHECK = "quality"
 

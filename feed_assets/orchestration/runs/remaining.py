@@ -10,19 +10,19 @@ from dagster import AssetExecutionContext, OpExecutionContext
 
 from feed_assets.clock import Stopwatch
 from feed_assets.entities.process import Order
-from feed_assets.lifecycle.instances.attempt_inputs import has_same_inputs
-from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.lifecycle.instances.time_outs import check_gate
-from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.instances.attempts.attempt_inputs import has_same_inputs
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.state.database import Database
-from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.time_outs import check_gate
 
 RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
 

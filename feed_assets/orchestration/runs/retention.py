@@ -21,28 +21,18 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads
+from feed_assets.context.errors import SafeModeError
+from feed_assets.context.restores import HELD
+from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import describe_error
-from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, Bulkheads
-from feed_assets.lifecycle.cleanup import KeepingTimes, is_cleanup_due
-from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
-from feed_assets.lifecycle.instances.worker_names import name_holder
-from feed_assets.lifecycle.retention.movers import choose_measurer, choose_mover
-from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
-from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.schedule import (
-    Due,
-    apply_retention_schedule,
-    find_due,
-    reschedule_retention,
-    schedule_retention_now,
-)
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
+from feed_assets.log.definitions.schedules import load_schedules, state_without_row
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import ChunkState, Sweep, SweepState
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.log.worker_names import name_holder
 from feed_assets.masking import get_logger
-from feed_assets.operations.errors import SafeModeError
-from feed_assets.operations.restores import HELD
-from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.health import describe_failing
@@ -51,12 +41,22 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
-from feed_assets.state.database import Database
-from feed_assets.state.errors import StateUnreachableError
-from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
-from feed_assets.state.sweeps import Sweeps
-from feed_assets.state.tick_records import TickStep
+from feed_assets.retention.cleanup import KeepingTimes, is_cleanup_due
+from feed_assets.retention.errors import SweepRefusedError
+from feed_assets.retention.rules.schedule import (
+    Due,
+    apply_retention_schedule,
+    find_due,
+    reschedule_retention,
+    schedule_retention_now,
+)
+from feed_assets.retention.sweeps.movers import choose_measurer, choose_mover
+from feed_assets.retention.sweeps.planning import PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
+from feed_assets.retention.sweeps.sweep_context import SweepContext
+from feed_assets.retention.sweeps.sweeping import find_waiting, run_sweep
+from feed_assets.sql.database import Database
+from feed_assets.sql.errors import StateUnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

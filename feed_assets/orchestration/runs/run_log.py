@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from feed_assets.clock import Stopwatch
-from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, StepKind, StepPart
+from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind, StepPart
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.requests import Progress

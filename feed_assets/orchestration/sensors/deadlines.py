@@ -14,17 +14,20 @@ from functools import partial
 from dagster import AssetObservation, DagsterInstance, SkipReason
 from sqlalchemy import Connection
 
+from feed_assets.alerts.deadlines.arrivals import find_present
+from feed_assets.alerts.deadlines.looking import LookResult, apply_deadlines, close_all, revision_of
+from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss
+from feed_assets.alerts.deadlines.states import FeedLateness, find_lateness
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.alerts.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.deadlines.arrivals import find_present
-from feed_assets.lifecycle.deadlines.looking import LookResult, apply_deadlines, close_all, revision_of
-from feed_assets.lifecycle.forecasting.watches import WatchResult, apply_forecasts
-from feed_assets.lifecycle.releases.timeline import BEGINNING
+from feed_assets.explain.explanations import explain_feed_instance, explain_process_instance
+from feed_assets.log.cursors import Cursors
 from feed_assets.masking import get_logger, mask
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.deadlines.states import FeedLateness, find_lateness
-from feed_assets.operations.explaining.explanations import explain_feed_instance, explain_process_instance
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.contexts import build_context
@@ -34,11 +37,8 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import build_evaluation, feeds_on_time
 from feed_assets.orchestration.sensors.overdue_notices import NO_INSTANCE
 from feed_assets.plan.rendering import counted
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database
-from feed_assets.state.sla_misses import SlaMisses
-from feed_assets.state.sla_records import LateInstance, Recovery, SlaMiss
-from feed_assets.state.tick_records import TickStep
+from feed_assets.releases.timeline import BEGINNING
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0

@@ -10,13 +10,15 @@ from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord
 from dagster._core.event_api import EventLogCursor
 from dagster._core.instance.utils import RUNLESS_RUN_ID
 
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.arrival.announcements import Announcement, apply_announcements
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.arrival_notices import notice_origin
-from feed_assets.operations.instances.subjects import resolve_subject
+from feed_assets.explain.explanations import explain
+from feed_assets.instances.arrival.announcements import Announcement, apply_announcements
+from feed_assets.instances.arrival.arrival_notices import notice_origin
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.orchestration.graph.layout import AssetLayout
@@ -24,8 +26,6 @@ from feed_assets.orchestration.sensors.log_events import find_greyed
 from feed_assets.orchestration.sensors.overdue_notices import build_observation
 from feed_assets.orchestration.user_assets.materializations import ReaderPosition, begin_position, read_materializations
 from feed_assets.plan.edges import Key
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.records import FeedInstanceStatus
 
 WIPES_A_TICK = 100
 

@@ -6,18 +6,18 @@ from functools import partial
 from dagster import DagsterInstance, SkipReason
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
-from feed_assets.lifecycle.late.lateness import count
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick_records import TickStep
+from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
+from feed_assets.instances.late.lateness import count
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.state.database import Database
-from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.tick_records import TickStep
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0

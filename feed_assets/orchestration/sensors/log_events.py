@@ -18,16 +18,16 @@ from dagster import (
     RunsFilter,
 )
 
-from feed_assets.lifecycle.instances.run_names import find_run
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
+from feed_assets.log.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
 from feed_assets.plan.records import FeedRecord
-from feed_assets.state.database import Database
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation

@@ -11,21 +11,21 @@ from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.lifecycle.instances.overdue_notices import decide_notice
+from feed_assets.explain.explanations import explain_process_instances
+from feed_assets.explain.records import Explanation
+from feed_assets.log.instances.notice_times import decide_notice
+from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices
+from feed_assets.log.records import ProcessInstance, ProcessKey
 from feed_assets.masking import get_logger, mask
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.explaining.explanations import explain_process_instances
-from feed_assets.operations.explaining.records import Explanation
-from feed_assets.operations.queues.waiting import describe_oldest_queue
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
-from feed_assets.state.records import ProcessInstance, ProcessKey
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
+from feed_assets.triggers.waiting import describe_oldest_queue
 
 EXPLAINED_A_TICK = 20
 MOST_LINES = 200

@@ -5,27 +5,27 @@ from datetime import datetime
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.errors import NotAskedError
+from feed_assets.context.tick_records import TickStep
 from feed_assets.engines.spark.addresses import bare_url, check_spark_remote
 from feed_assets.engines.spark.local_servers import ServerUse
 from feed_assets.engines.spark.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.errors import NotAskedError
-from feed_assets.lifecycle.instances.reconciliation import (
+from feed_assets.instances.gates.reconciliation import (
     RunState,
     apply_reconciliation,
     find_commands,
     find_launched,
     suspend_command,
 )
-from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.log.records import ProcessInstance, ProcessKey
+from feed_assets.log.run_names import is_command
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.plan.records import ClusterRecord, Plan
 from feed_assets.plan.rendering import counted
-from feed_assets.state.database import Database
-from feed_assets.state.records import ProcessInstance, ProcessKey
-from feed_assets.state.tick_records import TickStep
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 _OVER = {

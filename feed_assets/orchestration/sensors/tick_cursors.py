@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from feed_assets.context.restores import count_rebuilds, record_restore
 from feed_assets.entities.maps import EMPTY
-from feed_assets.operations.restores import count_rebuilds, record_restore
-from feed_assets.state.database import Database
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEvent
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import FeedEvent
+from feed_assets.sql.database import Database
 
 _VERSION = 1
 _DIGEST_CHARACTERS = 12

@@ -21,25 +21,26 @@ from dagster import (
 )
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
+from feed_assets.alerts.deadlines.arrivals import note_looked
 from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
-from feed_assets.lifecycle.arrival.looking import look_for_arrivals
-from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
-from feed_assets.lifecycle.arrival.polling import ArrivalResult
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.deadlines.arrivals import note_looked
-from feed_assets.lifecycle.instances.clock_setback import apply_clock
-from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
-from feed_assets.lifecycle.instances.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
-from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
-from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
-from feed_assets.lifecycle.late.detection import apply_updates
-from feed_assets.lifecycle.triggers.applying import TriggerResult, apply_triggers
+from feed_assets.explain.tick_failures import note_tick
+from feed_assets.instances.arrival.announcements import AnnouncedResult
+from feed_assets.instances.arrival.past_inputs import apply_past_polls
+from feed_assets.instances.arrival.polling import ArrivalResult
+from feed_assets.instances.gates.clock_setback import apply_clock
+from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
+from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
+from feed_assets.instances.gates.retries import RetryResult, apply_retries
+from feed_assets.instances.gates.staging_sweep import apply_staging_sweep
+from feed_assets.instances.late.detection import apply_updates
+from feed_assets.instances.lists.ranges import render_ranges
+from feed_assets.instances.looking import look_for_arrivals
+from feed_assets.log.records import FeedEvent
 from feed_assets.masking import get_logger
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.tick_failures import note_tick
-from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
@@ -58,10 +59,9 @@ from feed_assets.orchestration.user_assets.materializations import follow_materi
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
-from feed_assets.state.database import Database
-from feed_assets.state.records import FeedEvent
-from feed_assets.state.tick_records import TickStep
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 
 SECONDS_A_TICK = 20.0
 NO_RETRIES = RetryResult(again=(), exhausted=())

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from upath import UPath
 
-    from feed_assets.operations.context import OperationContext
-    from feed_assets.operations.errors import InstanceQueryError
+    from feed_assets.context.errors import InstanceQueryError
+    from feed_assets.context.operation import OperationContext
     from feed_assets.orchestration.user_assets.values import Form
 
 RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext | InputContext
@@ -335,6 +335,6 @@ def _parse(grid: Grid, instance: Instance) -> datetime:
 
 
 def _refusal(*, subject: str, reason: str, next_step: str) -> "InstanceQueryError":
-    from feed_assets.operations.errors import InstanceQueryError
+    from feed_assets.context.errors import InstanceQueryError
 
     return InstanceQueryError(subject=subject, reason=reason, next_step=next_step)

@@ -14,9 +14,12 @@ from typing import Self
 from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord, EventRecordsFilter
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from feed_assets.lifecycle.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
-from feed_assets.lifecycle.arrival.signals import Signal
-from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick_records import TickStep
+from feed_assets.instances.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
+from feed_assets.instances.arrival.signals import Signal
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
 from feed_assets.orchestration.graph.layout import FindAsset
@@ -24,10 +27,7 @@ from feed_assets.orchestration.graph.producers import Producer, find_producers, 
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
-from feed_assets.state.arrival_polls import ArrivalPolls
-from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database
-from feed_assets.state.tick_records import TickStep
+from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 
 EVENTS_A_TICK = 1_000

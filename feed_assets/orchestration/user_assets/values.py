@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from upath import UPath
 
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
 from feed_assets.engines.data.arrow_frames import read_table
 from feed_assets.engines.data.frames import read_input
-from feed_assets.operations.context import OperationContext
-from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.reading import find_instances, require_instances
 from feed_assets.plan.records import FeedRecord
+from feed_assets.programs.reading import find_instances, require_instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,99 @@
+"""What can be asked about deadlines: what is late, was, and will be; and that somebody knows of it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Does, Param, operation
+from feed_assets.parameters import Clusters, OnlyKind, OnlyName
+from feed_assets.timing.frequency import Frequency
+
+if TYPE_CHECKING:
+    from feed_assets.alerts.deadlines.alerts import Backlog, SlaList
+    from feed_assets.alerts.forecasting.forecasts import Forecasts
+    from feed_assets.context.operation import OperationContext
+
+GROUPS = {
+    "sla": """Show which instances are late, which were, and how far processes are behind.
+
+    LOW is a warning, HIGH an error. Ranges of nominal times include both --start and --end.
+    """
+}
+_MISSES = (
+    "kind, name, cluster, instance=nominal_time, level=level:upper, due=due_at, late=late_seconds:duration, "
+    "told=told_at, came=recovered_at, how=recovered_by, acknowledged by=acknowledged_by"
+)
+_SPARE = ("told", "how", "acknowledged by")
+
+Acknowledged = Annotated[bool, Param("Also those that somebody has acknowledged.")]
+OnlyProcess = Annotated[str | None, Param("Only this process.", argument=True, of=(Kind.PROCESS,))]
+Within = Annotated[Frequency, Param("Deadlines up to so long from now.", default="hours(6)")]
+
+
+@operation("sla alerts", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --level high")
+def alerts(context: "OperationContext", *, query: SlaQuery, acknowledged: Acknowledged = False) -> "SlaList":
+    """List the instances that are late now, each with the highest deadline that it has missed."""
+    from feed_assets.alerts.deadlines.alerts import find_alerts
+
+    return find_alerts(context, query, with_acknowledged=acknowledged)
+
+
+@operation("sla history", table=_MISSES, rows="rows", spare=_SPARE, example="--start 2013-11-01T00:00Z --name weather")
+def history(context: "OperationContext", *, query: SlaQuery) -> "SlaList":
+    """List every deadline that was missed: when it was due, found and told, and how and when the instance came."""
+    from feed_assets.alerts.deadlines.alerts import find_history
+
+    return find_history(context, query)
+
+
+@operation("sla backlog", table="process, cluster, minutes, instances, oldest", rows="backlog")
+def backlog(
+    context: "OperationContext", *, process: OnlyProcess = None, clusters: Clusters = ()
+) -> "tuple[Backlog, ...]":
+    """Show how many minutes the instances of PROCESS are behind, or those of each process with an SLA.
+
+    It is the sum over all instances that have missed their end, from their nominal times until now.
+    """
+    from feed_assets.alerts.deadlines.alerts import find_backlog
+
+    return find_backlog(context, process, clusters)
+
+
+@operation(
+    "sla ack",
+    does=Does.ACTS,
+    table=_MISSES,
+    rows="rows",
+    spare=_SPARE,
+    example="--name weather --start 2013-11-07T05:00Z --end 2013-11-07T05:00Z",
+)
+def ack(context: "OperationContext", *, query: SlaQuery, author: str, dry_run: bool = False) -> "SlaList":
+    """Acknowledge late instances: they are shown as late no more until they miss their next deadline."""
+    from feed_assets.alerts.deadlines.alerts import acknowledge
+
+    return acknowledge(context, query, author=author, dry_run=dry_run)
+
+
+@operation(
+    "sla forecast",
+    table="kind, name, cluster, instance=nominal_time, level=level:upper, due=due_at, miss=share, because=reason",
+    rows="forecasts",
+    spare=("kind",),
+    example="--name flights --within hours(12)",
+)
+def forecast(
+    context: "OperationContext",
+    *,
+    kind: OnlyKind = None,
+    name: OnlyName = None,
+    clusters: Clusters = (),
+    within: Within,
+) -> "Forecasts":
+    """Forecast which instances will miss their deadlines, the most probable first, and say why.
+
+    A probability is counted: of up to 60 earlier instances, those of the same hour and weekday and the last few, how
+    many that were as late by now missed. A process waits for what is missing upstream, in the queue, and for its work.
+    """
+    from feed_assets.alerts.forecasting.forecasts import forecast_deadlines
+
+    return forecast_deadlines(context, within.as_duration(), kind=kind, name=name, clusters=clusters)

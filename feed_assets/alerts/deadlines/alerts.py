@@ -1,0 +1,258 @@
+"""`sla alerts` and `sla history`: what is late now, and what was; `sla ack`: somebody knows of it; `sla backlog`: how
+many minutes the instances of each process are behind, all together.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.alerts.deadlines.looking import note_changed_misses
+from feed_assets.alerts.deadlines.queries import SlaQuery
+from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.command_lines import command_line
+from feed_assets.context.audit_notes import note_target
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.json_form import Hidden, NominalTime
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import load_schedules
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.sql.locks import lock_log
+from feed_assets.timing.dates import render_datetime
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaRow:
+    """An instance that is late, or was. `level` is that of the deadline at `due_at`, `late_seconds` the time from then
+    until it came, or until now.
+
+    `told_at` is when the message of it was written; None if it had come by then. `recovered_by` is how it came.
+    """
+
+    kind: Kind
+    name: str
+    cluster: str
+    nominal_time: NominalTime
+    level: SlaLevel
+    due_at: datetime
+    late_seconds: int
+    missed_at: datetime
+    told_at: datetime | None
+    recovered_at: datetime | None
+    recovered_by: Recovery | None
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaList:
+    """The rows of a query, oldest instance first; `acknowledged` others are left out. `notes` say what a named entity
+    does not do, and `summary` what was done or left out.
+    """
+
+    rows: tuple[SlaRow, ...]
+    acknowledged: int = 0
+    notes: tuple[str, ...] = ()
+    summary: Hidden[str] = ""
+
+
+def find_alerts(context: OperationContext, query: SlaQuery, *, with_acknowledged: bool = False) -> SlaList:
+    """Return the instances that are late now, each with the highest level that it has missed.
+
+    Those that somebody has acknowledged are left out, unless asked for.
+
+    Raises:
+        EntityNotFoundError: no entity of that name is declared.
+        InstanceQueryError: the range is empty, or a cluster is not declared.
+    """
+    kinds = _check(context, query)
+    with context.read() as connection:
+        found = _find(connection, query, open_only=True)
+        notes = tuple(_notes(context, connection, query, kinds))
+    worst = _worst(found)
+    if query.level is not None:
+        worst = [miss for miss in worst if miss.level is query.level]
+    shown = [miss for miss in worst if with_acknowledged or miss.acknowledged_at is None]
+    left_out = len(worst) - len(shown)
+    return SlaList(
+        rows=tuple(_row(miss, context.as_of) for miss in shown),
+        acknowledged=left_out,
+        notes=notes,
+        summary=f"{left_out:,} acknowledged ones are left out; --acknowledged shows them" if left_out else "",
+    )
+
+
+def find_history(context: OperationContext, query: SlaQuery) -> SlaList:
+    """Return every missed deadline of the instances, with when it was missed and told, and how and when it ended.
+
+    Raises:
+        EntityNotFoundError: no entity of that name is declared.
+        InstanceQueryError: the range is empty, or a cluster is not declared.
+    """
+    _check(context, query)
+    with context.read() as connection:
+        found = _find(connection, query)
+    return SlaList(
+        rows=tuple(_row(miss, context.as_of) for miss in found if query.level in (None, miss.level)),
+    )
+
+
+def acknowledge(context: OperationContext, query: SlaQuery, *, author: str, dry_run: bool = False) -> SlaList:
+    """Record that somebody knows of the late instances: neither `sla alerts` nor the check in Dagster shows them until
+    they miss another deadline. Return those that nobody had acknowledged.
+
+    Raises:
+        EntityNotFoundError: no entity of that name is declared.
+        InstanceQueryError: the range is empty, a cluster is not declared, or nothing is late.
+    """
+    _check(context, query)
+    with context.read() as connection:
+        late = [miss for miss in _find(connection, query, open_only=True) if query.level in (None, miss.level)]
+    if not late:
+        raise InstanceQueryError(
+            subject=label_of((query.kind.value, query.name)) if query.kind and query.name else "instances",
+            reason=f"none is late from {render_datetime(query.start)} to {render_datetime(query.end)}",
+            next_step=f"List what was: {command_line('sla', 'history', start=query.start)}",
+        )
+    new = [miss for miss in late if miss.acknowledged_at is None]
+    if new and not dry_run:
+        with context.database.begin() as connection:
+            lock_log(connection)
+            SlaMisses(connection).acknowledge(new, author, context.as_of)
+            for cluster in sorted({miss.cluster for miss in new}):
+                note_changed_misses(connection, cluster)
+        for kind, name, cluster in sorted({miss.instance[:3] for miss in new}):
+            count = sum(miss.instance[:3] == (kind, name, cluster) for miss in new)
+            note_target(context, author, "sla ack", f"{kind} {name!r} on {cluster}", deadlines=count)
+    done = [replace(miss, acknowledged_at=context.as_of, acknowledged_by=author) for miss in new]
+    return SlaList(
+        rows=tuple(_row(miss, context.as_of) for miss in done),
+        summary=f"{'would acknowledge' if dry_run else 'acknowledged'} {len(done):,}",
+    )
+
+
+def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
+    """Return the kinds of a named entity."""
+    if query.end < query.start:
+        raise InstanceQueryError(
+            subject=f"the range from {render_datetime(query.start)} to {render_datetime(query.end)}",
+            reason="it ends before its start",
+            next_step="Give --start and --end in the order of time.",
+        )
+    for cluster in sorted(set(query.clusters) - context.plan.clusters.keys()):
+        raise InstanceQueryError(
+            subject=f"cluster {cluster!r}",
+            reason="it is not declared",
+            next_step=f"Clusters are {', '.join(sorted(context.plan.clusters))}.",
+        )
+    if query.name is None:
+        return () if query.kind is None else (query.kind,)
+    return context.kinds_of(query.name, query.kind)
+
+
+def _notes(context: OperationContext, connection: Connection, query: SlaQuery, kinds: Sequence[Kind]) -> Iterator[str]:
+    """Yield for a named entity where it does not run, as in Falcon, and where it has no deadlines."""
+    if query.name is None:
+        return
+    schedules = load_schedules(connection, context.without_row)
+    for kind in kinds:
+        for cluster in context.clusters_of(kind, query.name):
+            if query.clusters and cluster not in query.clusters:
+                continue
+            place = f"{label_of((kind.value, query.name))} on {cluster}"
+            if context.records(kind)[query.name, cluster].sla is None:
+                yield f"{place} has no SLA"
+                continue
+            state = schedules.state(kind.value, query.name, cluster)
+            if kind is Kind.PROCESS and state is not ScheduleState.SCHEDULED:
+                yield f"{place} is {state.value}: its deadlines do not count"
+
+
+def _find(connection: Connection, query: SlaQuery, *, open_only: bool = False) -> list[SlaMiss]:
+    return SlaMisses(connection).between(
+        query.start,
+        query.end,
+        clusters=query.clusters,
+        kind=query.kind,
+        name=query.name,
+        open_only=open_only,
+    )
+
+
+def _worst(late: Sequence[SlaMiss]) -> list[SlaMiss]:
+    """Return the highest deadline that each instance has missed, in the given order of the instances."""
+    worst: dict[LateInstance, SlaMiss] = {}
+    for miss in late:
+        if miss.level is SlaLevel.HIGH or miss.instance not in worst:
+            worst[miss.instance] = miss
+    return list(worst.values())
+
+
+def _row(miss: SlaMiss, as_of: datetime) -> SlaRow:
+    until = miss.recovered_at or max(as_of, miss.due_at)
+    return SlaRow(
+        kind=Kind(miss.kind),
+        name=miss.name,
+        cluster=miss.cluster,
+        nominal_time=miss.nominal_time,
+        level=miss.level,
+        due_at=miss.due_at,
+        late_seconds=int((until - miss.due_at).total_seconds()),
+        missed_at=miss.missed_at,
+        told_at=miss.told_at,
+        recovered_at=miss.recovered_at,
+        recovered_by=miss.recovered_by,
+        acknowledged_at=miss.acknowledged_at,
+        acknowledged_by=miss.acknowledged_by,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The backlog of a process on a cluster: the `minutes` from the nominal times of all `instances` that have missed
+    their end until now. Nothing is missed: 0.
+    """
+
+    process: str
+    cluster: str
+    minutes: int
+    instances: int
+    oldest: NominalTime | None
+
+
+def find_backlog(
+    context: OperationContext, name: str | None = None, clusters: Collection[str] = ()
+) -> tuple[Backlog, ...]:
+    """Return the backlog of each process with an SLA, or of one, on each cluster or on some.
+
+    Raises:
+        EntityNotFoundError: no such process is declared.
+    """
+    if name is not None:
+        context.clusters_of(Kind.PROCESS, name)
+    wanted = sorted(
+        key
+        for key, record in context.plan.processes.items()
+        if record.sla is not None and name in (None, key[0]) and (not clusters or key[1] in clusters)
+    )
+    with context.read() as connection:
+        counts = SlaMisses(connection).open_counts(context.as_of, clusters)
+    late = {
+        (each.name, each.cluster): each for each in counts if each.kind == Kind.PROCESS and each.level is SlaLevel.HIGH
+    }
+    return tuple(
+        Backlog(
+            process=key[0],
+            cluster=key[1],
+            minutes=late[key].nominal_seconds // _SECONDS if key in late else 0,
+            instances=late[key].instances if key in late else 0,
+            oldest=late[key].oldest if key in late else None,
+        )
+        for key in wanted
+    )

@@ -1,0 +1,148 @@
+"""When instances are due: the deadlines of an entity on a cluster, and how pauses move them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.alerts.deadlines.records import LateInstance, SlaPause
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.entities.common import Kind
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.records import WatermarkKind
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.records import FeedRecord, Plan, SlaRecord
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.timing.sequence import InstanceSequence
+
+KINDS: dict[tuple[Kind, SlaLevel], WatermarkKind] = {
+    (Kind.FEED, SlaLevel.LOW): WatermarkKind.FEED_LOW,
+    (Kind.FEED, SlaLevel.HIGH): WatermarkKind.FEED_HIGH,
+    (Kind.PROCESS, SlaLevel.LOW): WatermarkKind.PROCESS_LOW,
+    (Kind.PROCESS, SlaLevel.HIGH): WatermarkKind.PROCESS_HIGH,
+}
+"""The watermarks that walk along the deadlines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """The deadlines of one level of a feed or process on a cluster: those of the instances in `spans`.
+
+    `delay` is the time from the nominal time to the deadline; `pauses` of the process, oldest first, move it.
+    """
+
+    kind: Kind
+    name: str
+    cluster: str
+    level: SlaLevel
+    sla: SlaRecord
+    delay: timedelta
+    spans: tuple[InstanceSequence | ActiveRelease, ...]
+    pauses: tuple[SlaPause, ...] = ()
+
+    @property
+    def watermark(self) -> WatermarkKind:
+        """The kind of the watermark."""
+        return KINDS[self.kind, self.level]
+
+    def due_at(self, nominal_time: datetime) -> datetime:
+        """Return the deadline of an instance; the instance is late after it."""
+        return moved_by(nominal_time + self.delay, nominal_time, self.pauses)
+
+    def ceil(self, moment: datetime) -> datetime | None:
+        """Return the first instance at or after a moment; None if there is none."""
+        found = (time for span in self.spans if (time := span.ceil(moment)) is not None)
+        return next(found, None)
+
+    def passed(self, first: datetime, as_of: datetime) -> Iterator[datetime]:
+        """Iterate over the instances from `first` on whose deadline is before `as_of`, oldest first."""
+        for time in self._from(first, as_of - self.delay):
+            if self.due_at(time) >= as_of:
+                return
+            yield time
+
+    def contains(self, nominal_time: datetime) -> bool:
+        """Return whether a time is that of an instance."""
+        return any(span.contains(nominal_time) for span in self.spans)
+
+    def _from(self, first: datetime, stop: datetime) -> Iterator[datetime]:
+        for span in self.spans:
+            match span:
+                case InstanceSequence():
+                    yield from span.between(first, stop)
+                case ActiveRelease():
+                    yield from map(span.record.sequence.at, span.between(first, stop))
+                case _:
+                    assert_never(span)
+
+
+def moved_by(due_at: datetime, nominal_time: datetime, pauses: Iterable[SlaPause]) -> datetime:
+    """Return a deadline put off by the pauses that began before it: by the time that each took from the nominal time
+    on, as with timeouts.
+    """
+    for pause in pauses:
+        if pause.begun_at < due_at and pause.ended_at > nominal_time:
+            due_at += pause.ended_at - max(pause.begun_at, nominal_time)
+    return due_at
+
+
+def find_sla(plan: Plan, kind: Kind, name: str, cluster: str) -> SlaRecord | None:
+    """Return the SLA of a feed or process on a cluster; None without one, or if it is not declared there."""
+    record = plan.feeds.get((name, cluster)) if kind is Kind.FEED else plan.processes.get((name, cluster))
+    return None if record is None else record.sla
+
+
+def delay_of(sla: SlaRecord, level: SlaLevel) -> timedelta | None:
+    """Return the time from a nominal time to its deadline; None if there is none of this level."""
+    limit = sla.low if level is SlaLevel.LOW else sla.high
+    return None if limit is None else limit.as_duration()
+
+
+def open_deadlines(
+    connection: Connection, timeline: ReleaseTimeline, kind: Kind, name: str, cluster: str, level: SlaLevel
+) -> Deadlines | None:
+    """Return the deadlines of a feed or process on a cluster; None if it has none of this level."""
+    plan = timeline.plan
+    sla = find_sla(plan, kind, name, cluster)
+    delay = None if sla is None else delay_of(sla, level)
+    if sla is None or delay is None:
+        return None
+    spans: Sequence[InstanceSequence | ActiveRelease]
+    pauses: Sequence[SlaPause] = ()
+    if kind is Kind.FEED:
+        spans = [plan.feeds[name, cluster].sequence]
+    else:
+        spans = timeline.spans(connection, (name, cluster))
+        pauses = SlaMisses(connection).pauses(name, cluster)
+    return Deadlines(
+        kind=kind,
+        name=name,
+        cluster=cluster,
+        level=level,
+        sla=sla,
+        delay=delay,
+        spans=tuple(spans),
+        pauses=tuple(pauses),
+    )
+
+
+def describe_late(connection: Connection, record: FeedRecord, nominal_time: datetime, at: datetime) -> str | None:
+    """Return by how much an instance of a feed has come after its deadlines, `2:10:00 after sla.low hours(1)`; None if
+    it has not, or has no deadlines: those that had passed before they were declared are none.
+    """
+    sla = record.sla
+    if sla is None:
+        return None
+    of_it = LateInstance(Kind.FEED.value, record.feed, record.cluster, nominal_time)
+    for level in (SlaLevel.HIGH, SlaLevel.LOW):
+        limit = sla.low if level is SlaLevel.LOW else sla.high
+        if limit is None or at <= (due_at := nominal_time + limit.as_duration()):
+            continue
+        walk = Watermarks(connection).get(KINDS[Kind.FEED, level], record.feed, record.cluster)
+        is_ahead = walk is not None and walk.next_time is not None and nominal_time >= walk.next_time
+        if is_ahead or any(miss.level is level for miss in SlaMisses(connection).of([of_it]).get(of_it, ())):
+            late = timedelta(seconds=(at - due_at) // timedelta(seconds=1))
+            return f"{late} after sla.{level.value} {limit.render()}"
+    return None

@@ -1,0 +1,385 @@
+"""Deliver messages: choose what is due, send it outside any transaction, and record what came of it.
+
+At least once: a letter is sent before it is recorded as delivered, so after a crash it is sent again, with the same
+key. In order for each entity: a letter that was not taken lets the later ones of its entity wait, and no others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from threading import Event, local
+
+from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
+from feed_assets.alerts.delivery.senders import open_sender, threads_of
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, DeliveryCounts, WaysOut, WayState
+from feed_assets.alerts.delivery.ways import Way
+from feed_assets.clock import Clock, TimeBudget
+from feed_assets.issues import EntityKey
+from feed_assets.log.messages.outbox import MessageHead, Outbox
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.sql.database import Database
+from feed_assets.timing.dates import NEVER
+
+MESSAGES_A_STEP = 400
+"""How many messages are chosen, sent and recorded at once."""
+MOST_OPEN = 1_000
+"""How many deliveries of a way may wait to be tried again before it takes no further messages."""
+FIRST_PAUSE = timedelta(minutes=1)
+LONGEST_PAUSE = timedelta(hours=1)
+GIVE_UP_AFTER = timedelta(hours=24)
+HELD_FOR = timedelta(minutes=2)
+"""How long a worker has a way for itself without saying that it still works."""
+SECONDS_A_STEP = 60.0
+"""After this time no further message of a step is begun, so that a worker says in time that it still works."""
+
+_NOTHING = DeliveryCounts()
+
+
+def pause_after(tries: int) -> timedelta:
+    """Return how long a receiver is left alone after a number of failures: a minute, doubled to an hour.
+
+    >>> [str(pause_after(tries)) for tries in (1, 2, 3, 7, 99)]
+    ['0:01:00', '0:02:00', '0:04:00', '1:00:00', '1:00:00']
+    """
+    return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), LONGEST_PAUSE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is tried next on a way: numbers of messages by entity, in order.
+
+    `known` are the deliveries among them that were not done before. `waiting` are new ones behind an earlier message of
+    their entity. With all of it recorded, the way has come to `cursor`.
+    """
+
+    groups: Mapping[EntityKey, Sequence[int]]
+    known: Mapping[int, Delivery]
+    waiting: Sequence[Delivery]
+    cursor: int
+
+    @property
+    def seqs(self) -> list[int]:
+        """The numbers of all messages that are tried."""
+        return sorted(seq for seqs in self.groups.values() for seq in seqs)
+
+
+def decide_step(
+    way: str, state: WayState, opened: Sequence[Delivery], heads: Sequence[MessageHead], now: datetime
+) -> Step:
+    """Decide what to try. `opened` are the open deliveries of the way, `heads` wanted messages after its cursor; both
+    in order.
+    """
+    groups: dict[EntityKey, list[int]] = {}
+    waits_until: dict[EntityKey, datetime] = {}
+    for each in opened:
+        next_at = each.next_at or now
+        if each.subject in groups or (each.subject not in waits_until and next_at <= now):
+            groups.setdefault(each.subject, []).append(each.seq)
+        else:
+            waits_until.setdefault(each.subject, next_at)
+    waiting = []
+    for head in heads:
+        if head.subject in waits_until:
+            kind, entity = head.subject
+            next_at = waits_until[head.subject]
+            waiting.append(Delivery(way=way, seq=head.seq, kind=kind, entity=entity, since=now, next_at=next_at))
+        else:
+            groups.setdefault(head.subject, []).append(head.seq)
+    tried = {seq for seqs in groups.values() for seq in seqs}
+    return Step(
+        groups=groups,
+        known={each.seq: each for each in opened if each.seq in tried},
+        waiting=waiting,
+        cursor=max([state.cursor, *(head.seq for head in heads)]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is recorded of a step: the state of the way, deliveries that are done, and those that are not."""
+
+    state: WayState
+    done: Sequence[int]
+    undone: Sequence[Delivery]
+    dead: int
+
+
+def decide_record(
+    way: str, state: WayState, step: Step, outcomes: Mapping[int, Outcome], upto: int, now: datetime
+) -> Record:
+    """Decide what to record of a step. Messages without an outcome were not tried; `upto` is the last number that was
+    looked at, wanted or not.
+    """
+    subjects = {seq: subject for subject, seqs in step.groups.items() for seq in seqs}
+    away = next((each for each in outcomes.values() if each.verdict is Verdict.AWAY), None)
+    answers = {seq: each for seq, each in outcomes.items() if each.verdict is not Verdict.AWAY}
+    failed_at: dict[EntityKey, datetime] = {}
+    done, undone = [], []
+    untried = [seq for seq in step.seqs if seq not in answers]
+    for seq, answer in sorted(answers.items()):
+        known = step.known.get(seq) or _new(way, seq, subjects[seq], now)
+        match answer.verdict:
+            case Verdict.DELIVERED:
+                done.append(seq)
+            case Verdict.REFUSED:
+                undone.append(replace(known, tries=known.tries + 1, next_at=None, dead_at=now, error=answer.error))
+            case Verdict.FAILED if known.since + GIVE_UP_AFTER <= now:
+                undone.append(replace(known, tries=known.tries + 1, next_at=None, dead_at=now, error=answer.error))
+            case _:
+                tries = known.tries + 1
+                next_at = failed_at[subjects[seq]] = now + pause_after(tries)
+                undone.append(replace(known, tries=tries, next_at=next_at, error=answer.error))
+    last = max([seq for seq in answers if seq not in step.known], default=state.cursor)
+    left = [seq for seq in untried if seq not in step.known and seq > last]
+    cursor = min(left) - 1 if left else max(upto, step.cursor)
+    for seq in untried:
+        if seq in step.known or seq <= cursor:
+            known = step.known.get(seq) or _new(way, seq, subjects[seq], now)
+            undone.append(replace(known, next_at=failed_at.get(subjects[seq], now)))
+    undone += [each for each in step.waiting if each.seq <= cursor]
+    state = _with_health(replace(state, cursor=max(state.cursor, cursor)), away, bool(answers), now)
+    return Record(state=state, done=done, undone=undone, dead=sum(each.dead_at is not None for each in undone))
+
+
+def _new(way: str, seq: int, subject: EntityKey, now: datetime) -> Delivery:
+    return Delivery(way=way, seq=seq, kind=subject[0], entity=subject[1], since=now)
+
+
+def _with_health(state: WayState, away: Outcome | None, has_answered: bool, now: datetime) -> WayState:
+    if away is not None:
+        tries = 1 if has_answered else state.tries + 1
+        since = now if has_answered or state.down_since is None else state.down_since
+        return replace(state, tries=tries, down_since=since, next_at=now + pause_after(tries), error=away.error)
+    return replace(state, tries=0, down_since=None, next_at=None, error=None) if has_answered else state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """What a round has done on a way. `is_busy` if another worker delivers on it, so that nothing was done."""
+
+    way: str
+    delivered: int = 0
+    failed: int = 0
+    dead: int = 0
+    error: str | None = None
+    is_away: bool = False
+    is_busy: bool = False
+
+
+@dataclass
+class Round:
+    """Delivers on one way, until nothing is due, the receiver is away, or the time is spent: each message once."""
+
+    database: Database
+    way: Way
+    clock: Clock
+    budget: TimeBudget
+    holder: str
+    _tried: set[int] = field(default_factory=set)
+    _senders: list[Sender] = field(default_factory=list)
+    _own: local = field(default_factory=local)
+    _pool: ThreadPoolExecutor | None = None
+    _stop: Event = field(default_factory=Event)
+    _step_budget: TimeBudget = field(default_factory=TimeBudget.ample)
+
+    def run(self, *, now_or_never: bool = False) -> RoundResult:
+        """Deliver what is due; with `now_or_never` also what waits to be tried again.
+
+        Raises:
+            DeliveryError: the way cannot be used at all.
+        """
+        now = self.clock.now()
+        with self.database.begin() as connection:
+            state = WaysOut(connection).claim(self.way.name, self.holder, now, now + HELD_FOR)
+        if state is None:
+            return RoundResult(way=self.way.name, is_busy=True)
+        try:
+            return self._deliver(state, now_or_never=now_or_never)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+            for sender in self._senders:
+                sender.close()
+            with self.database.begin() as connection:
+                WaysOut(connection).release(self.way.name, self.holder)
+
+    def _deliver(self, state: WayState, *, now_or_never: bool) -> RoundResult:
+        result = RoundResult(way=self.way.name)
+        if state.next_at is not None and state.next_at > self.clock.now() and not now_or_never:
+            return replace(result, is_away=True, error=state.error)
+        while not self.budget.is_spent:
+            now = self.clock.now()
+            step, messages, upto, has_more = self._next(state, now, now_or_never=now_or_never)
+            outcomes = self._send(step, messages, is_probe=state.tries > 0)
+            self._tried.update(outcomes)
+            gone = [seq for seq in step.seqs if seq not in messages]
+            record = decide_record(self.way.name, state, _without(step, gone), outcomes, upto, self.clock.now())
+            if not self._write(record, gone):
+                return replace(result, is_busy=True)
+            state = record.state
+            verdicts = [each.verdict for each in outcomes.values()]
+            result = replace(
+                result,
+                delivered=result.delivered + verdicts.count(Verdict.DELIVERED),
+                failed=result.failed + verdicts.count(Verdict.FAILED),
+                dead=result.dead + record.dead,
+                error=next((each.error for each in outcomes.values() if each.error), result.error),
+                is_away=Verdict.AWAY in verdicts,
+            )
+            if result.is_away:
+                return replace(result, dead=result.dead + self._give_up(state))
+            if not has_more:
+                break
+        return result
+
+    def _next(
+        self, state: WayState, now: datetime, *, now_or_never: bool
+    ) -> tuple[Step, Mapping[int, OutboxMessage], int, bool]:
+        """Return the next step, its messages, the last number that was looked at, and whether there may be more."""
+        with self.database.read() as connection:
+            opened = Deliveries(connection).open_of(self.way.name, MOST_OPEN)
+            is_full = len(opened) >= MOST_OPEN
+            heads = [] if is_full else Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
+            if now_or_never:
+                opened = [each if each.seq in self._tried else replace(each, next_at=now) for each in opened]
+            wanted = [head for head in heads if self.way.wants(head)]
+            messages = Outbox(connection).get_many([*(each.seq for each in opened), *(head.seq for head in wanted)])
+        wanted = [head for head in wanted if head.seq not in messages or self.way.accepts(messages[head.seq])]
+        step = decide_step(self.way.name, state, opened, wanted, now)
+        upto = heads[-1].seq if heads else state.cursor
+        return step, {seq: messages[seq] for seq in step.seqs if seq in messages}, upto, bool(heads)
+
+    def _send(self, step: Step, messages: Mapping[int, OutboxMessage], *, is_probe: bool) -> dict[int, Outcome]:
+        """Send the messages of a step: those of an entity one after the other, those of several side by side.
+
+        To a receiver that was away, one message is sent before all others.
+        """
+        outcomes: dict[int, Outcome] = {}
+        self._step_budget = TimeBudget(SECONDS_A_STEP)
+        groups = [found for seqs in step.groups.values() if (found := [messages[s] for s in seqs if s in messages])]
+        if is_probe and groups:
+            first, *others = groups[0]
+            outcomes |= self._send_group([first])
+            answer = outcomes.get(first.seq)
+            if answer is None or answer.verdict is Verdict.AWAY:
+                return outcomes
+            groups = groups[1:] if answer.verdict is Verdict.FAILED else [others, *groups[1:]]
+        threads = min(threads_of(self.way), len(groups))
+        if threads <= 1:
+            for group in groups:
+                outcomes.update(self._send_group(group))
+            return outcomes
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(threads_of(self.way), thread_name_prefix=f"way {self.way.name}")
+        for sent in self._pool.map(self._send_group, groups):
+            outcomes |= sent
+        return outcomes
+
+    def _send_group(self, messages: Iterable[OutboxMessage]) -> dict[int, Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        for message in messages:
+            if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
+                break
+            letter = Letter(message=message, webserver=self.way.webserver)
+            outcome = outcomes[message.seq] = self._sender().send(letter)
+            if outcome.verdict is Verdict.AWAY:
+                self._stop.set()
+            if outcome.verdict in (Verdict.AWAY, Verdict.FAILED):
+                break
+        return outcomes
+
+    def _sender(self) -> Sender:
+        """Return the sender of this thread."""
+        sender: Sender | None = getattr(self._own, "sender", None)
+        if sender is None:
+            sender = self._own.sender = open_sender(self.way)
+            self._senders.append(sender)
+        return sender
+
+    def _write(self, record: Record, gone: Sequence[int]) -> bool:
+        """Record a step; return whether nobody has taken the way over. Messages that are gone are not delivered."""
+        held = replace(record.state, holder=self.holder, held_until=self.clock.now() + HELD_FOR)
+        with self.database.begin() as connection:
+            if not WaysOut(connection).put(held, self.holder):
+                return False
+            store = Deliveries(connection)
+            store.remove(self.way.name, [*record.done, *gone])
+            store.put(record.undone)
+        return True
+
+    def _give_up(self, state: WayState) -> int:
+        """Make dead letters of what was to be delivered a day ago, if the receiver has been away for so long."""
+        now, dead = self.clock.now(), 0
+        if state.down_since is None or state.down_since + GIVE_UP_AFTER > now:
+            return 0
+        with self.database.begin() as connection:
+            opened = Deliveries(connection).open_of(self.way.name, MOST_OPEN)
+            old = [each for each in opened if each.since + GIVE_UP_AFTER <= now]
+            Deliveries(connection).put(replace(each, next_at=None, dead_at=now, error=state.error) for each in old)
+            dead += len(old)
+        while not self.budget.is_spent:
+            with self.database.begin() as connection:
+                heads = Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
+                old_heads = [head for head in heads if head.recorded_at + GIVE_UP_AFTER <= now]
+                if not old_heads:
+                    break
+                wanted = [head for head in old_heads if self.way.wants(head)]
+                Deliveries(connection).put(
+                    replace(_new(self.way.name, head.seq, head.subject, now), dead_at=now, error=state.error)
+                    for head in wanted
+                )
+                state = replace(state, cursor=old_heads[-1].seq, holder=self.holder, held_until=now + HELD_FOR)
+                WaysOut(connection).put(state, self.holder)
+                dead += len(wanted)
+        return dead
+
+
+def _without(step: Step, gone: Sequence[int]) -> Step:
+    """Return a step without messages that are not there any more."""
+    if not gone:
+        return step
+    groups = {key: [seq for seq in seqs if seq not in gone] for key, seqs in step.groups.items()}
+    return replace(step, groups=groups)
+
+
+def deliver(
+    database: Database, way: Way, clock: Clock, budget: TimeBudget, holder: str, *, now_or_never: bool = False
+) -> RoundResult:
+    """Deliver on a way what is due; see `Round.run`."""
+    return Round(database=database, way=way, clock=clock, budget=budget, holder=holder).run(now_or_never=now_or_never)
+
+
+def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list[str]:
+    """Return the names of the ways on which something is due.
+
+    Ways that want none of the new messages are moved on over them. Without news this is one query for each table, by
+    indexes.
+    """
+    with database.read() as connection:
+        states, last = WaysOut(connection).all(), Outbox(connection).last_seq()
+        counts = Deliveries(connection).counts()
+        found = {name: state for name, state in states.items() if name in ways}
+        due = {
+            name
+            for name, state in found.items()
+            if (state.next_at is None or state.next_at <= now)
+            and ((state.tries > 0 and state.cursor < last) or (counts.get(name, _NOTHING).next_at or NEVER) <= now)
+        }
+        idle = {name: s for name, s in found.items() if s.cursor < last and s.tries == 0 and name not in due}
+        first = min((state.cursor for state in idle.values()), default=last)
+        heads = Outbox(connection).heads(first, MESSAGES_A_STEP) if idle else []
+    unwanting = []
+    for name, state in idle.items():
+        if any(head.seq > state.cursor and ways[name].wants(head) for head in heads) or (
+            heads and state.cursor >= heads[-1].seq
+        ):
+            due.add(name)
+        else:
+            unwanting.append(name)
+    if unwanting and heads:
+        with database.begin() as connection:
+            WaysOut(connection).advance(unwanting, heads[-1].seq)
+        if heads[-1].seq < last:
+            due.update(unwanting)
+    return sorted(due)

@@ -1,0 +1,245 @@
+"""The ways out of a project: the receivers of its settings, and those that its entities name in `notification`."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from feed_assets.alerts.delivery.errors import WayError
+from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, WaysOut, WayState
+from feed_assets.entities.common import Occasion
+from feed_assets.issues import EntityKey
+from feed_assets.log.messages.outbox import MessageHead, Outbox
+from feed_assets.log.messages.payloads import InstanceOperation, InstancePayload
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.masking import remember, remember_credentials, remember_unnamed
+from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
+from feed_assets.receivers import (
+    Channel,
+    MailSettings,
+    MessageLevel,
+    ReceiverSettings,
+    Topic,
+    describe_receiver,
+    find_fault,
+    split_addresses,
+)
+from feed_assets.settings import Settings
+from feed_assets.sql.database import Database
+
+ANY_VALUE = "*"
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
+_TOKEN = re.compile(r"(?=[^/?&=]*\d)[^/?&=]{12,}")  # T0123ABCDEFG of https://hooks.example.com/T0123ABCDEFG
+_SHORTEST_SECRET = 8
+_SEEN_EVERY = FORGOTTEN_AFTER / 24
+_TOPICS = {
+    Occasion.LATE: Topic.SLA,
+    Occasion.RETRY: Topic.RETRY,
+    Occasion.SWEEP: Topic.SWEEP,
+    Occasion.CHANGE: Topic.ENTITY,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way out: a receiver, and the messages that it gets.
+
+    Each address of a receiver of the settings is a way of its own, so that nobody waits for another; `listener` is the
+    name of that receiver. The messages are those of `topics` (without any, all but arrivals), `levels` and `subjects`
+    (None is all of them), unless it `is_chosen_only`; and those that the entities in `chosen` want it to get.
+    """
+
+    name: str
+    channel: Channel
+    address: str = field(repr=False)
+    listener: str | None = None
+    topics: frozenset[Topic] = frozenset()
+    levels: frozenset[MessageLevel] = frozenset()
+    subjects: Set[EntityKey] | None = None
+    is_chosen_only: bool = False
+    chosen: Mapping[EntityKey, NotificationRecord] = field(default_factory=dict)
+    secret: str | None = field(default=None, repr=False)
+    mail: MailSettings = field(default_factory=MailSettings, repr=False)
+    webserver: str | None = None
+
+    @property
+    def receiver(self) -> str:
+        """The receiver without what may be a secret."""
+        return describe_receiver(self.channel, self.address)
+
+    def wants(self, head: MessageHead) -> bool:
+        """Return whether it may want a message, by what can be told without its content."""
+        known = self.chosen.get(head.subject)
+        return self._covers(head) or (known is not None and _chooses(known, head.topic, head.level))
+
+    def accepts(self, message: OutboxMessage) -> bool:
+        """Return whether it wants a message of which `wants` is true: an entity tells nobody of each evicted path."""
+        payload = message.payload
+        is_eviction = isinstance(payload, InstancePayload) and payload.operation is InstanceOperation.DELETE
+        return not is_eviction or not self.is_chosen_only
+
+    def _covers(self, head: MessageHead) -> bool:
+        return (
+            not self.is_chosen_only
+            and (head.topic in self.topics if self.topics else head.topic is not Topic.ARRIVAL)
+            and (not self.levels or head.level in self.levels)
+            and (self.subjects is None or head.subject in self.subjects)
+        )
+
+
+def _chooses(record: NotificationRecord, topic: Topic, level: MessageLevel | None) -> bool:
+    if topic is not Topic.INSTANCE:
+        return any(_TOPICS.get(occasion) is topic for occasion in record.on)
+    if level is MessageLevel.INFO:
+        return Occasion.SUCCESS in record.on
+    return Occasion.FAILURE in record.on and (level is MessageLevel.ERROR or record.every_attempt)
+
+
+class Ways(NamedTuple):
+    """The ways out by name, and why receivers of the settings cannot be used."""
+
+    usable: Mapping[str, Way]
+    faults: Mapping[str, WayError]
+
+
+def read_ways(settings: Settings, plan: Plan, environ: Mapping[str, str] | None = None) -> Ways:
+    """Return the ways out; their secrets are hidden from now on.
+
+    An entity's own receivers have names such as `email:ann@example.org`. One that an entity names and the settings do
+    not have is left out: validation refuses it. A receiver whose variable the environment lacks has a fault.
+    """
+    environ = os.environ if environ is None else environ
+    ways: dict[str, Way] = {}
+    faults: dict[str, WayError] = {}
+    mail = settings.mail
+    try:
+        mail = mail.model_copy(update={"password": _resolve("mail.password", mail.password, environ)})
+    except WayError as exc:
+        faults["mail"] = exc
+    remember_credentials(mail.model_dump(mode="json"), environ)
+    for name, found in settings.notify.items():
+        try:
+            ways |= {way.name: way for way in _read_listener(name, found, plan, mail, environ)}
+        except WayError as exc:
+            faults[name] = exc
+    for key, facts in sorted(plan.facts.items()):
+        if facts.notification is not None:
+            for way in _ways_of(key, facts.notification, ways, mail):
+                ways[way.name] = way
+    return Ways({name: replace(way, webserver=settings.webserver) for name, way in ways.items()}, faults)
+
+
+def _read_listener(
+    name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]
+) -> list[Way]:
+    address = _resolve(f"notify.{name}.url", found.url, environ) or ""
+    fault = find_fault(found.channel, address)
+    if fault is not None:
+        raise WayError(name=name, reason=fault, next_step=f"Correct notify.{name}.url in the settings.")
+    secret = _resolve(f"notify.{name}.secret", found.secret, environ)
+    _hide(found.channel, address, secret)
+    addresses = split_addresses(address) if found.channel is Channel.EMAIL else (address,)
+    way = Way(
+        name=name,
+        channel=found.channel,
+        address=addresses[0],
+        listener=name,
+        topics=frozenset(found.topics),
+        levels=frozenset(found.levels),
+        subjects=_with_tags(plan.facts, found.entities) if found.entities else None,
+        secret=secret,
+        mail=mail,
+    )
+    return [way] if len(addresses) == 1 else [replace(way, name=f"{name}:{to}", address=to) for to in addresses]
+
+
+def _ways_of(key: EntityKey, record: NotificationRecord, known: Mapping[str, Way], mail: MailSettings) -> list[Way]:
+    """Return the ways to the receivers of an entity, each with what it was before."""
+    found = []
+    is_mail = record.channel is Channel.EMAIL
+    texts = [part for text in record.to for part in (split_addresses(text) if is_mail else (text,))]
+    for text in texts:
+        ways = [way for way in known.values() if way.listener == text]
+        if not ways:
+            if find_fault(record.channel, text) is not None:
+                continue
+            _hide(record.channel, text, None)
+            name = _name_of(record.channel, text)
+            new = Way(name=name, channel=record.channel, address=text, is_chosen_only=True, mail=mail)
+            ways = [known.get(name, new)]
+        found += [replace(way, chosen={**way.chosen, key: record}) for way in ways]
+    return found
+
+
+def _name_of(channel: Channel, text: str) -> str:
+    if channel is Channel.EMAIL:
+        return f"{channel.value}:{text}"
+    shown = describe_receiver(channel, text).partition("://")
+    host = shown[0] if channel is Channel.CHAT else shown[2].removesuffix("/…")
+    return f"{channel.value}:{host}#{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _with_tags(facts: Mapping[EntityKey, EntityFacts], wanted: Mapping[str, str]) -> frozenset[EntityKey]:
+    """Return the entities that have all tags."""
+
+    def has_tags(found: EntityFacts) -> bool:
+        tags = dict(found.tags)
+        return all(name in tags and value in (tags[name], ANY_VALUE) for name, value in wanted.items())
+
+    return frozenset(key for key, found in facts.items() if has_tags(found))
+
+
+def _resolve(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return a text with the values of the variables that it names."""
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in environ:
+            raise WayError(
+                name=setting, reason=f"the environment has no {name}", next_step="Set the variable, or write another."
+            )
+        remember(environ[name], name)
+        return environ[name]
+
+    return None if text is None else _REFERENCE.sub(value_of, text)
+
+
+def _hide(channel: Channel, address: str, secret: str | None) -> None:
+    """Hide what may be a secret: of a chat all after the scheme, of a URL long parts with digits."""
+    remember_credentials([address])
+    if secret is not None:
+        remember_unnamed(secret)
+    rest = address.partition("://")[2]
+    if channel is Channel.CHAT:
+        hidden = [rest, *(part for part in re.split(r"[/?@:]", rest) if _may_be_token(part))]
+    else:
+        hidden = _TOKEN.findall(rest.partition("/")[2]) if channel is Channel.WEBHOOK else []
+    for each in hidden:
+        remember_unnamed(each)
+
+
+def _may_be_token(part: str) -> bool:
+    return len(part) >= _SHORTEST_SECRET and "." not in part  # no host
+
+
+def apply_ways(database: Database, ways: Mapping[str, Way], now: datetime) -> None:
+    """Let new ways begin with the next message, and forget those that nobody has declared for a day.
+
+    A declared way is written at most once an hour.
+    """
+    with database.read() as connection:
+        states = WaysOut(connection).all()
+    gone = [name for name, state in states.items() if state.seen_at + FORGOTTEN_AFTER < now]
+    new = [name for name in ways if name not in states or name in gone]
+    seen = [name for name in ways if name in states and states[name].seen_at + _SEEN_EVERY <= now]
+    if not gone and not new and not seen:
+        return
+    with database.begin() as connection:
+        store, last = WaysOut(connection), Outbox(connection).last_seq()
+        store.remove(gone)
+        store.add(WayState(name=name, cursor=last, seen_at=now) for name in new)
+        store.note_seen(set(seen) - set(gone), now)

@@ -1,0 +1,254 @@
+"""Read what a forecast counts: how late an instance is, what it waits for upstream, and how long earlier ones waited.
+
+A forecast asks once for each feed and process of its chain, for at most 186 earlier instances of it, by their keys, and
+goes on with two missing instances of each input: the oldest and the newest. The chain goes three processes up, and has
+at most six branches at each.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.alerts.forecasting.courses import Courses
+from feed_assets.alerts.forecasting.groups import decide_groups
+from feed_assets.alerts.forecasting.outlooks import ENDLESS, Outlook
+from feed_assets.alerts.forecasting.waits import ProcessWaits, Waits, arrival_waits, process_waits
+from feed_assets.entities.common import Kind
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.records import FeedKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.timing import dates
+from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.input_windows import InputState, closed_gates, input_states
+
+PROCESSES_UP = 3
+"""How many processes up the chain goes."""
+BRANCHES = 6
+"""An instance that waits for more ends the chain: what it waits for is as late as earlier ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDeadline:
+    """A deadline of an instance of a feed or process on a cluster that is still to come."""
+
+    kind: Kind
+    name: str
+    cluster: str
+    nominal_time: datetime
+    level: SlaLevel
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What is left of the waits of an instance: of the one that it is in, and of those that follow. `earlier` instances
+    were counted; `reason` says what was found. Without enough history there is no outlook.
+    """
+
+    now: Outlook | None
+    following: Outlook | None = None
+    earlier: int
+    reason: str
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """When all waits have passed."""
+        if self.now is None or self.following is None:
+            return self.now
+        return self.now.then(self.following)
+
+    def share_after(self, seconds: float) -> float | None:
+        """Return the share in which it takes longer than so many seconds."""
+        if self.now is None or self.following is None:
+            return None if self.now is None else self.now.share_after(seconds)
+        return self.now.share_after_both(self.following, seconds)
+
+
+def _too_few(earlier: int) -> Chain:
+    return Chain(now=None, earlier=earlier, reason="not enough history")
+
+
+@dataclass(slots=True, kw_only=True)
+class ChainReader:
+    """Reads chains in one transaction, as of a moment; what it has read it does not ask again."""
+
+    connection: Connection
+    timeline: ReleaseTimeline
+    as_of: datetime
+    _since: dict[Key, datetime | None] = field(default_factory=dict)
+    _feeds: dict[tuple[FeedKey, datetime, int], Chain] = field(default_factory=dict)
+    _processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain] = field(default_factory=dict)
+
+    def read(self, deadline: OpenDeadline) -> Chain:
+        """Return what the instance of a deadline waits for."""
+        name, cluster, time = deadline.name, deadline.cluster, deadline.nominal_time
+        match deadline.kind:
+            case Kind.FEED:
+                record = self.timeline.plan.feeds[name, cluster]
+                return self._of_feed(record, self.timeline.plan, time, deadline.due_at, PROCESSES_UP)
+            case Kind.PROCESS:
+                return self._of_process((name, cluster), time, deadline.due_at, deadline.level, PROCESSES_UP)
+            case Kind.CLUSTER | Kind.DATASOURCE:
+                return _too_few(0)
+            case _:
+                assert_never(deadline.kind)
+
+    def _of_feed(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> Chain:
+        """Return when an instance of a feed comes: with the process that makes it, else as late as earlier ones."""
+        key = (FeedKey(*record.key, time), due_at, up)
+        if key not in self._feeds:
+            made = self._of_maker(record, plan, time, due_at, up) if up else None
+            self._feeds[key] = made or self._of_arrival(record, time, due_at)
+        return self._feeds[key]
+
+    def _of_maker(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> Chain | None:
+        """Return when the process ends that makes an instance; None if it has ended, or none is known well enough."""
+        for edge in record.outputs_of:
+            if edge.quarantine_of is None and edge.process_key in plan.processes:
+                for made_at in plan.writer_times(edge, time)[:1]:
+                    chain = self._of_process(edge.process_key, made_at, due_at, SlaLevel.HIGH, up - 1)
+                    if chain.now is not None:
+                        what = f"process {edge.process} {render_datetime(made_at)}"
+                        return Chain(
+                            now=chain.now,
+                            following=chain.following,
+                            earlier=chain.earlier,
+                            reason=f"{what} makes it, which {chain.reason}",
+                        )
+        return None
+
+    def _of_arrival(self, record: FeedRecord, time: datetime, due_at: datetime) -> Chain:
+        since = self._first_event_at(record.key)
+        if since is None or not record.is_expected:
+            return _too_few(0)
+        limit, waited = due_at - time, self.as_of - time
+        groups = decide_groups(record.sequence, time, self.as_of - limit)
+        keys = {FeedKey(*record.key, each) for times in groups.values() for each in times}
+        arrivals = {key.nominal_time: at for key, at in Courses(self.connection).arrivals(keys).items()}
+        waits = arrival_waits(groups, since, arrivals)
+        if not waits.is_enough:
+            return _too_few(waits.count)
+        return Chain(now=waits.outlook(waited), earlier=waits.count, reason=waits.compare(waited, limit))
+
+    def _first_event_at(self, key: Key) -> datetime | None:
+        if key not in self._since:
+            self._since[key] = Courses(self.connection).first_event_at(*key)
+        return self._since[key]
+
+    def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
+        """Return when an instance of a process first begins (LOW), or succeeds (HIGH)."""
+        found = (ProcessKey(*key, time), due_at, level, up)
+        if found not in self._processes:
+            self._processes[found] = self._read_process(key, time, due_at, level, up)
+        return self._processes[found]
+
+    def _read_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
+        active = self.timeline.find(self.connection, key, time)
+        if active is None or not active.record.is_enumerated:
+            return _too_few(0)
+        limit = due_at - time
+        groups = decide_groups(active.record.sequence, time, self.as_of - limit)
+        instance = ProcessKey(*key, time)
+        keys = {ProcessKey(*key, each) for times in groups.values() for each in times}
+        courses = Courses(self.connection).of_processes({*keys, instance})
+        waits = process_waits(groups, limit, {each.nominal_time: course for each, course in courses.items()})
+        if not waits.is_enough:
+            return _too_few(waits.count)
+        row = ProcessInstances(self.connection).get(*instance)
+        started_at = courses[instance].started_at if instance in courses else None
+        return self._at_stage(active, time, due_at, level, waits, row, started_at, up)
+
+    def _at_stage(
+        self,
+        active: ActiveRelease,
+        time: datetime,
+        due_at: datetime,
+        level: SlaLevel,
+        waits: ProcessWaits,
+        row: ProcessInstance | None,
+        started_at: datetime | None,
+        up: int,
+    ) -> Chain:
+        queue, work = waits.queue.outlook(None), waits.work.outlook(None)
+        to_end = level is SlaLevel.HIGH
+        if row is not None and _is_over(row):
+            return Chain(now=waits.work.stuck(), earlier=waits.count, reason=f"is {row.status} and is not retried")
+        if started_at is not None:
+            left = waits.work.outlook(self.as_of - started_at)
+            reason = f"has been at work for {_in_words(self.as_of - started_at)} and usually ends {_within(left)}"
+            return Chain(now=left, earlier=waits.count, reason=reason)
+        if row is not None and row.status is not ProcessInstanceStatus.WAITING and row.ready_at is not None:
+            left = waits.queue.outlook(self.as_of - row.ready_at)
+            reason = f"has been ready for {_in_words(self.as_of - row.ready_at)} and usually begins {_within(left)}"
+            following = work if to_end else None
+        else:
+            left, reason = self._for_inputs(active, time, due_at, waits.inputs, up)
+            following = queue.then(work) if to_end else queue
+        if to_end:
+            reason += f"; then usually {_within(work, '')} of work"
+        return Chain(now=left, following=following, earlier=waits.count, reason=reason)
+
+    def _for_inputs(
+        self, active: ActiveRelease, time: datetime, due_at: datetime, own: Waits, up: int
+    ) -> tuple[Outlook, str]:
+        """Return when the inputs of an instance are there, by those that are missing; by earlier instances if these say
+        nothing.
+        """
+        record, plan = active.record, active.plan
+        created = Outlook.certain(max(0.0, (time + record.delay - self.as_of).total_seconds()))
+        closed = closed_gates(input_states(self.connection, plan, record, [time], self.as_of)[time])
+        feeds = {state.edge.feed_key: plan.feeds[state.edge.feed_key] for state in closed}
+        wanted = [(state.edge.feed_key, time) for state in closed for time in _decisive(state)]
+        further = up if len(wanted) <= BRANCHES else 0
+        awaited = [
+            (key, missing, self._of_feed(feeds[key], plan, missing, due_at, further).outlook) for key, missing in wanted
+        ]
+        known = [(key, missing, left) for key, missing, left in awaited if left is not None]
+        if len(known) < len(awaited) or any(state.expected is None for state in closed):
+            left = own.outlook(self.as_of - time)
+            return left, f"waits for {_names(key for key, _ in feeds)}; its inputs are usually there {_within(left)}"
+        if not known:
+            return created, "has its inputs"
+        budget = (due_at - self.as_of).total_seconds()
+        (name, _), missing, last = max(known, key=lambda each: each[2].share_after(budget))
+        reason = f"waits for {name} {render_datetime(missing)}, which usually comes {_within(last)}"
+        return reduce(Outlook.or_later, (left for *_, left in known), created), reason
+
+
+def _decisive(state: InputState) -> tuple[datetime, ...]:
+    """Return the oldest and the newest of the missing instances that an input needs."""
+    needed = len(state.missing) - (state.edge.missing_at_most or 0)
+    if state.edge.at_least is not None:
+        needed = state.edge.at_least - len(state.present)
+    missing = state.missing[: max(needed, 0)]
+    return missing if len(missing) <= 2 else (missing[0], missing[-1])
+
+
+def _is_over(row: ProcessInstance) -> bool:
+    """Return whether an instance has failed for good: nothing but a person lets it go on."""
+    match row.status:
+        case ProcessInstanceStatus.KILLED:
+            return True
+        case ProcessInstanceStatus.FAILED | ProcessInstanceStatus.TIMEDOUT:
+            return row.retry_at == dates.NEVER
+        case _:
+            return False
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+def _within(left: Outlook, word: str = "in ") -> str:
+    return "never" if left.median == ENDLESS else f"{word}{_in_words(timedelta(seconds=left.median))}"
+
+
+def _in_words(duration: timedelta) -> str:
+    return str(timedelta(seconds=round(duration.total_seconds())))

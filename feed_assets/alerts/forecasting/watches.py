@@ -1,0 +1,281 @@
+"""Warn of deadlines that will probably be missed: once an instance and level, when it is as probable as `sla.warn_at`.
+
+A walk along the nominal times of each feed and process with `warn_at` watches what is not there at its nominal time.
+Watched deadlines are looked at after an eighth of the time that is left, at least a minute. So a tick costs a query,
+the instances that have come due since the last one, and a forecast for each missing one that is looked at; entities
+without `warn_at` cost nothing. A warning is written and its watch removed in one transaction, so that a restart does
+not repeat it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.alerts.deadlines.due_times import Deadlines, find_sla, open_deadlines
+from feed_assets.alerts.deadlines.records import LateInstance
+from feed_assets.alerts.deadlines.telling import build_payload
+from feed_assets.alerts.forecasting.chains import ChainReader
+from feed_assets.alerts.forecasting.deadlines import find_missing, forecast
+from feed_assets.alerts.forecasting.results import Forecast
+from feed_assets.alerts.forecasting.store import SlaWatch, SlaWatches, WatchKey
+from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick_records import TickStep
+from feed_assets.entities.common import Kind
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import SlaEvent
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.log.records import Watermark, WatermarkKind
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.releases.changed import is_applied
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_log
+from feed_assets.timing.dates import render_datetime
+
+ENTITIES_A_STEP = 100
+INSTANCES_A_STEP = 100
+LOOKS_A_STEP = 100
+LOOKS = 8
+SHORTEST_PAUSE = timedelta(minutes=1)
+
+_MOMENT = timedelta(microseconds=1)
+_KINDS = {Kind.FEED: WatermarkKind.FEED_RISK, Kind.PROCESS: WatermarkKind.PROCESS_RISK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchResult:
+    """What a tick has done: how many deadlines it has warned of, and how many it has looked at."""
+
+    warned: int = 0
+    looked: int = 0
+    is_complete: bool = True
+
+
+def pause_before(due_at: datetime, as_of: datetime) -> timedelta:
+    """Return the time to the next look at a deadline."""
+    return max(SHORTEST_PAUSE, (due_at - as_of) / LOOKS)
+
+
+def apply_forecasts(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
+    *,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
+) -> WatchResult:
+    """Watch the deadlines of a cluster whose entities have a `warn_at`, and warn of those that will probably be missed.
+
+    Those of processes only while these are scheduled; `without_row` is the state of those without a schedule. Nothing
+    is locked while forecasts are made. What a step has found is written in one transaction, so that the next tick
+    continues an interrupted one. If nothing is due, nothing is written.
+    """
+    warned = looked = 0
+    while True:
+        with database.read() as connection:
+            timeline.refresh(connection, as_of)
+            if not is_applied(connection, timeline):
+                return WatchResult(warned=warned, looked=looked, is_complete=False)
+            if not _is_due(connection, timeline, cluster, as_of, without_row):
+                return WatchResult(warned=warned, looked=looked)
+            due = SlaWatches(connection).due(cluster, as_of, LOOKS_A_STEP, without_row=without_row)
+            reading = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
+            found = reading.look_at(due, bulkheads)
+        with database.begin() as connection:
+            lock_log(connection)
+            _follow(connection, timeline, cluster, as_of)
+            writing = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
+            _walk_all(writing, bulkheads, without_row)
+            warned += writing.write(found)
+        looked += len(due)
+        if budget.is_spent:
+            return WatchResult(warned=warned, looked=looked, is_complete=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What looks have found: deadlines to warn of, those to be watched no longer, and those to be looked at later."""
+
+    warnings: tuple[Forecast, ...]
+    over: tuple[WatchKey, ...]
+    later: tuple[SlaWatch, ...]
+
+
+def _follow(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> None:
+    """Let the walks follow the plan: once for each plan, over the entities of the cluster that have a `warn_at`."""
+    if _is_followed(connection, timeline, cluster):
+        return
+    plan, watermarks = timeline.plan, Watermarks(connection)
+    for kind, mark in _KINDS.items():
+        records = plan.feeds if kind is Kind.FEED else plan.processes
+        wanted = {
+            key
+            for key in records
+            if key[1] == cluster and (sla := find_sla(plan, kind, *key)) is not None and sla.warn_at is not None
+        }
+        standing = {key: each for key, each in watermarks.all(mark).items() if key.cluster == cluster}
+        watermarks.remove(mark, [key for key in standing if key not in wanted])
+        new = [key for key in wanted if key not in standing or standing[key].next_time is None]
+        for name, _ in sorted(new):
+            deadlines = open_deadlines(connection, timeline, kind, name, cluster, SlaLevel.HIGH)
+            if deadlines is not None:
+                first = deadlines.ceil(as_of - deadlines.delay)
+                watermarks.put([Watermark(kind=mark, entity=name, cluster=cluster, next_index=0, next_time=first)])
+    Cursors(connection).put(_cursor(cluster), plan.digest)
+
+
+def _is_followed(connection: Connection, timeline: ReleaseTimeline, cluster: str) -> bool:
+    return Cursors(connection).get(_cursor(cluster)) == timeline.plan.digest
+
+
+def _cursor(cluster: str) -> str:
+    return f"sla/watched/{cluster}"
+
+
+def _is_due(
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> bool:
+    """Return whether a step has anything to do."""
+    return (
+        not _is_followed(connection, timeline, cluster)
+        or any(_due_walks(connection, kind, cluster, as_of, without_row, limit=1) for kind in _KINDS)
+        or bool(SlaWatches(connection).due(cluster, as_of, 1, without_row=without_row))
+    )
+
+
+def _due_walks(
+    connection: Connection, kind: Kind, cluster: str, as_of: datetime, without_row: ScheduleState, limit: int
+) -> list[Watermark]:
+    for_kind = without_row if kind is Kind.PROCESS else None
+    return Watermarks(connection).due(_KINDS[kind], as_of, limit, cluster=cluster, without_row=for_kind)
+
+
+def _walk_all(watching: "_Watching", bulkheads: Bulkheads, without_row: ScheduleState) -> None:
+    """Watch the missing instances whose nominal times have come."""
+    connection, cluster, as_of = watching.connection, watching.cluster, watching.as_of
+    for kind in _KINDS:
+        for watermark in _due_walks(connection, kind, cluster, as_of, without_row, ENTITIES_A_STEP):
+            first = bulkheads.run_unit(TickStep.FORECASTS, watermark.entity, None, watching.walk, kind, watermark)
+            later = as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watermark.entity))
+            Watermarks(connection).put([first or _put_off(watermark, later)])
+
+
+def _put_off(watermark: Watermark, until: datetime) -> Watermark:
+    """Return a walk that stays at its place and is due later."""
+    assert watermark.next_time is not None
+    return replace(watermark, delay=until - watermark.next_time)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watching:
+    """One step of a tick, in one transaction."""
+
+    connection: Connection
+    timeline: ReleaseTimeline
+    cluster: str
+    as_of: datetime
+    _deadlines: dict[tuple[str, str, SlaLevel], Deadlines | None] = field(default_factory=dict)
+
+    def walk(self, kind: Kind, watermark: Watermark) -> Watermark:
+        """Watch what is not there at its nominal time; return where the walk stands then."""
+        name, time = watermark.entity, watermark.next_time
+        levels = [found for level in SlaLevel if (found := self._find(kind.value, name, level)) is not None]
+        times: list[datetime] = []
+        while time is not None and time <= self.as_of and levels and len(times) < INSTANCES_A_STEP:
+            times.append(time)
+            time = levels[-1].ceil(time + _MOMENT)
+        SlaWatches(self.connection).put(
+            SlaWatch(kind.value, name, self.cluster, missing, deadlines.level, self._next_look(deadlines, missing))
+            for deadlines in levels
+            for missing in find_missing(self.connection, deadlines, times)
+            if deadlines.due_at(missing) > self.as_of
+        )
+        return Watermark(
+            kind=watermark.kind,
+            entity=name,
+            cluster=self.cluster,
+            next_index=0,
+            next_time=time if levels else None,
+        )
+
+    def look_at(self, due: Iterable[SlaWatch], bulkheads: Bulkheads) -> _Found:
+        """Look at watched deadlines."""
+        reader = ChainReader(connection=self.connection, timeline=self.timeline, as_of=self.as_of)
+        warnings: list[Forecast] = []
+        over: list[WatchKey] = []
+        later: list[SlaWatch] = []
+        for watch in due:
+            found = bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
+            match found:
+                case Forecast():
+                    warnings.append(found)
+                    over.append(watch.key)
+                case None:
+                    over.append(watch.key)
+                case SlaWatch(look_at=look_at):
+                    put_off = self.as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watch.name))
+                    later.append(found if look_at > self.as_of else found._replace(look_at=put_off))
+        return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
+
+    def write(self, found: _Found) -> int:
+        """Write what was found, and warn of what is still missing; return of how many deadlines."""
+        warnings = [each for each in found.warnings if self._is_missing(each)]
+        watches = SlaWatches(self.connection)
+        watches.remove(found.over)
+        watches.put(found.later)
+        Outbox(self.connection).append_many(build_warnings(warnings, self.as_of))
+        return len(warnings)
+
+    def _is_missing(self, found: Forecast) -> bool:
+        deadlines = self._find(found.kind, found.name, found.level)
+        return deadlines is not None and bool(find_missing(self.connection, deadlines, [found.nominal_time]))
+
+    def _look(self, reader: ChainReader, watch: SlaWatch) -> Forecast | SlaWatch | None:
+        """Return the warning, or the next look; None if nothing is to be watched any more."""
+        deadlines, time = self._find(watch.kind, watch.name, watch.level), watch.nominal_time
+        if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.as_of:
+            return None
+        if not find_missing(self.connection, deadlines, [time]):
+            return None
+        found = forecast(reader, deadlines, time)
+        if deadlines.sla.warn_at is not None and found.is_at_risk(deadlines.sla.warn_at):
+            return found
+        return watch._replace(look_at=self._next_look(deadlines, time))
+
+    def _next_look(self, deadlines: Deadlines, time: datetime) -> datetime:
+        return self.as_of + pause_before(deadlines.due_at(time), self.as_of)
+
+    def _find(self, kind: str, name: str, level: SlaLevel) -> Deadlines | None:
+        """Return the deadlines of an entity that are watched."""
+        key = (kind, name, level)
+        if key not in self._deadlines:
+            found = open_deadlines(self.connection, self.timeline, Kind(kind), name, self.cluster, level)
+            self._deadlines[key] = None if found is None or found.sla.warn_at is None else found
+        return self._deadlines[key]
+
+
+def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMessage]:
+    """Return a message for each entity and level with deadlines that will probably be missed."""
+    groups: dict[tuple[str, str, str, SlaLevel], list[Forecast]] = {}
+    for each in found:
+        groups.setdefault((each.kind, each.name, each.cluster, each.level), []).append(each)
+    return [_warning(sorted(groups[key], key=lambda each: each.nominal_time), as_of) for key in sorted(groups)]
+
+
+def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:
+    first, times = found[0], [each.nominal_time for each in found]
+    instance = LateInstance(first.kind, first.name, first.cluster, first.nominal_time)
+    place = (first.kind, first.name, first.cluster, first.level.value, render_datetime(first.nominal_time))
+    return OutboxMessage(
+        recorded_at=as_of,
+        payload=build_payload(SlaEvent.AT_RISK, first.level, instance, times, first.sentence),
+        idempotency_key="/".join(("sla", SlaEvent.AT_RISK.value, *place)),
+    )

@@ -1,0 +1,279 @@
+"""What people say of entities: properties and tags in the scope USER, read, written and removed."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from feed_assets.catalog.descriptions import NOBODY
+from feed_assets.catalog.recorded import find_recorded
+from feed_assets.catalog.store import DescribedEntity, MetadataChange, MetadataStore, compare, render_metadata
+from feed_assets.catalog.targets import find_place, find_target
+from feed_assets.catalog.writing import Target, Writing, Written, write_many
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
+from feed_assets.entities.metadata import (
+    MOST_BYTES,
+    Create,
+    MetadataKey,
+    MetadataKind,
+    MetadataValue,
+    Mutation,
+    Origin,
+    Remove,
+    Scope,
+    Update,
+    find_fault,
+    measure,
+)
+from feed_assets.json_form import Hidden, shows
+from feed_assets.sql.locks import lock_definitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedMetadata:
+    """One property or tag of an entity; `value` is "" for a tag."""
+
+    scope: Scope
+    kind: MetadataKind
+    name: str
+    value: str
+    origin: Origin
+    author: str
+
+
+@shows("row", "uid, created_at, created_by")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityMetadata:
+    """The metadata of an entity. `uid` names it for other systems; it and the beginning are None if nobody has said
+    anything of it.
+    """
+
+    entity: str
+    row: Hidden[DescribedEntity | None]
+    metadata: tuple[ListedMetadata, ...]
+
+    def by_scope(self) -> dict[str, Any]:
+        """Return the properties and tags in each scope, as JSON."""
+        found = {
+            MetadataKey(each.scope, each.kind, each.name): MetadataValue(each.value, each.origin, each.author)
+            for each in self.metadata
+        }
+        return render_metadata(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResult:
+    """A change of the metadata of an entity: all before and after it, what was added and what is gone."""
+
+    entity: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    additions: Mapping[str, Any]
+    deletions: Mapping[str, Any]
+    dry_run: bool
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.additions or self.deletions)
+
+
+@shows("change", "seq, recorded_at, author, origin")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChange:
+    """An earlier change of the metadata of an entity: all before it, what was added and what is gone."""
+
+    change: Hidden[MetadataChange]
+    previous: Mapping[str, Any]
+    additions: Mapping[str, Any]
+    deletions: Mapping[str, Any]
+
+
+def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope] = tuple(Scope)) -> EntityMetadata:
+    """Return the metadata of an entity in some scopes, with what the record knows of it.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+        EntityNotFoundError: it does not exist.
+    """
+    with context.read() as connection:
+        target = find_target(context.plan, connection, path)
+        store = MetadataStore(connection)
+        entity = store.find(target.path)
+        found = store.read(entity.id) if entity is not None else {}
+        recorded = find_recorded(connection, context.plan, target)
+    for name, value in recorded.items():
+        key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
+        found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
+    listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
+    return EntityMetadata(entity=target.path, row=entity, metadata=tuple(listed))
+
+
+def update_metadata(
+    context: OperationContext,
+    path: str,
+    properties: Mapping[str, str],
+    tags: Iterable[str],
+    *,
+    author: str,
+    origin: Origin = Origin.PERSON,
+    dry_run: bool = False,
+) -> MetadataResult:
+    """Add properties and tags to an entity, and overwrite properties that are there.
+
+    Raises:
+        MetadataRefusedError: a name or value cannot be written, or this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    named = {MetadataKey(Scope.USER, MetadataKind.PROPERTY, name): value for name, value in properties.items()}
+    named |= {MetadataKey(Scope.USER, MetadataKind.TAG, name): "" for name in tags}
+    values = {key: MetadataValue(value, origin, author) for key, value in named.items()}
+    return mutate(context, {path: [Update(values)]}, author, origin=origin, dry_run=dry_run)[0]
+
+
+def remove_metadata(
+    context: OperationContext,
+    path: str,
+    *,
+    names: Collection[str] | None,
+    kinds: Collection[MetadataKind],
+    author: str,
+    dry_run: bool = False,
+) -> MetadataResult:
+    """Remove what people have said of an entity: the named properties or tags, or all of some kinds but for what
+    declarations say.
+
+    What is not there is not missed.
+
+    Raises:
+        MetadataRefusedError: a declaration says it, or this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    if names is None:
+        removal = Remove(None, [Scope.USER], kinds, [Origin.PERSON, Origin.PROGRAM])
+    else:
+        removal = Remove([MetadataKey(Scope.USER, kind, name) for kind in kinds for name in names])
+    return mutate(context, {path: [removal]}, author, dry_run=dry_run)[0]
+
+
+def copy_metadata(
+    context: OperationContext, path: str, to: str, *, author: str, dry_run: bool = False
+) -> MetadataResult:
+    """Add what is said of an entity in the scope USER to another one, but for names that the other's declaration has.
+
+    Raises:
+        MetadataRefusedError: one of them is no path of an entity.
+        EntityNotFoundError: one of them does not exist.
+    """
+    found, there = (get_metadata(context, each, [Scope.USER]).metadata for each in (path, to))
+    declared = {(each.kind, each.name) for each in there if each.origin is Origin.DEFINITION}
+    copied = [each for each in found if (each.kind, each.name) not in declared]
+    properties = {each.name: each.value for each in copied if each.kind is MetadataKind.PROPERTY}
+    tags = [each.name for each in copied if each.kind is MetadataKind.TAG]
+    return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
+
+
+def drop_metadata(context: OperationContext, path: str, *, author: str, dry_run: bool = False) -> MetadataResult:
+    """Remove all that people have said of an entity; one that is not declared is gone with it.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+        EntityNotFoundError: the entity does not exist.
+    """
+    return remove_metadata(context, path, names=None, kinds=tuple(MetadataKind), author=author, dry_run=dry_run)
+
+
+def list_changes(
+    context: OperationContext, path: str, limit: int, scopes: Collection[Scope] = tuple(Scope)
+) -> Sequence[RecordedChange]:
+    """Return the newest changes of the metadata of an entity in some scopes, newest first; also of one that is gone.
+
+    Raises:
+        MetadataRefusedError: this is no path of an entity.
+    """
+    with context.read() as connection:
+        try:
+            path = find_target(context.plan, connection, path).path
+        except EntityNotFoundError:
+            path = path.strip("/")
+        found = (_recorded(each, scopes) for each in MetadataStore(connection).iter_changes_of(path))
+        all_scopes = set(scopes) == set(Scope)
+        return list(islice((each for each in found if all_scopes or each.additions or each.deletions), limit))
+
+
+def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChange:
+    chosen = [scope.value for scope in scopes]
+    before, after = ({name: state[name] for name in chosen if name in state} for state in (change.before, change.after))
+    return RecordedChange(change=change, **compare(before, after))
+
+
+def mutate(
+    context: OperationContext,
+    mutations: Mapping[str, Sequence[Mutation]],
+    author: str,
+    *,
+    origin: Origin = Origin.PERSON,
+    dry_run: bool,
+) -> tuple[MetadataResult, ...]:
+    """Change entities, by path, in one transaction: all of them or, if one is refused, none.
+
+    Several paths of one entity make one change.
+
+    Raises:
+        MetadataRefusedError: a name or value cannot be written, a declaration says it, or this is no path of an entity.
+        EntityNotFoundError: an entity does not exist.
+    """
+    with context.database.begin() as connection:
+        lock_definitions(connection)
+        context.timeline.refresh(connection, context.as_of)
+        wanted: dict[Target, list[Mutation]] = defaultdict(list)
+        for path, of_entity in mutations.items():
+            _require_valid(context, path, of_entity)
+            wanted[find_target(context.plan, connection, path)] += of_entity
+        writings = [Writing(target=target, mutations=found, author=author) for target, found in wanted.items()]
+        done = write_many(connection, writings, origin=origin, now=context.as_of)
+        for target, written in zip(wanted, done, strict=True):
+            _require_own(context, target, written)
+            _require_room(target, written)
+        if dry_run:
+            connection.rollback()
+    return tuple(_result(target, written, dry_run=dry_run) for target, written in zip(wanted, done, strict=True))
+
+
+def _result(target: Target, written: Written, *, dry_run: bool) -> MetadataResult:
+    after = render_metadata(written.after)
+    changed = compare(render_metadata(written.before), after)
+    return MetadataResult(
+        entity=target.path,
+        before=changed["previous"],
+        after=after,
+        additions=changed["additions"],
+        deletions=changed["deletions"],
+        dry_run=dry_run,
+    )
+
+
+def _require_valid(context: OperationContext, path: str, mutations: Iterable[Mutation]) -> None:
+    for mutation in mutations:
+        for key, each in mutation.values.items() if isinstance(mutation, Update | Create) else ():
+            fault = find_fault(key, each.value, is_strict=context.metadata.strict)
+            if fault is not None:
+                raise MetadataRefusedError(entity=path, reason=fault[0], next_step=fault[1])
+
+
+def _require_own(context: OperationContext, target: Target, written: Written) -> None:
+    """Raise MetadataRefusedError if a person has changed what a declaration says."""
+    for key, each in written.before.items():
+        if each.origin is Origin.DEFINITION and written.after.get(key) != each:
+            place = find_place(context.plan, target.path, key)
+            reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
+            raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Change it there.")
+
+
+def _require_room(target: Target, written: Written) -> None:
+    size = measure(written.after)
+    if size > MOST_BYTES and size > measure(written.before):
+        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
+        raise MetadataRefusedError(entity=target.path, reason=reason, next_step="Remove what nobody needs.")

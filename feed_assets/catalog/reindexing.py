@@ -1,0 +1,111 @@
+"""`metadata reindex`: prove that the index and the descriptions are what is stored and declared, and mend them."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.describing import mend_descriptions
+from feed_assets.catalog.search.tokens import index_entity
+from feed_assets.catalog.store import MetadataStore
+from feed_assets.context.operation import OperationContext
+from feed_assets.json_form import shown
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.releases.changed import is_applied
+from feed_assets.sql.locks import lock_definitions, lock_log
+
+AT_ONCE = 500
+"""The entities of one transaction: writers wait for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reindexed:
+    """What was wrong among so many entities: words of the index that were missing or extra, rows that belong to no
+    entity, and descriptions that are not what is declared; None if the declarations are not in force yet.
+    """
+
+    entities: int
+    missing: int
+    extra: int
+    orphans: int
+    descriptions: int | None
+    dry_run: bool
+
+    @shown
+    def is_sound(self) -> bool:
+        """Whether nothing was wrong."""
+        return not (self.missing or self.extra or self.orphans or self.descriptions)
+
+
+def reindex(
+    context: OperationContext,
+    *,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Reindexed:
+    """Compare the index and the descriptions with what is stored and declared, and mend them; with `dry_run` only the
+    first. Others can write in between: each transaction has some entities.
+    """
+    with _transaction(context, dry_run=dry_run) as connection:
+        descriptions = None
+        if is_applied(connection, context.timeline):
+            chosen, without_row = context.metadata.system, context.without_row
+            descriptions = mend_descriptions(
+                connection, context.plan, chosen, without_row, context.as_of, dry_run=dry_run
+            )
+        store = MetadataStore(connection)
+        total, orphans = store.count(), store.count_orphans()
+        if not dry_run:
+            store.remove_orphans()
+    missing = extra = last = done = 0
+    while True:
+        with _transaction(context, dry_run=dry_run) as connection:
+            some = MetadataStore(connection).ids_after(last, AT_ONCE)
+            found = _mend_index(connection, some, dry_run=dry_run)
+        missing, extra = missing + found[0], extra + found[1]
+        if not some:
+            break
+        last, done = some[-1], done + len(some)
+        progress(done, max(done, total))
+    result = Reindexed(
+        entities=done, missing=missing, extra=extra, orphans=orphans, descriptions=descriptions, dry_run=dry_run
+    )
+    if not dry_run and not result.is_sound:
+        details = {"missing": missing, "extra": extra, "orphans": orphans, "descriptions": descriptions}
+        entry = AuditEntry(recorded_at=context.as_of, author=author, action="metadata reindex", details=details)
+        with context.database.begin() as connection:
+            Audit(connection).append(entry)
+    return result
+
+
+@contextmanager
+def _transaction(context: OperationContext, *, dry_run: bool) -> Iterator[Connection]:
+    if dry_run:
+        with context.read() as connection:
+            yield connection
+        return
+    with context.database.begin() as connection:
+        lock_definitions(connection)
+        lock_log(connection)
+        context.timeline.refresh(connection, context.as_of)
+        yield connection
+
+
+def _mend_index(connection: Connection, entities: Collection[int], *, dry_run: bool) -> tuple[int, int]:
+    """Write the tokens of entities that are not what their metadata say; with `dry_run` nothing is written. Return how
+    many words by which entities should be found are missing, and how many are there that should not be.
+    """
+    store = MetadataStore(connection)
+    said, tokens = store.read_many(entities), store.tokens_of(entities)
+    changes = [
+        (number, tokens.get(number, set()), index_entity(each.path, each.kind, each.name, said.get(number, {})))
+        for number, each in store.of_ids(entities).items()
+    ]
+    if not dry_run:
+        store.write_tokens(changes)
+    missing = sum(len(after - before) for _, before, after in changes)
+    extra = sum(len(before - after) for _, before, after in changes)
+    return missing, extra

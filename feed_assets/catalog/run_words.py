@@ -1,0 +1,101 @@
+"""What a run says of entities and of itself: checked when it is said, written when its instance has succeeded."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.store import MetadataStore
+from feed_assets.catalog.targets import find_place, find_target
+from feed_assets.catalog.writing import Target, write_metadata
+from feed_assets.engines.run_metadata import ReportedMetadata, Values
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.entities.metadata import MOST_BYTES, Metadata, MetadataKey, MetadataValue, Origin, Update, measure
+from feed_assets.errors import FeedAssetsError
+from feed_assets.log.definitions.records import DefinitionAction
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import ProcessKey
+from feed_assets.masking import get_logger
+from feed_assets.plan.records import Plan
+from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_log
+
+_logger = get_logger(__name__)
+
+PROGRAM = "program"
+"""The category of facts that the code of a process says."""
+
+
+def check_reported(database: Database, plan: Plan, path: str, values: Values) -> None:
+    """Require that a run can say something of an entity; `plan` has the current definitions.
+
+    Raises:
+        MetadataRefusedError: this is no path, a file says it, or it would be too much.
+        EntityNotFoundError: there is no such entity.
+    """
+    with database.read() as connection:
+        target = find_target(plan, connection, path)
+        store = MetadataStore(connection)
+        entity = store.find(target.path)
+        before = store.read(entity.id) if entity is not None else {}
+    for key in values:
+        if key in before and before[key].origin is Origin.DEFINITION:
+            place = find_place(plan, target.path, key)
+            reason = f"{key.kind.value} {key.name!r} is declared{f' in {place}' if place else ''}"
+            raise MetadataRefusedError(entity=path, reason=reason, next_step="Say it under another name.")
+    size = measure({**before, **_sign(values, "")})
+    if size > MOST_BYTES and size > measure(before):
+        reason = f"its metadata would have {size:,} bytes, more than {MOST_BYTES:,}"
+        raise MetadataRefusedError(entity=path, reason=reason, next_step="Say less.")
+
+
+def apply_reported(
+    connection: Connection, plan: Plan, key: ProcessKey, reported: ReportedMetadata, now: datetime
+) -> None:
+    """Write what the running attempt at an instance has said. What a file says by now stays the file's, and nothing is
+    said of what is gone by now: neither keeps an instance from having succeeded.
+
+    Takes the lock of the log.
+    """
+    lock_log(connection)
+    row = ProcessInstances(connection).get(*key)
+    facts = {name: _render(value) for name, value in reported.facts.items()}
+    if row is not None:
+        Facts(connection).add(key, row.attempt, PROGRAM, facts, now)
+    author = f"process/{key.process}"
+    for path, values in reported.metadata.items():
+        try:
+            target = find_target(plan, connection, path)
+        except FeedAssetsError as exc:  # a step that is kept has said it when it was there
+            _logger.info("nothing is said of %s: %s", path, exc)
+            continue
+        if not _is_deleted(connection, target):
+            mutation = Update(_free(connection, target, _sign(values, author)))
+            write_metadata(connection, target, [mutation], author=author, origin=Origin.PROGRAM, now=now)
+
+
+def _is_deleted(connection: Connection, target: Target) -> bool:
+    kind, name, *_ = target.path.split("/")
+    if kind not in list(Kind) or MetadataStore(connection).find(f"{kind}/{name}") is not None:
+        return False
+    newest = Definitions(connection).find_newest(kind, name)
+    return newest is not None and newest.action is DefinitionAction.DELETED
+
+
+def _sign(values: Values, author: str) -> dict[MetadataKey, MetadataValue]:
+    return {key: MetadataValue(text, Origin.PROGRAM, author) for key, text in values.items()}
+
+
+def _free(connection: Connection, target: Target, values: Metadata) -> Metadata:
+    """Return those values that no file says."""
+    store = MetadataStore(connection)
+    entity = store.find(target.path)
+    before = store.read(entity.id) if entity is not None else {}
+    declared = {key for key, each in before.items() if each.origin is Origin.DEFINITION}
+    return {key: each for key, each in values.items() if key not in declared}
+
+
+def _render(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,256 @@
+"""Search described entities by what is said of them, and list the names and values of properties."""
+
+import base64
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from feed_assets.catalog.search.index import SearchIndex
+from feed_assets.catalog.search.queries import parse_query
+from feed_assets.catalog.search.records import Hit, Position, SearchFilter, SearchOrder
+from feed_assets.catalog.store import MetadataStore, render_metadata
+from feed_assets.entities.errors import MetadataRefusedError
+from feed_assets.entities.metadata import Scope
+from feed_assets.json_form import parse_json
+from feed_assets.sql.database import Database
+
+PAGE = 20
+MOST_RESULTS = 1000
+MOST_CURSORS = 100
+MOST_KEYS = 1000
+MOST_VALUES = 20
+MOST_EXAMPLES = 10
+
+_VERSION = 1
+_LARGEST = 2**62
+_KIND = re.compile(r"[a-z][a-z0-9-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What is looked for. A `cursor` of an earlier page replaces `offset` and `limit`; it needs an order, as do
+    `cursors`, the number of pages behind this one whose cursors are wanted. Of `kinds`, those that nothing has match
+    nothing.
+    """
+
+    text: str = "*"
+    kinds: Collection[str] = ()
+    scope: Scope | None = None
+    sort: str | None = None
+    offset: int = 0
+    limit: int = PAGE
+    cursor: str | None = None
+    cursors: int = 0
+    shows_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """An entity that was found: how many terms it meets, in which fields, and all that is said of it, by scope."""
+
+    entity: str
+    kind: str
+    name: str
+    terms: int
+    fields: tuple[str, ...]
+    metadata: Mapping[str, Any]
+
+    @property
+    def description(self) -> str:
+        """What people say that it is, else what the program says; "" if neither does."""
+        texts = [said["properties"].get("description") for _, said in sorted(self.metadata.items(), reverse=True)]
+        return next((text for text in texts if text), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage:
+    """A page of results of `total` ones, and the cursors of the pages behind it; none on the last page."""
+
+    results: tuple[SearchResult, ...]
+    total: int
+    offset: int
+    limit: int
+    cursors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PageStart:
+    """The beginning of a page of `limit` results. One that has a place is read from there, however many `offset` are
+    before it now.
+    """
+
+    offset: int
+    limit: int
+    after: Position | None = None
+
+
+def search(database: Database | None, query: SearchQuery) -> SearchPage:
+    """Return a page of the entities that a query finds; of a namespace that does not exist, nothing.
+
+    Raises:
+        MetadataRefusedError: the query, a kind, the order or the cursor is wrong, or a cursor has no order.
+    """
+    order = _parse_order(query.sort)
+    start = _find_start(query, order)
+    terms = parse_query(query.text)
+    kinds = frozenset(map(_parse_kind, query.kinds))
+    chosen = SearchFilter(
+        terms=terms,
+        kinds=kinds,
+        scope=query.scope,
+        shows_hidden=query.shows_hidden,
+        order=order,
+        after=start.after,
+    )
+    if database is None:
+        return SearchPage(results=(), total=0, offset=start.offset, limit=start.limit, cursors=())
+    with database.read() as connection:
+        index, store = SearchIndex(connection), MetadataStore(connection)
+        wanted = start.limit * (query.cursors + 1) + 1
+        found = index.find(chosen, wanted, 0 if start.after else start.offset)
+        hits = found[: start.limit]
+        is_all = start.after is None and len(found) < wanted and (found or not start.offset)
+        total = start.offset + len(found) if is_all else index.count(chosen)
+        ids = [hit.entity for hit in hits]
+        entities, said, fields = store.of_ids(ids), store.read_many(ids), index.fields_of(chosen, ids)
+    results = tuple(
+        SearchResult(
+            entity=entities[hit.entity].path,
+            kind=entities[hit.entity].kind,
+            name=hit.name,
+            terms=hit.terms,
+            fields=tuple(fields.get(hit.entity, ())),
+            metadata=render_metadata(said.get(hit.entity, {})),
+        )
+        for hit in hits
+    )
+    cursors = () if order is None else _cursors(found, start, order, query.cursors)
+    return SearchPage(results=results, total=total, offset=start.offset, limit=start.limit, cursors=cursors)
+
+
+def _parse_kind(text: str) -> str:
+    kind = text.strip().lower()
+    if _KIND.fullmatch(kind) is None:
+        raise MetadataRefusedError(
+            entity=f"target {text!r}", reason="this is no kind", next_step="Write one like feed or column."
+        )
+    return kind
+
+
+def _parse_order(sort: str | None) -> SearchOrder | None:
+    if sort is None:
+        return None
+    text = " ".join(sort.lower().split())
+    if text not in list(SearchOrder):
+        orders = ", ".join(map(repr, map(str, SearchOrder)))
+        raise MetadataRefusedError(
+            entity=f"sort {sort!r}", reason="nothing can be sorted so", next_step=f"Write one of {orders}."
+        )
+    return SearchOrder(text)
+
+
+def _find_start(query: SearchQuery, order: SearchOrder | None) -> _PageStart:
+    """Return where a query begins: at its cursor, if it has one."""
+    if order is None and (query.cursor or query.cursors):
+        raise MetadataRefusedError(
+            entity="the search", reason="a cursor needs an order", next_step="Write --sort 'entity-name asc'."
+        )
+    for name, number, least, most in (
+        ("offset", query.offset, 0, 2**31),
+        ("limit", query.limit, 1, MOST_RESULTS),
+        ("cursors", query.cursors, 0, MOST_CURSORS),
+    ):
+        if not least <= number <= most:
+            raise MetadataRefusedError(
+                entity=f"{name} {number:,}", reason="there is no such page", next_step=f"Ask for {least} to {most:,}."
+            )
+    if order is None or not query.cursor:
+        return _PageStart(offset=query.offset, limit=query.limit)
+    return _parse_cursor(query.cursor, order)
+
+
+def _cursors(found: Sequence[Hit], start: _PageStart, order: SearchOrder, most: int) -> tuple[str, ...]:
+    """Return the cursors of the pages behind the first one of what was found, if there is anything."""
+    ends = range(start.limit, len(found), start.limit)[:most]
+    starts = [replace(start, offset=start.offset + end, after=found[end - 1].position(order)) for end in ends]
+    return tuple(_render_cursor(each, order) for each in starts)
+
+
+def _render_cursor(start: _PageStart, order: SearchOrder) -> str:
+    """Return the beginning of a page, which has a place, as a cursor."""
+    assert start.after is not None
+    value, entity = start.after
+    text = value.isoformat() if isinstance(value, datetime) else value
+    content = json.dumps([_VERSION, order.value, text, entity, start.offset, start.limit], separators=(",", ":"))
+    return base64.urlsafe_b64encode(content.encode()).decode()
+
+
+def _parse_cursor(text: str, order: SearchOrder) -> _PageStart:
+    """Return the beginning of the page at a cursor.
+
+    Raises:
+        MetadataRefusedError: no search in this order has given it.
+    """
+    try:
+        version, sort, value, entity, offset, limit = parse_json(base64.urlsafe_b64decode(text.encode()))
+        is_ours = (version, sort, str(value).isprintable()) == (_VERSION, order.value, True)
+        if not is_ours or not (0 < entity < _LARGEST and 0 <= offset < _LARGEST and 0 < limit <= MOST_RESULTS):
+            raise ValueError(text)
+        place = datetime.fromisoformat(value).astimezone(UTC) if order.is_by_age else str(value)
+        return _PageStart(offset=int(offset), limit=int(limit), after=Position(place, int(entity)))
+    except (ValueError, TypeError) as exc:
+        raise MetadataRefusedError(
+            entity=f"cursor {text[:40]!r}",
+            reason="no search in this order has given it",
+            next_step="Search again without a cursor.",
+        ) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyName:
+    """A name of properties, in small letters, and how many entities have such a property."""
+
+    name: str
+    entities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValue:
+    """A value of a property, how many entities have it, and the first ten of these by name."""
+
+    value: str
+    count: int
+    entities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValues:
+    """The values of a property, those of most entities first; `total` counts the values."""
+
+    name: str
+    entities: int
+    values: tuple[PropertyValue, ...]
+    total: int
+
+
+def list_keys(database: Database, beginning: str, scope: Scope | None = None) -> Sequence[PropertyName]:
+    """Return the names of properties that begin so, in order, with the number of entities that have each.
+
+    They are those that `properties:` and their beginning find; hidden entities are not counted.
+    """
+    with database.read() as connection:
+        found = SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS)
+    return [PropertyName(name=name, entities=count) for name, count in found]
+
+
+def show_key(database: Database, name: str, scope: Scope | None = None, limit: int = MOST_VALUES) -> PropertyValues:
+    """Return the values of a property, at most so many; none if nothing has it."""
+    with database.read() as connection:
+        index = SearchIndex(connection)
+        found = index.values_of(name.strip().lower(), scope, limit, MOST_EXAMPLES)
+        entities, total = index.count_values(name.strip().lower(), scope)
+    values = tuple(PropertyValue(value=value, count=count, entities=tuple(paths)) for value, count, paths in found)
+    return PropertyValues(name=name.strip().lower(), entities=entities, values=values, total=total)

@@ -1,0 +1,290 @@
+"""Confine a failure to the unit of work in which it happens.
+
+A tick consists of units: a step, or the part of a step that concerns one feed, process or storage endpoint. A unit that
+fails is recorded with its reason and put off; all others run. The first success of the unit ends the record. If it is
+an address, all else that has failed on the cluster is due at once: much of it has waited for that address.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import ParamSpec, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from feed_assets.actions import Action, ActionStatus, record_action
+from feed_assets.clock import Clock, Stopwatch
+from feed_assets.context.errors import NotAskedError
+from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.tick_records import TickFailure, TickStep
+from feed_assets.errors import NoAnswerError, describe_error
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.masking import get_logger
+from feed_assets.patience import Answer, Patience
+from feed_assets.sql.database import Database
+from feed_assets.sql.errors import StateUnreachableError
+from feed_assets.storage.errors import StorageAwayError
+
+SHORTEST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(minutes=10)
+LONGEST_PAUSE_OF_ADDRESS = timedelta(minutes=1)
+"""Others wait for an address, and one try of it says whether it is back."""
+ADDRESSES = frozenset({TickStep.STORAGE, TickStep.SPARK})
+"""The steps whose units are addresses."""
+AGE_PER_PAUSE = 50
+WORK_PER_PAUSE = 2
+"""A unit that fails slowly, such as by a time-out, takes at most a third of the time."""
+FORGOTTEN_AFTER = timedelta(hours=1)
+SLOW_SECONDS = 2.0
+"""Seconds after which a service that fails is not called again in the same tick."""
+
+TIME_OUT_SECONDS = 10.0
+"""Seconds after which work that reads much, and fails, has probably waited for its storage."""
+
+AWAY = (NoAnswerError, StorageAwayError)
+"""What says that an address fails, however fast it comes."""
+
+NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
+"""Nothing can be recorded, or the transaction around the unit is lost."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+
+_logger = get_logger(__name__)
+
+
+class Bulkheads:
+    """The units of one tick of a cluster, and what is recorded about their failures.
+
+    `save` records what has changed. `clock` is the real clock. `patience` is that of the process; without one, services
+    are called without a time limit. Steps, and units that fail, are recorded as actions, too.
+    """
+
+    def __init__(
+        self, cluster: str, clock: Clock, known: Iterable[TickFailure] = (), patience: Patience | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._patience = patience or Patience(None)
+        self._stored = {(each.step, each.subject): each for each in known if each.cluster == cluster}
+        self._now = dict(self._stored)
+
+    @property
+    def patience(self) -> Patience:
+        """What waits for services, and remembers which of them hang."""
+        return self._patience
+
+    @classmethod
+    def open(cls, database: Database, cluster: str, clock: Clock, patience: Patience | None = None) -> "Bulkheads":
+        """Read the failures of earlier ticks and runs."""
+        with database.read() as connection:
+            failures = TickFailures(connection).all()
+        return cls(cluster, clock, failures, patience)
+
+    def is_put_off(self, step: TickStep, subject: str = "") -> bool:
+        """Return whether a unit has failed and its next try is not due."""
+        failure = self._now.get((step, subject))
+        return failure is not None and failure.next_try_at > self._clock.now()
+
+    def has_failed(self, step: TickStep, subject: str = "") -> bool:
+        """Return whether a unit failed when it was last tried."""
+        return (step, subject) in self._now
+
+    def reason(self, step: TickStep, subject: str = "") -> str:
+        """Return why a unit failed; "" if it did not."""
+        failure = self._now.get((step, subject))
+        return "" if failure is None else failure.reason
+
+    def pause(self, step: TickStep, subject: str = "") -> timedelta:
+        """Return the time until the next try of a unit."""
+        failure = self._now.get((step, subject))
+        return timedelta(0) if failure is None else max(failure.next_try_at - self._clock.now(), timedelta(0))
+
+    def to_try_again(self, step: TickStep) -> frozenset[str]:
+        """Return the units of a step that have failed and whose next try is due."""
+        return frozenset(subject for own, subject in self._now if own is step and not self.is_put_off(step, subject))
+
+    def run(
+        self,
+        step: TickStep,
+        otherwise: _Result,
+        work: Callable[_Arguments, _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Return the result of a step that is one unit: see `run_unit`. Each call is recorded as an action."""
+        watch = Stopwatch()
+        result = self.run_unit(step, "", otherwise, work, *args, **kwargs)
+        if not self.has_failed(step):
+            self._record(step, "", watch.seconds)
+        return result
+
+    def run_unit(
+        self,
+        step: TickStep,
+        subject: str,
+        otherwise: _Result,
+        work: Callable[_Arguments, _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Call `work` and return its result; return `otherwise` if it fails, or is put off.
+
+        Raises:
+            StateUnreachableError: nothing can be recorded, so no other unit would succeed.
+            SQLAlchemyError: the transaction in which the unit runs is lost.
+        """
+        if self.is_put_off(step, subject):
+            return otherwise
+        watch = Stopwatch()
+        try:
+            result = work(*args, **kwargs)
+        except NOT_CONFINED:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever fails, it must not end the tick; `fail` logs it
+            self.fail(step, subject, exc, watch.seconds)
+            return otherwise
+        self.succeed(step, subject)
+        return result
+
+    def run_apart(
+        self, step: TickStep, units: Mapping[str, _Item], work: Callable[[Sequence[_Item]], list[_Result]]
+    ) -> list[_Result]:
+        """Return the results of all units together; if that fails, of each alone, so that only the broken ones fail.
+
+        Units that are put off are left out. `work` must have no effect if it raises.
+        """
+        due = {subject: item for subject, item in units.items() if not self.is_put_off(step, subject)}
+        try:
+            results = work(list(due.values())) if due else []
+        except NOT_CONFINED:
+            raise
+        except Exception:  # noqa: BLE001 - the unit that fails alone logs it
+            none: list[_Result] = []
+            return [
+                result for subject, item in due.items() for result in self.run_unit(step, subject, none, work, [item])
+            ]
+        for subject in due:
+            self.succeed(step, subject)
+        return results
+
+    def ask(self, step: TickStep, calls: Mapping[str, Callable[[], _Result]]) -> dict[str, _Result | Exception]:
+        """Call several services at once, by endpoint; return what each returned or raised.
+
+        An endpoint that fails slowly, such as by a time-out, is recorded and put off; until its next try, it is not
+        called, so that its time-out is waited for once.
+        """
+        due = {endpoint: call for endpoint, call in calls.items() if not self.is_put_off(step, endpoint)}
+        answers = self._patience.ask(due)
+        for endpoint, answer in answers.items():
+            self._note(step, endpoint, answer)
+        found: dict[str, _Result | Exception] = {endpoint: answer.value for endpoint, answer in answers.items()}
+        for endpoint in calls.keys() - due.keys():
+            found[endpoint] = NotAskedError(endpoint=endpoint, reason=self.reason(step, endpoint))
+        return found
+
+    def _note(self, step: TickStep, endpoint: str, answer: Answer[_Result]) -> None:
+        if not isinstance(answer.value, Exception):
+            self.succeed(step, endpoint)
+        elif answer.seconds > SLOW_SECONDS or isinstance(answer.value, AWAY):
+            self.fail(step, endpoint, answer.value, answer.seconds)
+
+    def fail(
+        self,
+        step: TickStep,
+        subject: str,
+        error: Exception,
+        seconds: float = 0.0,
+        next_try_at: datetime | None = None,
+    ) -> None:
+        """Record that a unit has failed after `seconds`, and when it is tried again: at `next_try_at`, if given."""
+        now, known = self._clock.now(), self._now.get((step, subject))
+        reason = describe_error(error)
+        if known is None or known.reason != reason:
+            name = f"{step} of {subject}" if subject else str(step)
+            _logger.warning("cluster %s: %s failed: %s", self._cluster, name, reason, exc_info=error)
+        self._record(step, subject, seconds, reason)
+        since = now if known is None else min(known.since, now)
+        longest = LONGEST_PAUSE_OF_ADDRESS if step in ADDRESSES else LONGEST_PAUSE
+        pause = max(pause_by_age(now - since, longest), timedelta(seconds=WORK_PER_PAUSE * seconds))
+        self._now[step, subject] = TickFailure(
+            cluster=self._cluster,
+            step=step,
+            subject=subject,
+            reason=reason,
+            since=since,
+            next_try_at=next_try_at or now + min(pause, longest),
+            failures=1 if known is None else known.failures + 1,
+        )
+
+    def _record(self, step: TickStep, subject: str, seconds: float, reason: str = "") -> None:
+        kind = step.kind
+        dimensions = {
+            "cluster": self._cluster,
+            "kind": kind if subject else None,
+            "entity" if kind else "unit": subject,
+        }
+        status = ActionStatus.FAILED if reason else ActionStatus.SUCCEEDED
+        name = f"tick {step}"
+        record_action(Action(name=name, dimensions=dimensions, status=status, seconds=seconds, reason=reason))
+
+    def succeed(self, step: TickStep, subject: str = "") -> None:
+        """Forget an earlier failure of a unit."""
+        if self._now.pop((step, subject), None) is not None:
+            name = f"{step} of {subject}" if subject else str(step)
+            _logger.info("cluster %s: %s works again", self._cluster, name)
+
+    @property
+    def failures(self) -> list[TickFailure]:
+        """The present failures of the cluster, in the order of the steps."""
+        order = {step: number for number, step in enumerate(TickStep)}
+        return sorted(self._now.values(), key=lambda each: (order[each.step], each.subject))
+
+    def save(self, database: Database) -> None:
+        """Record what has changed since the last `save`. A failure that no tick tries any more is forgotten.
+
+        If an address works again, what has failed because of it is forgotten. What else fails on the cluster, and what
+        could not be polled, is due.
+        """
+        now = self._clock.now()
+        back = [subject for step, subject in self._stored.keys() - self._now.keys() if step in ADDRESSES]
+        tried = (each for each in self._now.values() if each.next_try_at > now - FORGOTTEN_AFTER)
+        self._now = {(each.step, each.subject): each for each in without_outages(tried, back)}
+        new = [each for key, each in self._now.items() if self._stored.get(key) != each]
+        gone = [(self._cluster, *key) for key in self._stored.keys() - self._now.keys()]
+        if new or gone:
+            with database.begin() as connection:
+                TickFailures(connection).put(new)
+                TickFailures(connection).remove(gone)
+                if back:
+                    TickFailures(connection).try_again(self._cluster, now, but=ADDRESSES)
+                    ArrivalPolls(connection).try_obstructed(self._cluster)
+                    ProcessInstances(connection).retry_outages(self._cluster)
+        self._stored = dict(self._now)
+
+
+class Unconfined(Bulkheads):
+    """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks."""
+
+    def fail(self, step: TickStep, subject: str, error: Exception, *_: object, **__: object) -> None:  # noqa: ARG002
+        """Raise the error."""
+        raise error
+
+
+def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
+    """Return the pause before something is tried again: a fiftieth of its age, at least a second, at most `longest`.
+
+    >>> str(pause_by_age(timedelta(minutes=10), LONGEST_PAUSE))
+    '0:00:12'
+    """
+    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), longest)
+
+
+def without_outages(failures: Iterable[TickFailure], away: Collection[str]) -> list[TickFailure]:
+    """Return failures without those that name one of the addresses that are `away`, except for these themselves. The
+    beginning of a longer address is not its name: `s3://logs` is not `s3://logs-old`.
+    """
+    named = [re.compile(re.escape(name) + r"(?!\.?[\w-])") for name in away]
+    return [each for each in failures if each.step in ADDRESSES or not any(name.search(each.reason) for name in named)]

@@ -1,0 +1,90 @@
+"""The combined answer of several clusters, with the failures of single clusters."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.sql.errors import StateError
+
+Item = TypeVar("Item")
+
+
+class Result(StrEnum):
+    """Falcon's results of a request: all clusters answered, some, or none."""
+
+    SUCCEEDED = "SUCCEEDED"
+    PARTIAL = "PARTIAL"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[Item]):
+    """The answer of one cluster, or the reason why it failed."""
+
+    cluster: str
+    items: tuple[Item, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consolidated(Generic[Item]):
+    """The parts of all clusters."""
+
+    parts: tuple[Part[Item], ...]
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The items of all clusters, one cluster after the other."""
+        return tuple(item for part in self.parts for item in part.items)
+
+    @property
+    def result(self) -> Result:
+        """SUCCEEDED if no cluster failed, FAILED if all failed, else PARTIAL."""
+        failed = sum(part.error is not None for part in self.parts)
+        if not failed:
+            return Result.SUCCEEDED
+        return Result.FAILED if failed == len(self.parts) else Result.PARTIAL
+
+    @property
+    def message(self) -> str:
+        """The failures, each as `cluster/text`; empty without any."""
+        return "\n".join(f"{part.cluster}/{part.error}" for part in self.parts if part.error is not None)
+
+
+def consolidate(clusters: Iterable[str], read: Callable[[str], Sequence[Item]]) -> Consolidated[Item]:
+    """Ask one cluster after the other. A cluster that fails does not stop the others; an unusable state database stops
+    all.
+
+    Raises:
+        StateError: the state database cannot be used.
+
+    >>> from feed_assets.timing.errors import FrequencyError
+    >>> def read(cluster: str) -> list[int]:
+    ...     if cluster == "b":
+    ...         raise FrequencyError(text="x", reason="a reason")
+    ...     return [1]
+    >>> consolidate(["a", "b"], read).result, consolidate(["b"], read).result
+    (<Result.PARTIAL: 'PARTIAL'>, <Result.FAILED: 'FAILED'>)
+    """
+    parts: list[Part[Item]] = []
+    for cluster in clusters:
+        try:
+            parts.append(Part(cluster=cluster, items=tuple(read(cluster))))
+        except StateError:
+            raise
+        except FeedAssetsError as exc:
+            parts.append(Part(cluster=cluster, error=str(exc)))
+    return Consolidated(parts=tuple(parts))
+
+
+PAGE = 10
+
+
+class Lifecycle(StrEnum):
+    """The lifecycles of instances, with Falcon's names: execution of a process; replication and eviction of a feed."""
+
+    EXECUTION = "execution"
+    REPLICATION = "replication"
+    EVICTION = "eviction"

@@ -1,0 +1,220 @@
+"""The context of operations: the current definitions, the state, storage, and the clocks."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import NoReturn, TypeVar, assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import SystemClock, open_clock
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.lifecycle import LifecycleContext
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.issues import Issue
+from feed_assets.loading.interpolation import values_of
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.run_names import is_command
+from feed_assets.patience import Patience
+from feed_assets.plan.edges import Key
+from feed_assets.plan.location import find_plan_cache, load_location
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.setting_sections import MetadataSettings
+from feed_assets.settings import Settings
+from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
+from feed_assets.timing.sequence import InstanceSequence
+
+_Record = TypeVar("_Record", FeedRecord, ProcessRecord)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationContext(LifecycleContext):
+    """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
+    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs. Commands also have the
+    `settings`, for the receivers of messages, and the `errors` that keep entities out of the plan.
+    """
+
+    timeline: ReleaseTimeline
+    as_of: datetime
+    without_row: ScheduleState = ScheduleState.SCHEDULED
+    webserver: str | None = None
+    retention_grace: timedelta = timedelta(0)
+    metadata: MetadataSettings = field(default_factory=MetadataSettings)
+    settings: Settings | None = None
+    errors: tuple[Issue, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the current definitions."""
+        return self.timeline.plan
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a read transaction with the releases of the same moment."""
+        with self.database.read() as connection:
+            self.timeline.refresh(connection, self.as_of)
+            yield connection
+
+    def run_url(self, run_id: str | None) -> str | None:
+        """Return the URL of a run in Dagster; None without a run or a configured webserver."""
+        if not run_id or is_command(run_id) or not self.webserver:
+            return None
+        return f"{self.webserver.rstrip('/')}/runs/{run_id}"
+
+    def feed_url(self, record: FeedRecord, nominal_time: datetime) -> str:
+        """Return the URL of a feed's instance; an empty one if the feed has no data of its own."""
+        if not record.has_data:
+            return ""
+        return self.stores.url(record.store, record.path(nominal_time))
+
+    def records(self, kind: Kind) -> Mapping[Key, FeedRecord | ProcessRecord]:
+        """Return all feeds or all processes. Raises InstanceQueryError for kinds without instances."""
+        match kind:
+            case Kind.FEED:
+                return self.plan.feeds
+            case Kind.PROCESS:
+                return self.plan.processes
+            case Kind.CLUSTER | Kind.DATASOURCE:
+                raise InstanceQueryError(
+                    subject=kind.value, reason="it has no instances", next_step="Name a feed or a process."
+                )
+            case _:
+                assert_never(kind)
+
+    def clusters_of(self, kind: Kind, name: str) -> tuple[str, ...]:
+        """Return the clusters of a feed or process, by name.
+
+        Raises:
+            EntityNotFoundError: it is on no cluster.
+            DefinitionsError: it is declared, but has errors.
+        """
+        records = self.records(kind)
+        found = tuple(cluster for cluster in sorted(self.plan.clusters) if (name, cluster) in records)
+        return found or self._not_found((kind,), name)
+
+    def kinds_of(self, name: str, kind: Kind | None = None) -> tuple[Kind, ...]:
+        """Return which of process and feed, or of one kind, have this name, at least one.
+
+        Raises:
+            EntityNotFoundError: none has it.
+            DefinitionsError: what has it has errors.
+        """
+        kinds = (Kind.PROCESS, Kind.FEED) if kind is None else (kind,)
+        found = [each for each in kinds if any((name, cluster) in self.records(each) for cluster in self.plan.clusters)]
+        return tuple(found) or self._not_found(kinds, name)
+
+    def _not_found(self, kinds: Sequence[Kind], name: str) -> NoReturn:
+        labels = {label_of((kind, name)) for kind in kinds}
+        if issues := [issue for issue in self.errors if issue.entity in labels]:
+            raise DefinitionsError(location="the definitions", issues=issues, next_step="Correct it first:")
+        known = sorted({entity for kind in kinds for entity, _ in self.records(kind)})
+        suggestions = tuple(get_close_matches(name, known, n=2))
+        raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)
+
+    def feed_on(self, name: str, cluster: str) -> FeedRecord:
+        """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""
+        record = self.plan.feeds.get((name, cluster))
+        return record if record is not None else self._not_on(Kind.FEED, name, cluster)
+
+    def process_on(self, name: str, cluster: str) -> ProcessRecord:
+        """Return a process on a cluster. Raises InstanceQueryError if the process is not on it."""
+        record = self.plan.processes.get((name, cluster))
+        return record if record is not None else self._not_on(Kind.PROCESS, name, cluster)
+
+    def feeds_of(self, name: str, cluster: str | None = None) -> tuple[FeedRecord, ...]:
+        """Return a feed on a cluster, or on all its clusters if none is named.
+
+        Raises:
+            EntityNotFoundError: there is no such feed.
+            InstanceQueryError: it is not on the cluster.
+        """
+        return tuple(self.feed_on(name, on) for on in ((cluster,) if cluster else self.clusters_of(Kind.FEED, name)))
+
+    def processes_of(self, name: str, cluster: str | None = None) -> tuple[ProcessRecord, ...]:
+        """Return a process on a cluster, or on all its clusters if none is named. Raises as `feeds_of`."""
+        found = (cluster,) if cluster else self.clusters_of(Kind.PROCESS, name)
+        return tuple(self.process_on(name, on) for on in found)
+
+    def only_feed(self, name: str, cluster: str | None) -> FeedRecord:
+        """Return a feed as `feeds_of`. Raises InstanceQueryError if it is on several clusters and none is named."""
+        return _only(self.feeds_of(name, cluster), f"feed {name!r}", "is on")
+
+    def only_process(self, name: str, cluster: str | None) -> ProcessRecord:
+        """Return a process as `only_feed`."""
+        return _only(self.processes_of(name, cluster), f"process {name!r}", "runs on")
+
+    def active_release(self, connection: Connection, name: str, cluster: str, nominal_time: datetime) -> ActiveRelease:
+        """Return the definitions that govern an instance of a process.
+
+        Raises:
+            InstanceQueryError: the process is not on the cluster.
+            InstanceError: the time is no instance of it.
+        """
+        record = self.process_on(name, cluster)
+        active = self.timeline.find_or_declared(connection, record.key, nominal_time)
+        if active is None:
+            record.sequence.index(nominal_time)
+            raise InstanceError(
+                subject=render_datetime(nominal_time),
+                reason="the release of this time has no such instance",
+                next_step=f"List the instances of process {name!r} around it.",
+            )
+        return active
+
+    def _not_on(self, kind: Kind, name: str, cluster: str) -> NoReturn:
+        raise InstanceQueryError(
+            subject=describe_process(name) if kind is Kind.PROCESS else label_of((kind, name)),
+            reason=f"it is not on cluster {cluster!r}",
+            next_step=f"It is on {', '.join(self.clusters_of(kind, name))}.",
+        )
+
+    def find_sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence | None:
+        """Return the instances of a feed or process on a cluster; None if it is not on it."""
+        record = self.records(kind).get((name, cluster))
+        return record.sequence if record is not None else None
+
+
+def _only(records: Sequence[_Record], label: str, verb: str) -> _Record:
+    if len(records) > 1:
+        on = ", ".join(record.cluster for record in records)
+        raise InstanceQueryError(subject=label, reason=f"it {verb} {on}", next_step="Choose one with --cluster.")
+    return records[0]
+
+
+def open_context(settings: Settings, database: Database, timeline: ReleaseTimeline | None = None) -> OperationContext:
+    """Open the context that the settings name. It leaves out entities with errors. A `timeline` has definitions that
+    are loaded already.
+
+    Raises:
+        DefinitionsError: the location of the definitions cannot be read.
+    """
+    clock = open_clock(settings)
+    as_of = clock.now()
+    errors: tuple[Issue, ...] = ()
+    if timeline is None:
+        location = load_location(settings, as_of, find_plan_cache(os.environ))
+        timeline, errors = ReleaseTimeline(location.plan, values_of(settings)), location.errors
+    return OperationContext(
+        timeline=timeline,
+        database=database,
+        stores=StorePool(patience=Patience(settings.tick_patience)),
+        clock=clock,
+        real_clock=SystemClock(),
+        as_of=as_of,
+        without_row=state_without_row(settings.schedule),
+        webserver=settings.webserver,
+        retention_grace=settings.retention_grace,
+        metadata=settings.metadata,
+        settings=settings,
+        errors=errors,
+    )

@@ -1,0 +1,341 @@
+"""The live checks, one function each: the probes for one entity, and their complaints."""
+
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from feed_assets.definitions.checks.services import Outside
+from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.spark.addresses import check_spark_master, check_spark_remote
+from feed_assets.engines.workflow.files import check_url
+from feed_assets.entities.cluster import Cluster, InterfaceType
+from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.locations.mirror_places import MirrorLocation, iter_mirror_locations
+from feed_assets.entities.process import Process
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.plan.copy_records import Directory
+from feed_assets.plan.replication import compile_mirror
+from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability
+from feed_assets.storage.registry import open_store
+from feed_assets.timing.errors import TableAddressError
+from feed_assets.timing.tables import parse_table_address
+from feed_assets.validation.rules_workflow import iter_files, iter_workflows
+from feed_assets.validation.scope import Complaint
+
+_LOCAL = "file://"
+_STAGING_MODE, _WORKING_MODE = 0o777, 0o755
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One question to the outside: the field it is about, its description, and a function that returns complaints.
+    `ask` may raise any error of the project, which is reported as a complaint at `path`.
+    """
+
+    path: FieldPath
+    what: str
+    ask: Callable[[], Iterable[Complaint]]
+
+
+def check_storage(_: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C4: the root of the storage exists, or can be made."""
+    write = cluster.interfaces.get(InterfaceType.WRITE)
+    is_interface = write is not None and write.endpoint == cluster.storage
+    path: FieldPath = ("interfaces", "write", "endpoint") if is_interface else ("storage",)
+
+    def ask() -> Iterator[Complaint]:
+        open_store(cluster.storage, cluster.storage_options).check_root()
+        yield from ()
+
+    yield Probe(path=path, what="the write interface" if is_interface else "the storage", ask=ask)
+
+
+def check_folders(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C10, C11: staging exists with mode 777, working with 755; a submission makes an absent working folder.
+
+    Differs from Falcon: the owner is not checked, and only folders of this machine are.
+    """
+    staging = cluster.locations.staging
+    if staging is not None:
+        yield Probe(
+            path=("locations", "staging"),
+            what="the staging folder",
+            ask=partial(_ask_folders, outside, cluster, staging),
+        )
+
+
+def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[Complaint]:
+    folder = _find_local_folder(cluster.storage, staging)
+    fault = None if folder is None else _find_folder_fault(folder, _STAGING_MODE)
+    if folder is not None and fault is not None:
+        yield Complaint(
+            path=("locations", "staging"),
+            message=f"the staging folder {folder} cannot be used: {fault}",
+            remedy=f"Create it, and set its permissions: chmod {_STAGING_MODE:o} {folder}.",
+        )
+        return
+    named = cluster.locations.working
+    working = _find_local_folder(cluster.storage, named or f"{staging.rstrip('/')}/working")
+    if working is None:
+        return
+    if named is None and not working.exists():
+        if outside.prepares:
+            _make_folder(working, _WORKING_MODE)
+        return
+    fault = _find_folder_fault(working, _WORKING_MODE)
+    if fault is not None:
+        yield Complaint(
+            path=("locations", "working" if named else "staging"),
+            message=f"the working folder {working} cannot be used: {fault}",
+            remedy=f"Create it, and set its permissions: chmod {_WORKING_MODE:o} {working}.",
+        )
+
+
+def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C5, C14: the hosts of Spark answer, and a Spark Connect server responds."""
+    execute = cluster.interfaces.get(InterfaceType.EXECUTE)
+    master, remote = cluster.spark.master, cluster.spark.remote
+
+    def ask() -> Iterator[Complaint]:
+        if remote is not None:
+            check_spark_remote(remote)
+        elif master is not None:
+            check_spark_master(master, outside.environ, execute.endpoint if execute else None)
+        yield from ()
+
+    yield Probe(path=("spark",), what="Spark", ask=ask)
+
+
+def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C8: the metastore answers."""
+    address = cluster.catalog
+    if address is None:
+        return
+
+    def ask() -> Iterator[Complaint]:
+        outside.catalog(address)
+        yield from ()
+
+    yield Probe(path=("catalog",), what="its catalog", ask=ask)
+
+
+def check_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
+    """F18: the tables of a feed exist; missing ones are reported together."""
+    tables = {name: table for name in feed.clusters if (table := feed.table_on(name)) is not None}
+    if tables:
+        own = feed.clusters[next(iter(tables))].table is not None
+        path: FieldPath = ("clusters", next(iter(tables)), "table") if own else ("table",)
+        yield Probe(path=path, what="the tables", ask=partial(_ask_tables, outside, tables, path))
+
+
+def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> Iterator[Complaint]:
+    lacking: list[str] = []
+    for name, text in tables.items():
+        cluster = outside.bundle.find_cluster(name)
+        if cluster is None or cluster.catalog is None:
+            continue
+        try:
+            table = parse_table_address(text)
+            if not outside.catalog(cluster.catalog).has_table(table.database, table.table):
+                lacking.append(f"{table.name} on {name}")
+        except TableAddressError:
+            continue
+        except ServiceError as exc:
+            yield Complaint(
+                path=path,
+                message=f"its table on {name} cannot be checked: {exc.service}: {exc.reason}",
+                remedy=exc.next_step,
+            )
+    if lacking:
+        yield Complaint(
+            path=path,
+            message=f"{'these tables do' if len(lacking) > 1 else 'this table does'} not exist: {', '.join(lacking)}",
+            remedy="Create them in the catalog, or correct their names.",
+        )
+
+
+def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
+    """P4: workflow files given as URLs exist."""
+    for path, workflow in iter_workflows(process):
+        for place, name in iter_files(workflow):
+            if "://" in name:
+                ask = partial(_ask_url, outside, process, (*path, *place), name)
+                yield Probe(path=(*path, *place), what=name, ask=ask)
+
+
+def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
+    """The directories that a mirror reads exist, and the storages of its targets are usable."""
+    written = process.workflow.mirror
+    if written is None:
+        return
+    for name in process.clusters:
+        places = [place for place in iter_mirror_locations(outside.bundle.find_cluster, process) if place.own == name]
+        if not places or any(place.fault is not None for place in places):
+            continue
+        mirror = compile_mirror(outside.bundle, written, name)
+        sources = [place for place in places if not place.is_target]
+        for place, (source, target) in zip(sources, mirror.directories, strict=True):
+            yield Probe(path=place.path, what=place.text, ask=partial(_ask_directory, place, source))
+            yield Probe(
+                path=("workflow", "mirror", "target", "directory"), what=target.url, ask=partial(_ask_root, target)
+            )
+
+
+def _ask_directory(place: MirrorLocation, source: Directory) -> Iterator[Complaint]:
+    (look,) = StorePool().get(source.store).look([source.path], None)
+    if look.availability is Availability.MISSING:
+        message = f"the directory {source.url} does not exist"
+        yield Complaint(path=place.path, message=message, remedy="Correct the path, or check that it is mounted.")
+    elif look.obstacle is not None:
+        message = f"the directory {source.url} cannot be read: {look.obstacle}"
+        yield Complaint(path=place.path, message=message, remedy="Correct the path, or the rights of the directory.")
+
+
+def _ask_root(target: Directory) -> Iterator[Complaint]:
+    StorePool().get(target.store).check_root()
+    yield from ()
+
+
+def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> Iterator[Complaint]:
+    scheme, folder = url.partition("://")[0], url.rpartition("/")[0]
+    clusters = [found for name in process.clusters if (found := outside.bundle.find_cluster(name)) is not None]
+    alike = next((cluster for cluster in clusters if cluster.storage.startswith(f"{scheme}://")), None)
+    try:
+        store = open_store(folder, alike.storage_options if alike else {})
+    except StoreUnknownError:
+        yield from _ask_fsspec(path, url)
+        return
+    (look,) = store.look([url.rpartition("/")[2]], None)
+    if look.availability is Availability.MISSING:
+        yield Complaint(
+            path=path, message=f"the file {url} does not exist", remedy="Correct the path, or put the file there."
+        )
+    elif look.obstacle is not None:
+        message = f"the file {url} cannot be read: {look.obstacle}"
+        yield Complaint(path=path, message=message, remedy="Correct the path, or the rights of the file.")
+
+
+def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
+    try:
+        check_url(url, {})
+    except ServiceError as exc:
+        is_missing = exc.__cause__ is None
+        yield Complaint(
+            path=path,
+            message=f"{exc.service}: {exc.reason}",
+            remedy=exc.next_step,
+            severity=Severity.ERROR if is_missing else Severity.WARNING,
+        )
+
+
+def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
+    """For each interface of a datasource, the driver loads, the credential is complete, and a connection opens."""
+    for name in ("readonly", "write"):
+        interface: Interface | None = getattr(datasource.interfaces, name)
+        if interface is None:
+            continue
+        driver, credential = interface.driver or datasource.driver, interface.credential or datasource.credential
+        if driver is not None and credential is not None:
+            yield Probe(
+                path=("interfaces", name),
+                what=f"the {name} interface",
+                ask=partial(_ask_database, outside, interface, driver, credential),
+            )
+
+
+def _ask_database(
+    outside: Outside, interface: Interface, driver: Driver, credential: Credential
+) -> Iterator[Complaint]:
+    from feed_assets.engines.java.databases import DatabaseAddress, connect
+
+    address = DatabaseAddress(
+        url=interface.endpoint,
+        driver_class=driver.driver_class,
+        jars=tuple(outside.fetch(jar) for jar in driver.jars),
+        user=credential.user,
+        password=_password(outside, credential),
+        properties=interface.properties,
+    )
+    connect(outside.java(), address)
+    yield from ()
+
+
+def _password(outside: Outside, credential: Credential) -> str:
+    if credential.password is not None:
+        return credential.password
+    if credential.password_file is not None:
+        return _password_of_file(outside, credential.password_file)
+    alias = credential.password_alias
+    assert alias is not None, "a credential has one password"
+    from feed_assets.engines.java.databases import find_password
+
+    provider = alias.provider if "://" in alias.provider else str(outside.root / alias.provider)
+    found = find_password(outside.java(), provider, alias.alias)
+    if found is None:
+        raise ServiceError(
+            service=f"the credential store {alias.provider}",
+            reason=f"it has no alias {alias.alias!r}",
+            next_step="Create it with: hadoop credential create.",
+        )
+    return found
+
+
+def _password_of_file(outside: Outside, name: str) -> str:
+    try:
+        text = outside.fetch(name).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ServiceError(
+            service=f"the password file {name}", reason=f"it cannot be read: {exc}", next_step="Check its rights."
+        ) from exc
+    if not text:
+        raise ServiceError(service=f"the password file {name}", reason="it is empty", next_step="Write the password.")
+    return text
+
+
+def _find_local_folder(storage: str, folder: str) -> Path | None:
+    """Return the local path of a folder below a storage; None if it is not on this machine.
+
+    >>> _find_local_folder("file:///data", "/apps/staging").as_posix(), _find_local_folder("s3://bucket", "staging")
+    ('/data/apps/staging', None)
+    """
+    if folder.startswith(_LOCAL):
+        return Path(folder.removeprefix(_LOCAL))
+    if "://" in folder or not storage.startswith(_LOCAL):
+        return None
+    return Path(storage.removeprefix(_LOCAL)) / folder.lstrip("/")
+
+
+def _find_folder_fault(folder: Path, mode: int) -> str | None:
+    """Return why a folder cannot be used; None if it exists with exactly these permissions.
+
+    >>> _find_folder_fault(Path("/nowhere"), 0o777)
+    'it does not exist'
+    """
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "it does not exist"
+    except OSError as exc:
+        return f"it cannot be read: {exc.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    rights = stat.S_IMODE(found.st_mode)
+    return None if rights == mode else f"its permissions are {rights:o}, and must be {mode:o}"
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """Create a folder in an existing one, with exactly these permissions; leave an existing folder unchanged.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    folder.chmod(mode)

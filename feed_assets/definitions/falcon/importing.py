@@ -1,0 +1,321 @@
+"""Falcon documents → entity files, all or none, with a report on each document."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from feed_assets.command_lines import command_line
+from feed_assets.definitions.falcon.file_formats import FileFormat
+from feed_assets.definitions.falcon.mapping import Addresses, ImportMapping
+from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import label_of
+from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.process import Process
+from feed_assets.issues import Issue, Severity, split_error
+from feed_assets.json_form import Hidden, ShownKey
+from feed_assets.loading.bundles import decode_file
+from feed_assets.loading.documents import Note, NoteKind, PlainDocument
+from feed_assets.loading.entity_documents import EntityDocument, read_entity
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.falcon.documents import read_falcon
+from feed_assets.loading.falcon.writing import render_falcon
+from feed_assets.loading.messages import render_path
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.registry import open_store
+from feed_assets.validation.rules_notices import iter_without_effect
+
+
+class ImportOutcome(StrEnum):
+    """The effect of an import on a file: created, replaced, unchanged or refused."""
+
+    NEW = "new"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedFile:
+    """One document: its source and target, the treatment of its parts, and its issues."""
+
+    source: str
+    key: ShownKey | None
+    target: str | None
+    outcome: ImportOutcome
+    notes: tuple[Note, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    content: Hidden[bytes] = field(default=b"", repr=False)
+
+    def render(self) -> Iterator[str]:
+        """Yield the lines for people."""
+        label = label_of(self.key) if self.key else "no entity"
+        target = f" → {self.target} ({self.outcome.value})" if self.target else f" ({self.outcome.value})"
+        yield f"{self.source}: {label}{target}"
+        for issue in self.issues:
+            yield f"  error: {issue.render()}"
+        for kind in NoteKind:
+            for note in self.notes:
+                if note.kind is kind:
+                    line = f"line {note.line}: " if note.line and kind is not NoteKind.CARRIED else ""
+                    yield f"  {kind.value}: {line}{note.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """The effects of an import, or of its dry run. If a file is refused, nothing is written."""
+
+    folder: str
+    files: tuple[ImportedFile, ...]
+    unused: tuple[str, ...]
+    is_written: bool
+
+    @property
+    def is_good(self) -> bool:
+        """Whether no file is refused."""
+        return all(file.outcome is not ImportOutcome.REFUSED for file in self.files)
+
+    def render(self) -> Iterator[str]:
+        """Yield the lines for people."""
+        for file in self.files:
+            yield from file.render()
+        for name in self.unused:
+            yield f"unused: no document needs {name}"
+
+    def render_summary(self) -> str:
+        """Return one line: the number of files, and the next step."""
+        counts = [(outcome, sum(file.outcome is outcome for file in self.files)) for outcome in ImportOutcome]
+        shown = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count) or "no files"
+        if not self.is_good:
+            return f"{self.folder}: {shown}; nothing was written. Correct the errors and import again."
+        next_step = f"Review the list, then run: {command_line('validate', self.folder)}"
+        return f"{self.folder}: {shown}. {next_step}" if self.is_written else f"{self.folder}: {shown}, not written."
+
+
+def import_documents(
+    files: Iterable[EntityFile],
+    folder: DefinitionFolder,
+    mapping: ImportMapping,
+    *,
+    file_format: FileFormat = FileFormat.YAML,
+    is_forced: bool = False,
+    is_dry_run: bool = False,
+) -> ImportReport:
+    """Convert Falcon documents to files `<kind>/<name>.yaml` below a folder.
+
+    Args:
+        files: Falcon documents, whatever their names.
+        folder: the target folder; it may be new.
+        mapping: replacements for workflows and addresses.
+        file_format: the format of the written files.
+        is_forced: replace existing files with other content, instead of refusing them.
+        is_dry_run: write nothing.
+
+    Raises:
+        DefinitionStoreError: the folder refused a file; the written ones are undone.
+    """
+    importer = _Importer(folder, mapping, file_format, is_forced=is_forced)
+    found = tuple(importer.read(file) for file in files)
+    report = ImportReport(folder=folder.location, files=found, unused=importer.unused(), is_written=False)
+    if is_dry_run or not report.is_good:
+        return report
+    _write_all(folder, [file for file in found if file.outcome in (ImportOutcome.NEW, ImportOutcome.REPLACED)])
+    return replace(report, is_written=True)
+
+
+def _write_all(folder: DefinitionFolder, files: Sequence[ImportedFile]) -> None:
+    """Write files; if one fails, restore the folder."""
+    before: dict[str, bytes | None] = {}
+    try:
+        for file in files:
+            assert file.target is not None
+            before[file.target] = folder.read_file(file.target)
+            folder.write(file.target, file.content)
+    except BaseException:
+        for name, content in before.items():
+            if content is None:
+                folder.remove(name)
+            else:
+                folder.write(name, content)
+        raise
+
+
+class _Importer:
+    def __init__(
+        self, folder: DefinitionFolder, mapping: ImportMapping, file_format: FileFormat, *, is_forced: bool
+    ) -> None:
+        self._folder = folder
+        self._mapping = mapping
+        self._format = file_format
+        self._is_forced = is_forced
+        self._addresses = Addresses(urls=mapping.urls)
+        self._replaced: set[str] = set()
+        self._targets: dict[str, str] = {}
+
+    def unused(self) -> tuple[str, ...]:
+        """Return the entries of the mapping that no document uses."""
+        workflows = [f"the workflow for {name}" for name in self._mapping.workflows if name not in self._replaced]
+        return tuple(
+            workflows + [f"the address {url}" for url in self._mapping.urls if url not in self._addresses.used]
+        )
+
+    def read(self, file: EntityFile) -> ImportedFile:
+        """Convert one document."""
+        text = decode_file(file)
+        if isinstance(text, Issue):
+            return ImportedFile(source=file.name, key=None, target=None, outcome=ImportOutcome.REFUSED, issues=(text,))
+        document = read_falcon(text)
+        self._apply_mapping(document)
+        read = read_entity(file.name, document, None)
+        if read.entity is None:
+            return ImportedFile(
+                source=file.name, key=read.key, target=None, outcome=ImportOutcome.REFUSED, issues=read.issues
+            )
+        notes = (*read.notes, *_iter_checks(read.entity, read))
+        return self._placed(file, read, read.entity, notes)
+
+    def _apply_mapping(self, document: PlainDocument) -> None:
+        """Replace what the mapping replaces, and make the notes of the document say what it now is."""
+        values = document.value
+        if not isinstance(values, dict):
+            return
+        replaced = self._replace_workflow(document, values)
+        document.notes += replaced
+        for change in self._addresses.rewrite(values):
+            before, after = repr(change.before), repr(change.after)
+            document.notes = [
+                replace(note, message=note.message.replace(before, after))
+                if note.path and note.path == change.path[: len(note.path)]
+                else note
+                for note in document.notes
+            ]
+            message = f"{render_path(change.path)}: {before} → {after}"
+            document.notes.append(Note(kind=NoteKind.MAPPED, message=message, line=_line_of(document, change.path)))
+
+    def _replace_workflow(self, document: PlainDocument, values: dict[str, Any]) -> list[Note]:
+        name = values.get("name")
+        workflow = self._mapping.workflows.get(str(name)) if values["kind"] == "process" else None
+        old = values.get("workflow")
+        if workflow is None or not isinstance(old, dict):
+            return []
+        self._replaced.add(str(name))
+        document.notes = [note for note in document.notes if not _is_about_workflow(note)]
+        engine = old.get("engine")
+        values["workflow"] = workflow.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        line = _line_of(document, ("workflow",))
+        message = f"workflow {engine} {old.get('path')!r} → {workflow.engine.value} {workflow.path!r}, as you asked"
+        notes = [Note(kind=NoteKind.MAPPED, message=message, line=line)]
+        late = values.get("late_process")
+        inputs = late.get("inputs") if isinstance(late, dict) else None
+        inputs = inputs if isinstance(inputs, dict) else {}
+        for item, own in inputs.items():
+            if isinstance(own, dict) and own.get("engine") == engine:
+                inputs[item] = None
+                message = f"late input {item}: the replacement runs again instead of {own.get('path')!r}"
+                notes.append(
+                    Note(
+                        kind=NoteKind.CHECK,
+                        message=message,
+                        line=_line_of(document, ("late_process", "inputs", item)),
+                    )
+                )
+        return notes
+
+    def _placed(
+        self, file: EntityFile, read: EntityDocument, entity: AnyEntity, notes: tuple[Note, ...]
+    ) -> ImportedFile:
+        target = f"{entity.kind.value}/{entity.name}.{self._format.value}"
+        render = render_yaml if self._format is FileFormat.YAML else render_falcon
+        content = render(entity, has_references=True).encode()
+        done = ImportedFile(
+            source=file.name, key=entity.key, target=target, outcome=ImportOutcome.NEW, notes=notes, content=content
+        )
+        if (other := self._targets.setdefault(target, file.name)) != file.name:
+            return self._refuse(done, read, f"{other} also declares {entity.label}", "Import one of them.")
+        there = self._folder.read_file(target)
+        if there is None:
+            return done
+        if there == content:
+            return replace(done, outcome=ImportOutcome.UNCHANGED)
+        if self._is_forced:
+            return replace(done, outcome=ImportOutcome.REPLACED)
+        message = f"{target} already exists and differs"
+        return self._refuse(done, read, message, "Remove it, or import with --force.")
+
+    def _refuse(self, file: ImportedFile, read: EntityDocument, message: str, remedy: str) -> ImportedFile:
+        issue = Issue(
+            severity=Severity.ERROR,
+            code="import-target",
+            entity=label_of(read.key) if read.key else None,
+            message=message,
+            remedy=remedy,
+            source=read.sources.locate(),
+        )
+        return replace(file, outcome=ImportOutcome.REFUSED, issues=(issue,))
+
+
+def _is_about_workflow(note: Note) -> bool:
+    return note.path[:1] in (("workflow",), ("spark_attributes",)) or note.path[:2] == ("late_process", "inputs")
+
+
+def _line_of(document: PlainDocument, path: tuple[str | int, ...]) -> int | None:
+    for length in range(len(path), -1, -1):
+        if (place := document.positions.get(path[:length])) is not None:
+            return place[0]
+    return None
+
+
+def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
+    """Yield the parts of an entity that cannot work here as they are."""
+    if isinstance(entity, Process) and not entity.workflow.engine.is_supported:
+        line = read.sources.locate(("workflow",)).line
+        message = (
+            f"engine {entity.workflow.engine.value}: the process is declared and validated, but cannot be scheduled. "
+            f"Give it another workflow, --replace-workflow {entity.name}=sql:path.sql (or spark-submit:path.py, "
+            "python:module:function), or workflows: in the mapping file"
+        )
+        yield Note(kind=NoteKind.UNABLE, message=message, line=line)
+    if isinstance(entity, Feed | Process):
+        for path, effect in iter_without_effect(entity):
+            message = f"{render_path(path)} has no effect yet: {effect}"
+            yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(path).line)
+    addresses: dict[tuple[str, ...], str] = {}
+    if isinstance(entity, Cluster):
+        addresses["storage",] = entity.storage
+    elif isinstance(entity, Feed):
+        for name in find_targets(entity):
+            if entity.table_on(name) is not None:
+                message = f"the feed is a table on {name}: tables are not replicated, so nothing is copied there"
+                yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(("clusters", name)).line)
+        for path, locations in (
+            (("locations",), entity.locations),
+            *((("clusters", name, "locations"), entry.locations) for name, entry in entity.clusters.items()),
+        ):
+            if locations is not None and locations.data is not None and "://" in locations.data:
+                addresses[*path, "data"] = locations.data
+    for at, address in addresses.items():
+        if (reason := _unopened(address)) is not None:
+            line = read.sources.locate(at).line
+            message = f"{render_path(at)} {address!r}: {reason}; map it, urls: {{'{_root_of(address)}': 's3://bucket'}}"
+            yield Note(kind=NoteKind.UNABLE, message=message, line=line)
+
+
+def _unopened(address: str) -> str | None:
+    """Return why no storage adapter opens an address; None if one does, or if the address is not resolved yet."""
+    root = _root_of(address)
+    if "${" in root:
+        return None
+    try:
+        open_store(root if not root.startswith("file://") else address.partition("${")[0], {})
+    except StoreUnknownError as exc:
+        return split_error(exc).message.partition(": ")[2] or str(exc)
+    return None
+
+
+def _root_of(address: str) -> str:
+    """Return scheme and authority."""
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"

@@ -1,0 +1,273 @@
+"""Queries about declared entities: state, text, newest instances."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line
+from feed_assets.context.errors import VerbRefusedError
+from feed_assets.definitions.lists.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
+from feed_assets.definitions.lists.query_fields import SUMMARY_INSTANCES, Form
+from feed_assets.definitions.lists.said_tags import SaidTags, TagsOf
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
+from feed_assets.definitions.verbs.states import EntityStatus, entity_status
+from feed_assets.definitions.written import find_entity, find_version_entity
+from feed_assets.entities.bundle import AnyEntity, Bundle
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.graph import iter_references
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.log.definitions.records import DocumentFormat
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedInstanceStatus
+
+SUMMARY_SPAN = timedelta(days=2)
+INPUT = "Input"
+OUTPUT = "Output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInstance:
+    """One instance in a summary; a time is None if the work has not begun or ended."""
+
+    nominal_time: NominalTime
+    status: str
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarizedEntity:
+    """An entity with its newest instances on a cluster, newest first."""
+
+    kind: str
+    name: str
+    status: str
+    instances: tuple[ShownInstance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntitySummary:
+    """One page of entities with their newest instances; `total` counts the entities on all pages. The page
+    begins at `offset`.
+    """
+
+    cluster: str
+    entities: tuple[SummarizedEntity, ...]
+    total: int
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + len(self.entities)
+
+
+def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityStatus:
+    """Return the status of an entity.
+
+    Raises:
+        EntityNotFoundError: there is none.
+    """
+    loaded = context.load()
+    entity = get_declared(loaded, kind, name)
+    return entity_status(loaded.bundle.bundle, context.progress(), entity, context.now)
+
+
+def find_page(context: EntityContext, query: ListQuery) -> EntityPage:
+    """Return one page of the entities that match a query."""
+    loaded = context.load()
+    return list_entities(loaded.bundle.bundle.entities, query, _status_of(context, loaded), _tags_of(context))
+
+
+def summarize(
+    context: EntityContext,
+    kind: Kind,
+    cluster: str,
+    query: ListQuery,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    instances: int = SUMMARY_INSTANCES,
+) -> EntitySummary:
+    """Return entities on a cluster with their newest instances from `start` (by default two days before the end) to
+    before `end`, by default up to now.
+
+    Raises:
+        EntityNotFoundError: there is no such cluster.
+        VerbRefusedError: the kind is neither feed nor process, or the end is before the start.
+    """
+    if kind not in (Kind.FEED, Kind.PROCESS):
+        raise VerbRefusedError(
+            subject="the summary",
+            reason=f"a {kind.value} has no instances",
+            next_step="Use feed or process.",
+        )
+    last = context.now if end is None else end - timedelta.resolution
+    start = start or (end or last) - SUMMARY_SPAN
+    if start > (end or last):
+        raise VerbRefusedError(
+            subject="the summary", reason="it would start after its end", next_step="Move --start before --end."
+        )
+    loaded = context.load()
+    get_declared(loaded, Kind.CLUSTER, cluster)
+    status_of = _status_of(context, loaded)
+    on_cluster = [
+        entity
+        for entity in loaded.bundle.bundle.entities
+        if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
+    ]
+    found = select_entities(on_cluster, query, status_of, _tags_of(context))
+    offset = max(0, query.offset)
+    with context.database.read() as connection:
+        entities = tuple(
+            SummarizedEntity(
+                kind=entity.kind,
+                name=entity.name,
+                status=status_of(entity).clusters[cluster].value,
+                instances=tuple(_newest(connection, entity, cluster, start, last, instances)),
+            )
+            for entity in found[offset : offset + query.results]
+        )
+    return EntitySummary(cluster=cluster, entities=entities, total=len(found), offset=offset)
+
+
+def show_definition(
+    context: EntityContext, kind: Kind | None, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
+) -> str:
+    """Return the current definition of an entity, or that of a version; a deleted entity needs a version. References to
+    outside values stay references, so that no secret is shown.
+
+    Raises:
+        EntityNotFoundError: there is none.
+        VerbRefusedError: there is no such version, or the version is a deletion.
+    """
+    context.record()
+    loaded = context.load()
+    kind = find_kind(loaded, kind, name)
+    if version is None:
+        get_declared(loaded, kind, name)
+        document = loaded.documents[kind, name]
+        return _shown(document.text, document.format, form, document.entity)
+    with context.database.read() as connection:
+        found = Definitions(connection).find_version(kind, name, version)
+        newest = Definitions(connection).find_newest(kind, name)
+    if newest is None:
+        get_declared(loaded, kind, name)
+    if found is None or found.text is None:
+        known = f"Versions go up to {newest.version}" if newest else "None is recorded yet"
+        raise VerbRefusedError(
+            subject=f"{kind.value} {name!r}, version {version}",
+            reason="it deleted the entity" if found else "it does not exist",
+            next_step=f"{known}: {command_line('entity', 'history', kind.value, name)}",
+        )
+    return _shown(found.text, found.format, form, find_version_entity(found))
+
+
+def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity | None) -> str:
+    if form is Form.WRITTEN or form.value == written_as.value:
+        return text
+    found = find_entity(text, written_as)
+    has_references, found = found is not None, found or entity
+    if found is None:
+        raise VerbRefusedError(
+            subject="the definition",
+            reason="this release of feed-assets cannot read it any more",
+            next_step="Show it as it was written, with --format written.",
+        )
+    match form:
+        case Form.YAML:
+            return render_yaml(found, has_references=has_references)
+        case Form.XML:
+            from feed_assets.loading.falcon.writing import render_falcon  # measured: 10 ms, and lists need none
+
+            return render_falcon(found, has_references=has_references)
+        case _:
+            content = found.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            return json.dumps({"kind": found.kind.value, **content}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _status_of(context: EntityContext, loaded: Loaded) -> StatusOf:
+    progress = context.progress()
+    return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, context.now)
+
+
+def _tags_of(context: EntityContext) -> TagsOf:
+    """Return what finds the tags of entities; it reads them with the first question."""
+
+    @cache
+    def said() -> SaidTags:
+        with context.database.read() as connection:
+            return SaidTags(connection)
+
+    return lambda entity: said().of_entity(entity)
+
+
+def _newest(
+    connection: Connection, entity: AnyEntity, cluster: str, start: datetime, end: datetime, limit: int
+) -> Iterable[ShownInstance]:
+    if isinstance(entity, Process):
+        for row in ProcessInstances(connection).newest(entity.name, cluster, start, end, limit):
+            yield ShownInstance(
+                nominal_time=row.nominal_time,
+                status=row.status.value,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                run_id=row.run_id,
+            )
+        return
+    assert isinstance(entity, Feed)
+    sequence, instances = entity.sequence_on(cluster), FeedInstances(connection)
+    if entity.is_expected:
+        indices = sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_before(end) + 1))
+        times = [sequence.at(index) for index in reversed(indices[-limit:])]
+        rows = instances.find_between(entity.name, cluster, times[-1], times[0]) if times else []
+    else:
+        rows = instances.find_between(entity.name, cluster, start, end, limit=limit, newest_first=True)
+        times = [row.nominal_time for row in rows]
+    by_time = {row.nominal_time: row for row in rows}
+    for time in times:
+        known = by_time.get(time)
+        status = known.status if known else FeedInstanceStatus.MISSING
+        yield ShownInstance(nominal_time=time, status=status.value, ended_at=known.available_at if known else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """An entity one step away. Between feed and process, `tags` give the feed's roles in the process."""
+
+    kind: str
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+def find_neighbours(bundle: Bundle, entity: AnyEntity) -> tuple[Neighbour, ...]:
+    """Return the neighbours of an entity, by kind and name."""
+    found: dict[EntityKey, tuple[str, ...]] = {}
+    for reference in iter_references(entity):
+        tags = _tags(entity, reference.target) if isinstance(entity, Process) else ()
+        found[reference.target] = tags
+    for other in bundle.entities:
+        if any(reference.target == entity.key for reference in iter_references(other)):
+            is_tagged = isinstance(entity, Feed) and isinstance(other, Process)
+            found[other.key] = _tags(other, entity.key) if is_tagged and isinstance(other, Process) else ()
+    return tuple(Neighbour(kind=kind, name=name, tags=tags) for (kind, name), tags in sorted(found.items()))
+
+
+def _tags(process: Process, feed: EntityKey) -> tuple[str, ...]:
+    if feed[0] != Feed.kind:
+        return ()
+    reads = any(item.feed == feed[1] for item in process.inputs.values())
+    writes = any(item.feed == feed[1] for item in process.outputs.values())
+    return ((INPUT,) if reads else ()) + ((OUTPUT,) if writes else ())

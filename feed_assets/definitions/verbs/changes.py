@@ -1,0 +1,321 @@
+"""Submit, update and delete: changes of the declared entities, with all checks before them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from feed_assets.context.errors import EntityExistsError, EntityReferencedError
+from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.verbs.cluster_versions import with_next_version
+from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, make_change
+from feed_assets.definitions.verbs.decide_schedules import DELETED, TAKEN_OFF
+from feed_assets.definitions.verbs.plan_effects import describe_left
+from feed_assets.definitions.verbs.schedules import require_schedulable, set_state
+from feed_assets.definitions.verbs.settling import (
+    end_work,
+    find_held,
+    find_remains,
+    keep_submitted,
+    left_clusters,
+    settle_releases,
+)
+from feed_assets.definitions.verbs.update_rules import require_updatable
+from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
+from feed_assets.definitions.written import digest_as_written
+from feed_assets.entities.bundle import AnyEntity, entity_digest
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.differences import diff_entities
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey, Issue
+from feed_assets.loading.bundles import LoadedBundle, parse_file
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.records import ProcessInstance
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.validation.compatibility import find_dependents
+
+KeyedDocuments = Mapping[EntityKey, tuple[Put, AnyEntity]]
+"""Documents by the entity that they declare."""
+
+
+def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
+    """Check documents as `submit` or `update` would. Nothing is stored.
+
+    Raises:
+        DefinitionsError: a document, or an entity that depends on it, has errors; carries the issues.
+    """
+    dry = replace(context, dry_run=True)
+    documents = read_documents(context, files)
+    edits: list[Edit] = [put for put, _ in documents.values()]
+    made = make_change(dry, edits, documents.keys(), origin=Operation.VALIDATE, refuse=_allow)
+    outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.VALID) for kind, name in documents)
+    return VerbResult(verb=Operation.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
+
+
+def submit(
+    context: EntityContext, files: Sequence[EntityFile], *, and_schedule: bool = False, folder: str | None = None
+) -> VerbResult:
+    """Declare entities, all or none. An entity that is already declared with the same content stays unchanged.
+
+    Feeds and processes wait for `schedule`, or are scheduled at once; if scheduling is refused, they stay submitted.
+    New definitions are written to `folder`; by default to the folder of their kind.
+
+    Raises:
+        EntityExistsError: another definition of that name is declared.
+        DefinitionsError: a definition has errors; carries the issues.
+        NotSchedulableError: a submitted entity cannot be scheduled.
+        SafeModeError: safe mode forbids it.
+    """
+    operation = Operation.SUBMIT_AND_SCHEDULE if and_schedule else Operation.SUBMIT
+    require_mode(context.database, operation)
+    loaded = context.load()
+    documents = read_documents(context, files)
+    new = {key: found for key, found in documents.items() if not _is_declared(loaded, key, *found)}
+
+    def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
+        for key in new:
+            known = before.bundle.find(key)
+            is_same = known is not None and entity_digest(known) == entity_digest(new[key][1])
+            if key in before.broken or (known is not None and not is_same):
+                source = before.sources.locate(key)
+                raise EntityExistsError(
+                    kind=key[0],
+                    name=key[1],
+                    place=source.render() if source else "the definitions",
+                    files=[file.name for file in files],
+                )
+
+    def accept() -> None:
+        keep_submitted(context, [entity for _, entity in new.values()], loaded.bundle.bundle)
+
+    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
+    if new:
+        edits: list[Edit] = [replace(put, folder=folder) for put, _ in new.values()]
+        made = make_change(context, edits, new.keys(), origin=operation, refuse=refuse, accept=accept)
+        if not made.is_done(context):
+            new = {}  # another command has submitted the same meanwhile
+    outcomes = tuple(
+        _outcome(made, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
+        for key, (_, entity) in documents.items()
+    )
+    result = _finished(context, made, operation, outcomes)
+    return _scheduled(context, made, documents, new, result) if and_schedule else result
+
+
+def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
+    """Change declared entities, all or none. See `update_rules` for what an update may change.
+
+    Added clusters wait for `schedule`; work on removed clusters stops. The version of a cluster grows with the fields
+    that its users see; clusters are updated only in safe mode. What is declared with the same content stays
+    unchanged, in any mode.
+
+    Raises:
+        EntityNotFoundError: one is not declared.
+        DefinitionsError: a definition, or one that depends on it, has errors; carries the issues.
+        VerbRefusedError: an update may not make this change.
+        SafeModeError: safe mode forbids the update, or the update needs it.
+    """
+    documents = read_documents(context, files)
+    loaded = context.load()
+    changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    for key, (put, entity) in documents.items():
+        before = loaded.bundle.bundle.find(key)
+        if before is None and key not in loaded.bundle.broken:
+            suggestions = loaded.bundle.bundle.suggest(Kind(key[0]), key[1])
+            raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
+        put, entity = with_next_version(put, before, entity, context.store.values)
+        if not _is_declared(loaded, key, put, entity):
+            is_cluster = entity.kind is Kind.CLUSTER
+            require_mode(context.database, Operation.UPDATE_CLUSTER if is_cluster else Operation.UPDATE)
+            require_updatable(context, before, entity)
+            changed[key] = (put, entity)
+    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
+    if changed:
+        edits: list[Edit] = [put for put, _ in changed.values()]
+        made = make_change(
+            context,
+            edits,
+            changed.keys(),
+            origin=Operation.UPDATE,
+            refuse=_allow,
+            accept=lambda: keep_submitted(context, [entity for _, entity in changed.values()], loaded.bundle.bundle),
+        )
+        if not made.is_done(context):
+            changed = {}
+    stopped = [
+        row
+        for key, (_, entity) in changed.items()
+        for row in end_work(context, Kind(key[0]), key[1], left_clusters(made.before.find(key), entity), TAKEN_OFF)
+    ]
+    outcomes = tuple(
+        _outcome(made, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
+        for key, (_, entity) in {**documents, **changed}.items()
+    )
+    return _finished(context, made, Operation.UPDATE, outcomes, stopped)
+
+
+def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> VerbResult:
+    """Remove entities from the declared ones, all or none. Unfinished instances are killed; ended instances and the
+    versions stay in the record. Names of a given kind that are not declared are skipped.
+
+    Raises:
+        EntityNotFoundError: no kind is given, and none has one of the names.
+        AmbiguousNameError: no kind is given, and several have one of the names.
+        EntityReferencedError: other entities refer to one of them.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(context.database, Operation.DELETE)
+    loaded = context.load()
+    keys = [(find_kind(loaded, kind, name), name) for name in names]
+    declared = [key for key in keys if key in loaded.documents or loaded.bundle.bundle.find(key) is not None]
+
+    def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
+        for key, referrers in find_dependents(before.bundle, declared).items():
+            raise EntityReferencedError(kind=key[0], name=key[1], referrers=[label_of(each) for each in referrers])
+
+    made = AppliedChange(before=loaded.bundle.bundle)
+    if declared:
+        edits: list[Edit] = [Remove(key=key) for key in declared]
+        made = make_change(context, edits, declared, origin=Operation.DELETE, refuse=refuse)
+    stopped: list[ProcessInstance] = []
+    outcomes = []
+    for key in keys:
+        of_kind, name = key
+        entity = made.before.find(key)
+        clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
+        concerned = sorted(clusters.union(find_remains(context, of_kind, name)))
+        with context.database.read() as connection:
+            marks = TriggerInputs(connection).of_process(name) if of_kind is Kind.PROCESS else []
+            left = list(describe_left(connection, [mark for mark in marks if mark.cluster in concerned]))
+        killed = end_work(context, of_kind, name, concerned, DELETED)
+        stopped += killed
+        notes = [] if key in declared else ["it is not declared: nothing to do"]
+        notes += find_held(context, name) if of_kind is Kind.FEED else []
+        notes += [f"killed unfinished instances: {len(killed)}"] if killed else []
+        notes += [f"{message}. {remedy}" for message, remedy in left]
+        outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
+        outcomes.append(EntityOutcome(kind=of_kind, name=name, outcome=outcome, notes=tuple(notes)))
+    return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)
+
+
+def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> KeyedDocuments:
+    """Read the documents of users' files.
+
+    Raises:
+        DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
+    """
+    found: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    for file in files:
+        parsed = parse_file(file, context.store.values)
+        issues: list[Issue] = [*parsed.issues, *(issue for each in parsed.documents for issue in each.issues)]
+        if issues or not parsed.documents:
+            reason = None if issues else "it declares nothing"
+            raise DefinitionsError(location=file.name, issues=issues, reason=reason)
+        puts = read_puts(file, context.store.values)
+        for document in parsed.documents:
+            assert document.key is not None
+            assert document.entity is not None
+            if document.key in found:
+                raise DefinitionsError(
+                    location=file.name,
+                    reason=f"{label_of(document.key)} is declared twice",
+                    next_step="Give one document for each entity.",
+                )
+            found[document.key] = (puts[document.key], document.entity)
+    return found
+
+
+def _allow(_before: LoadedBundle, _after: LoadedBundle) -> None:
+    """Accept every change: this verb has no check of its own."""
+
+
+def _is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:
+    """Return whether a document equals the declared one, with references to outside values unresolved."""
+    known = loaded.documents.get(key)
+    return known is not None and known.digest == digest_as_written(entity, put.text, put.format)
+
+
+def _outcome(made: AppliedChange, key: EntityKey, entity: AnyEntity, outcome: VerbOutcome) -> EntityOutcome:
+    before = made.before.find(key)
+    changes = diff_entities(before, entity) if outcome is VerbOutcome.UPDATED else ()
+    return EntityOutcome(
+        kind=key[0], name=key[1], outcome=outcome, changes=changes, notes=_notes(made, entity, outcome)
+    )
+
+
+def _notes(made: AppliedChange, entity: AnyEntity, outcome: VerbOutcome) -> tuple[str, ...]:
+    before = made.before.find(entity.key)
+    if outcome is not VerbOutcome.UPDATED or before is None:
+        return ()
+    notes = []
+    added, left = left_clusters(entity, before), left_clusters(before, entity)
+    if added:
+        notes.append(f"on {', '.join(added)} it waits to be scheduled")
+    if left:
+        notes.append(f"its work on {', '.join(left)} ends")
+    if entity.kind is Kind.CLUSTER and entity.version != before.version:
+        notes.append(f"its version is {entity.version}; update-cluster-dependents applies it to feeds and processes")
+    if entity.kind is Kind.DATASOURCE and entity.version != before.version:
+        users = find_dependents(made.before, [entity.key]).get(entity.key, ())
+        notes.append(f"its version is {entity.version}")
+        notes += [f"{label_of(user)} imports or exports by it from now on" for user in users]
+    return tuple(notes)
+
+
+def _finished(
+    context: EntityContext,
+    made: AppliedChange,
+    operation: Operation,
+    outcomes: tuple[EntityOutcome, ...],
+    stopped: Sequence[ProcessInstance] = (),
+) -> VerbResult:
+    """Number the versions, begin releases, and write the audit entry."""
+    releases = settle_releases(context, made.after) if made.change is not None else ()
+    with context.database.read() as connection:
+        definitions = Definitions(connection)
+        newest = {(each.kind, each.name): definitions.find_newest(each.kind, each.name) for each in outcomes}
+    numbered = []
+    for each in outcomes:
+        is_done = made.change is not None and each.outcome not in (VerbOutcome.UNCHANGED, VerbOutcome.MISSING)
+        is_known = is_done or each.outcome is VerbOutcome.UNCHANGED
+        known = newest[each.kind, each.name] if is_known else None
+        number = known.version if known else None
+        numbered.append(replace(each, version=number))
+        if is_done and made.change is not None:
+            context.audit(operation.value, each.label, version=number, change=made.change.change_id)
+    return VerbResult(
+        verb=operation.value,
+        outcomes=tuple(numbered),
+        warnings=made.warnings,
+        releases=releases,
+        stopped=tuple(stopped),
+        reload_needed=made.change is not None,
+        dry_run=context.dry_run,
+    )
+
+
+def _scheduled(
+    context: EntityContext, made: AppliedChange, documents: KeyedDocuments, new: KeyedDocuments, result: VerbResult
+) -> VerbResult:
+    """Schedule the submitted entities, including those that were submitted before and still wait."""
+    assert made.after is not None
+    entities = [entity for _, entity in documents.values() if isinstance(entity, Feed | Process)]
+    for entity in entities:
+        require_schedulable(made.after.bundle, entity, list(entity.clusters))
+    outcomes = {(each.kind, each.name): each for each in result.outcomes}
+    view = context.schedules()
+    for entity in entities:
+        concerned = [
+            name
+            for name in entity.clusters
+            if entity.key in new or view.state(entity.kind, entity.name, name) is ScheduleState.SUBMITTED
+        ]
+        done = set_state(context, view, entity, concerned, ScheduleState.SCHEDULED, Operation.SUBMIT_AND_SCHEDULE)
+        before = outcomes[entity.key]
+        outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
+        outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
+    return replace(result, outcomes=tuple(outcomes.values()))

@@ -1,0 +1,115 @@
+"""Clone an entity: declare a new one that is defined as another one is, with its comments and its order."""
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from feed_assets.context.errors import EntityExistsError, VerbRefusedError
+from feed_assets.definitions.contents import StoredDocument
+from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.verbs.changes import submit
+from feed_assets.definitions.verbs.context import EntityContext, get_declared
+from feed_assets.definitions.verbs.verb_results import VerbResult
+from feed_assets.definitions.written import find_entity
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.yaml_nodes import parse_scalar
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.log.definitions.records import DocumentFormat
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NAME = "name"
+
+
+def clone(
+    context: EntityContext, kind: Kind | None, name: str, new: str, replacements: Sequence[tuple[str, str]] = ()
+) -> VerbResult:
+    """Submit a new entity with the definition of another one, as it is written, and beside it; `replacements` are made
+    in its keys and values. What people say of the other one, its schedule and its instances stay its own.
+
+    Raises:
+        EntityNotFoundError: the entity is not declared in the files.
+        VerbRefusedError: the new name is the old one, or another definition has it.
+        DefinitionsError: the new definition has errors, such as a path that both would write; carries the issues.
+        SafeModeError: safe mode forbids it.
+    """
+    loaded = context.load()
+    entity = get_declared(loaded, kind, name)
+    if new == name:
+        raise VerbRefusedError(
+            subject=entity.label, reason="a clone needs another name", next_step="Write a name that is free."
+        )
+    document = loaded.documents[entity.key]
+    text = clone_text(document, new, replacements)
+    try:
+        file = EntityFile(name=f"{new}.yaml", content=text.encode())
+        return submit(context, [file], folder=document.file.rpartition("/")[0])
+    except EntityExistsError as exc:
+        raise VerbRefusedError(
+            subject=label_of((entity.kind.value, new)), reason=exc.reason, next_step="Choose another name."
+        ) from exc
+    except DefinitionsError as exc:
+        if not exc.issues:
+            raise
+        raise DefinitionsError(
+            location=label_of((entity.kind.value, new)),
+            issues=exc.issues,
+            next_step="Nothing was changed. Replace what the two must not share, for example with --replace "
+            f"/{name}/=/{new}/, or correct these issues:",
+        ) from exc
+
+
+def clone_text(document: StoredDocument, name: str, replacements: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the YAML document of an entity under another name, with texts replaced in its keys and values. A Falcon
+    document becomes YAML.
+
+    Raises:
+        DefinitionStoreError: it cannot be written anew, or a text to replace does not occur.
+    """
+    text = document.text
+    if document.format is DocumentFormat.XML:
+        entity = find_entity(text, document.format)
+        if entity is None:
+            raise _refusal(document, "its XML is valid only with values from outside", "Write it as YAML first.")
+        text = render_yaml(entity, has_references=True)
+    scalars = sorted(set(_iter_scalars(yaml.compose(text, Loader=_Loader))), reverse=True)
+    names = [text[start:end] for start, end, is_name in scalars if is_name]
+    if not names or names[0].startswith("&"):
+        raise _refusal(document, "its name stands in an anchor", "Write the name itself.")
+    unused = dict(replacements)
+    for start, end, is_name in scalars:
+        old = new = text[start:end]
+        for before, after in () if is_name else replacements:
+            if before in new:
+                new = new.replace(before, after)
+                unused.pop(before, None)
+        if is_name:
+            new = name if parse_scalar(name) == name else f'"{name}"'
+        if new != old:
+            text = text[:start] + new + text[end:]
+    if unused:
+        remedy = "Write a text that its keys or values have."
+        raise _refusal(document, f"{', '.join(map(repr, unused))} does not occur in its definition", remedy)
+    return text
+
+
+def _iter_scalars(node: yaml.Node | None, *, is_top: bool = True) -> Iterator[tuple[int, int, bool]]:
+    """Yield the places of the keys and values of a document, and whether each is the name of the entity."""
+    match node:
+        case yaml.ScalarNode():
+            yield node.start_mark.index, node.end_mark.index, False
+        case yaml.SequenceNode():
+            for item in node.value:
+                yield from _iter_scalars(item, is_top=False)
+        case yaml.MappingNode():
+            for key, value in node.value:
+                yield from _iter_scalars(key, is_top=False)
+                if is_top and key.value == _NAME and isinstance(value, yaml.ScalarNode):
+                    yield value.start_mark.index, value.end_mark.index, True
+                elif not (is_top and key.value == "kind"):
+                    yield from _iter_scalars(value, is_top=False)
+
+
+def _refusal(document: StoredDocument, reason: str, next_step: str) -> DefinitionStoreError:
+    return DefinitionStoreError(location=label_of(document.key), reason=reason, next_step=next_step)

@@ -1,0 +1,304 @@
+"""What a change of the definitions does to what is there: batches that it would cut at once, events and instances that
+it leaves behind, feeds of which nothing has ever come, and what people have said under names that a file says now.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.store import MetadataStore
+from feed_assets.definitions.verbs.context import EntityContext
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.common import Kind, MetadataEntry, iter_metadata, label_of
+from feed_assets.entities.conditions import condition_of, find_named
+from feed_assets.entities.feed import Feed, find_targets
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
+from feed_assets.entities.metadata import MetadataKind, Origin
+from feed_assets.entities.process import Process
+from feed_assets.entities.triggers import iter_names
+from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
+from feed_assets.plan.compile import compile_plan, compile_process
+from feed_assets.plan.difference_records import BatchesDifference, EntityDifference, InputDifference
+from feed_assets.plan.differences import find_running
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.trigger_records import TriggerInput, compile_trigger
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.overlaps import find_nesting
+from feed_assets.triggers.cuts import Share
+from feed_assets.triggers.foresight import ForeseenBatches, foresee_batches
+from feed_assets.triggers.queue.changes import QueueChanges
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction, RangeUse
+
+FORMER_PLACE = "former-place"
+CLAIMED = "metadata-claimed"
+LEFT_EVENTS = "left-events"
+TRIGGER_BEGUN = "trigger-begun"
+NEVER_CAME = "never-came"
+
+
+def find_staying(
+    connection: Connection, before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
+) -> Iterator[Issue]:
+    """Yield a warning for each feed and former place at which recorded instances stay.
+
+    A change of place is one of a feed's location or `path_timezone`, or of its cluster's storage. Both bundles are
+    valid.
+    """
+    old, places = _feeds(before, keys), FeedPlaces(connection)
+    for key, record in sorted(_feeds(after, keys).items()):
+        if key not in old or not record.has_data or old[key].place == record.place:
+            continue
+        staying = Counter((there.store, there.template) for _, there in places.find_elsewhere(record))
+        for (store, template), count in staying.items():
+            is_shared = find_nesting(f"{store.url}/{template}", f"{record.store.url}/{record.template}") is not None
+            shared = (
+                "; instances to come can have their paths, and neither arrive nor are written then" if is_shared else ""
+            )
+            yield Issue(
+                severity=Severity.WARNING,
+                code=FORMER_PLACE,
+                entity=label_of((Kind.FEED, record.feed)),
+                message=f"{describe_staying(count)}: {store.url}{template} on {record.cluster}{shared}",
+                remedy=OWN_PATHS if is_shared else "Runs, listings, `why` and retention find them there.",
+                source=sources.locate((Kind.FEED.value, record.feed)),
+            )
+
+
+def _feeds(bundle: Bundle, keys: Collection[EntityKey]) -> dict[Key, FeedRecord]:
+    """Return those of the feeds that are among `keys`, or whose cluster is."""
+    changed = {name for kind, name in keys if kind == Kind.CLUSTER}
+    feeds = [each for each in bundle.feeds if each.key in keys or changed.intersection(each.clusters)]
+    return dict(compile_plan(Bundle(entities=(*bundle.clusters, *feeds)), overlaps=NO_OVERLAPS).feeds)
+
+
+def find_claimed_metadata(
+    connection: Connection, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
+) -> Iterator[Issue]:
+    """Yield a warning for each property or tag that somebody has written, and the file of one of `keys` says now.
+
+    Costs two statements for each entity whose file says anything.
+    """
+    store = MetadataStore(connection)
+    for key in sorted(keys):
+        entity, own = after.find(key), "/".join(key)
+        said: dict[str, list[MetadataEntry]] = defaultdict(list)
+        for each in iter_metadata(entity) if entity is not None else ():
+            said[own if each.column is None else f"{own}/column/{each.column}"].append(each)
+        if entity is None or not said:
+            continue
+        described = {each.path: each.id for each in store.below(own) if each.path in said}
+        known = store.read_many(list(described.values()))
+        for path, number in described.items():
+            for each in said[path]:
+                before = known.get(number, {}).get(each.key)
+                if before is None or before.origin is Origin.DEFINITION:
+                    continue
+                is_tag = each.key.kind is MetadataKind.TAG
+                was = "" if is_tag else f" was {before.value!r},"
+                yield Issue(
+                    severity=Severity.WARNING,
+                    code=CLAIMED,
+                    entity=entity.label,
+                    message=f"{each.key.kind.value} {each.key.name!r}{was} of {before.author}; the file says it now",
+                    remedy="Remove it from the file to leave it to people.",
+                    source=sources.locate(key, each.place),
+                )
+
+
+def find_first_batches(
+    context: EntityContext, before: Bundle, after: Bundle, entities: Iterable[EntityDifference]
+) -> tuple[BatchesDifference, ...]:
+    """Return the batches that scheduled processes would cut at once after a valid change, and would not without it."""
+    changed = {entity.key for entity in entities}
+    schedules = context.schedules()
+    old, new = [], []
+    for name, cluster, was, process in _iter_changed(before, after, changed):
+        if schedules.is_scheduled(Kind.PROCESS, name, cluster):
+            new.append(compile_process(after, process, cluster))
+            if was is not None and was.makes_batches:
+                old.append(compile_process(before, was, cluster))
+    if not new:
+        return ()
+    with context.database.read() as connection:
+        anyhow = foresee_batches(connection, old, context.now)
+        found = foresee_batches(connection, new, context.now)
+    return tuple(_difference(each) for consumer, each in sorted(found.items()) if consumer not in anyhow)
+
+
+def _iter_changed(
+    before: Bundle, after: Bundle, changed: set[EntityKey]
+) -> Iterator[tuple[str, str, Process | None, Process]]:
+    """Yield the processes, on each of their clusters, whose batches may be others: they or their triggers differ."""
+    has_feeds = any(kind == Kind.FEED for kind, _ in changed)
+    for process in after.processes:
+        if not process.makes_batches or not (process.key in changed or has_feeds):
+            continue
+        for cluster in process.clusters:
+            old, new = (find_running(bundle, process.name, cluster) for bundle in (before, after))
+            if new is not None and (
+                process.key in changed
+                or old is None
+                or compile_trigger(before, old, cluster) != compile_trigger(after, new, cluster)
+            ):
+                yield process.name, cluster, old, new
+
+
+def _difference(found: ForeseenBatches) -> BatchesDifference:
+    record = found.record
+    shares = {share.mark.input: share for share in found.first.shares}
+    return BatchesDifference(
+        process=record.process,
+        cluster=record.cluster,
+        batches=found.batches,
+        are_more=found.are_more,
+        busy=found.busy,
+        first=tuple(
+            _input(each, shares.get(each.name), found.pending.get(each.name, 0))
+            for each in (record.trigger.inputs if record.trigger else ())
+        ),
+    )
+
+
+def _input(each: TriggerInput, share: Share | None, pending: int) -> InputDifference:
+    return InputDifference(
+        input=each.name,
+        feed=each.feed,
+        taken=share.count(RangeUse.TAKEN) if share is not None else 0,
+        passed=share.count(RangeUse.PASSED) if share is not None else 0,
+        pending=pending,
+    )
+
+
+def find_left_events(
+    connection: Connection, before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey]
+) -> Iterator[Issue]:
+    """Yield a warning for each queue of processes among `keys` whose events nobody takes any more, and for each trigger
+    that has begun and begins elsewhere now.
+    """
+    for key in sorted(keys):
+        old, new = (bundle.find_process(key[1]) if key[0] == Kind.PROCESS else None for bundle in (before, after))
+        marks = TriggerInputs(connection).of_process(key[1]) if old is not None else []
+        if old is None or not marks:
+            continue
+        left = _taken_inputs(before, key[1]) - _taken_inputs(after, key[1])
+        found = [
+            (LEFT_EVENTS, *each) for each in describe_left(connection, [mark for mark in marks if mark.key in left])
+        ]
+        if new is not None and old.trigger and new.trigger and old.trigger.from_ != new.trigger.from_:
+            message = "a changed trigger.from has no effect: the trigger has begun, and goes on from its place"
+            found.append((TRIGGER_BEGUN, message, "To begin anew, delete the process and submit it again."))
+        for code, message, remedy in found:
+            source = sources.locate(key) if new is not None else None
+            warning = Severity.WARNING
+            yield Issue(severity=warning, code=code, entity=old.label, message=message, remedy=remedy, source=source)
+
+
+def _taken_inputs(bundle: Bundle, name: str) -> set[InputKey]:
+    """Return the inputs whose events a process takes, on all its clusters."""
+    process = bundle.find_process(name)
+    found: set[InputKey] = set()
+    for cluster in process.clusters if process is not None else ():
+        running = find_running(bundle, name, cluster)
+        trigger = compile_trigger(bundle, running, cluster) if running is not None else None
+        for each in trigger.inputs if trigger is not None else ():
+            found.add(InputKey(name, cluster, each.name, each.feed, each.feed_cluster))
+    return found
+
+
+def describe_left(connection: Connection, marks: Collection[Mark]) -> Iterator[tuple[str, str]]:
+    """Yield how many events of queues nobody takes any more, for each cluster, and the way to take them."""
+    consumers = {mark.key.consumer for mark in marks}
+    events = PendingEvents(connection, EventLog(connection).last_seq(), consumers)
+    aside = QueueChanges(connection).set_aside(consumers)
+    for consumer in sorted(consumers):
+        mine = [events.measure(mark, None) for mark in marks if mark.key.consumer == consumer]
+        inputs = {mark.input for mark in mine}
+        decided = Counter(change.action for change in aside.get(consumer, ()) if change.input in inputs)
+        pending = sum(mark.pending for mark in mine)
+        counts = ((pending, "pending"), (decided[QueueAction.HOLD], "held"), (decided[QueueAction.DROP], "dropped"))
+        if shown := [f"{count} {what}" for count, what in counts if count]:
+            first = min((mark.first_at for mark in mine if mark.first_at is not None), default=None)
+            start = "earliest" if first is None else render_datetime(first.replace(second=0, microsecond=0))
+            message = f"events on {consumer.cluster} that nobody takes any more: {', '.join(shown)}"
+            yield message, f"A process that is to take them begins with trigger: {{from: {start}}}."
+
+
+def find_unseen_feeds(
+    connection: Connection,
+    before: Bundle,
+    after: Bundle,
+    sources: SourceMap,
+    keys: Collection[EntityKey],
+    as_of: datetime,
+) -> Iterator[Issue]:
+    """Yield a warning for each feed of which nothing has ever come, by the log, on a cluster where it should have.
+
+    Concerns feeds among `keys`, and those that processes among `keys` read; not feeds that were not declared before:
+    nothing can have come of them. Costs one look into an index for each suspect.
+    """
+    written = {
+        (feed, cluster)
+        for process in after.processes
+        for feed in after.written_feeds(process)
+        for cluster in process.clusters
+    }
+    suspects: dict[Key, tuple[Feed, list[str]]] = {}
+    for (name, cluster), readers in _find_readers(after, as_of).items():
+        feed = after.find_feed(name)
+        is_concerned = any(key in keys for key in ((Kind.FEED, name), *((Kind.PROCESS, each) for each in readers)))
+        if feed is None or not is_concerned or before.find_feed(name) is None or (name, cluster) in written:
+            continue
+        if cluster in feed.clusters and cluster not in find_targets(feed) and _is_due(feed, cluster, as_of):
+            suspects[name, cluster] = feed, readers
+    for key in sorted(suspects.keys() - EventLog(connection).find_seen(suspects)):
+        yield _warn(*suspects[key], key[1], sources)
+
+
+def _find_readers(bundle: Bundle, as_of: datetime) -> dict[Key, list[str]]:
+    """Return the processes that read or wait for feeds, by feed and cluster, without those that are over."""
+    found: dict[Key, list[str]] = defaultdict(list)
+    for process in bundle.processes:
+        for cluster, entry in process.clusters.items():
+            if entry.validity.end <= as_of:
+                continue
+            read = {item.feed for item in process.inputs.values()}
+            for text in iter_names(condition_of(process)) if process.makes_batches else ():
+                read |= {feed for _, feed in find_named(bundle, process, cluster, text)}
+            for feed in read:
+                found[feed, cluster].append(process.name)
+    return found
+
+
+def _is_due(feed: Feed, cluster: str, as_of: datetime) -> bool:
+    """Return whether something should have come: the feed is valid, and the first instance on schedule is over."""
+    validity = feed.clusters[cluster].validity
+    first = feed.frequency.as_duration() if feed.is_expected else timedelta(0)
+    return as_of - validity.start >= first and as_of < validity.end
+
+
+def _warn(feed: Feed, readers: Collection[str], cluster: str, sources: SourceMap) -> Issue:
+    name, *others = sorted(readers)
+    who = f"process {name!r}{f' and {len(others)} more read' if others else ' reads'} it"
+    producer = feed.clusters[cluster].produced_by
+    asset = feed.asset or (producer.asset if producer is not None else None)
+    if asset is not None:
+        why, remedy = f"but no materialization of asset {'/'.join(asset)} was seen", "Check the key of the asset."
+    elif feed.has_data:
+        why, remedy = "but no process here writes it", "Check its location, or declare the process that writes it."
+    else:
+        why, remedy = "but nobody has ever given notice of it", "Check whether its name is the one that is given."
+    return Issue(
+        severity=Severity.WARNING,
+        code=NEVER_CAME,
+        entity=feed.label,
+        message=f"it has never come on {cluster}: {who}, {why}",
+        remedy=remedy,
+        source=sources.locate(feed.key),
+    )

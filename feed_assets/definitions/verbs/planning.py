@@ -1,0 +1,372 @@
+"""Previews of changes of the definitions: of submitted files, or of unrecorded edits in the folder."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line
+from feed_assets.context.errors import VerbRefusedError
+from feed_assets.definitions.contents import StoredDocument
+from feed_assets.definitions.edits import Edit, Remove
+from feed_assets.definitions.recording import is_in_folder
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.verbs.changes import read_documents
+from feed_assets.definitions.verbs.cluster_versions import with_next_version
+from feed_assets.definitions.verbs.context import EntityContext, find_new_issues
+from feed_assets.definitions.verbs.plan_effects import (
+    find_claimed_metadata,
+    find_first_batches,
+    find_left_events,
+    find_staying,
+    find_unseen_feeds,
+)
+from feed_assets.definitions.verbs.update_rules import require_updatable
+from feed_assets.definitions.written import (
+    digest_as_written,
+    find_entity,
+    find_version_entity,
+    has_references,
+)
+from feed_assets.entities.bundle import AnyEntity, Bundle
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.instances.gates.catch_up_policy import ON_TIME
+from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
+from feed_assets.json_form import Hidden
+from feed_assets.loading.bundles import LoadedBundle, usable_bundle
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.removals.holds import Holds
+from feed_assets.plan.change_impact import decide_impact
+from feed_assets.plan.difference_records import EntityChange, EntityDifference, PlanDifference, ProcessState
+from feed_assets.plan.differences import AffectedProcess, decide_processes, diff_bundles, find_affected_processes
+from feed_assets.plan.edges import Key
+from feed_assets.releases.decide_releases import load_histories
+from feed_assets.releases.pinning import find_changed_files, with_changed_files
+from feed_assets.settings import DefinitionChanges
+from feed_assets.validation.rules import validate_bundle
+
+_DIGEST_VERSION = 1
+_NOT_UPDATABLE = "not-updatable"
+_HELD = "held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChanges:
+    """A change and its effects. `edits` are the edits for the store; none if the folder already has the content.
+    `issues` with an error would refuse the change. `digest` identifies the change and the state in which it was
+    planned, but not the time. `bundle_digest` is that of the resulting files. `declared` counts the entities that are
+    declared before the change.
+    """
+
+    difference: PlanDifference
+    issues: tuple[Issue, ...]
+    edits: Hidden[tuple[Edit, ...]]
+    keys: Hidden[frozenset[EntityKey]]
+    digest: str
+    bundle_digest: str
+    declared: Hidden[int]
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The labels of the entities that are removed."""
+        return tuple(each.label for each in self.difference.entities if each.change is EntityChange.REMOVED)
+
+    @property
+    def errors(self) -> tuple[Issue, ...]:
+        """The issues that refuse the change."""
+        return tuple(issue for issue in self.issues if issue.severity is Severity.ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedChange:
+    """A difference before it becomes a `PlannedChanges`, with resolved values."""
+
+    difference: PlanDifference
+    state: Sequence[object]
+
+
+def read_edits(context: EntityContext, files: Sequence[EntityFile], *, prune: bool = False) -> tuple[Edit, ...]:
+    """Return the edits that give the store the content of files; with `prune` also those that remove everything else.
+    Documents with the same meaning in the store need no edit. The version of clusters and datasources grows with the
+    fields that their users see.
+
+    Raises:
+        DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
+    """
+    documents = read_documents(context, files)
+    loaded = context.store.load(context.now)
+    edits: list[Edit] = []
+    for key, (put, entity) in documents.items():
+        document = loaded.documents.get(key)
+        if document is None or document.digest != digest_as_written(entity, put.text, put.format):
+            edits.append(with_next_version(put, loaded.bundle.bundle.find(key), entity, context.store.values)[0])
+    removed = loaded.documents.keys() - documents.keys() if prune else ()
+    return (*edits, *(Remove(key=key) for key in sorted(removed)))
+
+
+def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
+    """Plan the change that edits make.
+
+    Raises:
+        DefinitionsError: a text is not a valid entity; carries the issues.
+        DefinitionStoreError: the files of the store do not allow the edits.
+    """
+    edits = tuple(edits)
+    preview = context.store.preview(edits, now=context.now)
+    before, after = preview.before.documents, preview.documents
+    documents = frozenset(key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
+    computed = compute_change(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, documents)
+    shown = diff_bundles(
+        _as_written(before, preview.before.bundle.bundle, documents),
+        _as_written(after, preview.after.bundle, documents),
+        preview.after.sources,
+        only=documents,
+    )
+    keys = {entity.key for entity in (*computed.difference.entities, *shown)}
+    issues = [
+        *find_new_issues(context, preview.before.bundle, preview.after, keys),
+        *_find_issues(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys, keys),
+    ]
+    removed = [edit.key for edit in edits if isinstance(edit, Remove)]
+    digest = digest_change(preview.before.bundle, preview.after, removed, computed)
+    declared = len(preview.before.bundle.bundle.entities)
+    planned = _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
+    return _with_effects(context, planned, preview.before.bundle.bundle, preview.after.bundle, preview.after.sources)
+
+
+def plan_folder(context: EntityContext) -> PlannedChanges:
+    """Plan the unrecorded content of the folder. Entities with errors keep their recorded content."""
+    loaded = context.store.load(context.now)
+    found = loaded.bundle
+    root = context.settings.root
+    issues = [
+        *found.issues,
+        *validate_bundle(found.bundle, found.sources, context.now, root, left_out=found.salvaged),
+    ]
+    usable, blocked = usable_bundle(found, issues)
+    recorded = _recorded(context, loaded)
+    unusable = {entity.key for entity in loaded.bundle.bundle.entities if not usable.find(entity.key)}
+    kept = loaded.bundle.broken | unusable | _hidden(context, loaded)
+    after = Bundle(entities=(*usable.entities, *(recorded[key] for key in sorted(kept) if key in recorded)))
+    before = Bundle(entities=tuple(recorded.values()))
+    keys = frozenset(
+        key
+        for key in recorded.keys() | {entity.key for entity in after.entities}
+        if recorded.get(key) is not after.find(key)
+    )
+    computed = compute_change(context, before, after, loaded.bundle, keys)
+    everything = {entity.key for entity in after.entities}
+    issues += [*blocked, *_find_issues(context, before, after, loaded.bundle, keys, everything)]
+    written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
+    old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
+    shown = diff_bundles(
+        Bundle(entities=tuple(entity for entity in old.values() if entity is not None)),
+        _as_written(loaded.documents, after, keys),
+        loaded.bundle.sources,
+        only=keys,
+    )
+    digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
+    planned = _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
+    return _with_effects(context, planned, before, after, loaded.bundle.sources)
+
+
+def compute_change(
+    context: EntityContext,
+    before: Bundle,
+    after: Bundle,
+    loaded: LoadedBundle,
+    keys: Collection[EntityKey] | None = None,
+) -> ComputedChange:
+    """Return the difference between two sets of definitions, or between the entities `keys` of them, under the current
+    schedules and releases.
+    """
+    entities = diff_bundles(before, after, loaded.sources, only=keys)
+    affected = find_affected_processes(before, after, entities)
+    with context.database.read() as connection:
+        changed = find_changed_files(connection, after, context.settings.root)
+        affected = with_changed_files(affected, changed, before, after)
+        schedules = load_schedules(connection, context.without_row)
+        policy = context.settings.definition_changes
+        states = _load_process_states(connection, affected, schedules, policy)
+    processes = decide_processes(affected, states, context.now)
+    state = [
+        [
+            *process.key,
+            process.step.value,
+            process.state.is_active,
+            process.state.is_suspended,
+            process.state.release,
+            *(file.digest for file in changed.get(process.key, ())),
+        ]
+        for process in processes
+    ]
+    difference = decide_impact(
+        before, after, entities, processes, context.now, ON_TIME, context.settings.retention_grace
+    )
+    return ComputedChange(difference=difference, state=state)
+
+
+def _find_issues(
+    context: EntityContext,
+    before: Bundle,
+    after: Bundle,
+    loaded: LoadedBundle,
+    keys: Collection[EntityKey],
+    readers: Collection[EntityKey],
+) -> Iterator[Issue]:
+    """Yield why the verb `update` would refuse a change of entities, and what the change leaves behind or takes over;
+    and the feeds among `readers`, or read by them, of which nothing has ever come.
+    """
+    yield from _find_refusals(context, before, after, loaded, keys)
+    with context.database.read() as connection:
+        yield from _find_holds(connection, keys, after, context.now)
+        yield from find_left_events(connection, before, after, loaded.sources, keys)
+        yield from find_unseen_feeds(connection, before, after, loaded.sources, readers, context.now)
+        yield from find_claimed_metadata(connection, after, loaded.sources, keys)
+
+
+def _find_refusals(
+    context: EntityContext, before: Bundle, after: Bundle, loaded: LoadedBundle, keys: Collection[EntityKey]
+) -> Iterator[Issue]:
+    """Yield the issues for which the verb `update` would refuse the change."""
+    for key in sorted(keys):
+        old, new = before.find(key), after.find(key)
+        if old is None or new is None:
+            continue
+        try:
+            require_updatable(context, old, new)
+        except VerbRefusedError as exc:
+            yield Issue(
+                severity=Severity.ERROR,
+                code=_NOT_UPDATABLE,
+                entity=new.label,
+                message=exc.reason,
+                remedy=exc.next_step,
+                source=loaded.sources.locate(key),
+            )
+
+
+def _find_holds(connection: Connection, keys: Collection[EntityKey], after: Bundle, as_of: datetime) -> Iterator[Issue]:
+    """Yield a warning for each hold on a feed that is removed."""
+    removed = {key[1]: key for key in keys if key[0] == Kind.FEED and after.find(key) is None}
+    for hold in Holds(connection).active(as_of) if removed else ():
+        if hold.feed in removed:
+            yield Issue(
+                severity=Severity.WARNING,
+                code=_HELD,
+                entity=label_of(removed[hold.feed]),
+                message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
+                remedy=f"Release it if it is not needed: {command_line('hold', 'release', hold.name)}",
+            )
+
+
+def digest_change(
+    before: LoadedBundle, after: LoadedBundle, removed: Iterable[EntityKey], computed: ComputedChange, revision: int = 0
+) -> str:
+    """Return the hexadecimal sha256 of a change and of the state against which it was computed."""
+    content = [_DIGEST_VERSION, before.digest, after.digest, sorted(removed), computed.state, revision]
+    return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+
+def _planned(
+    computed: ComputedChange,
+    shown: tuple[EntityDifference, ...],
+    issues: Iterable[Issue],
+    edits: tuple[Edit, ...],
+    digest: str,
+    bundle_digest: str,
+    declared: int,
+) -> PlannedChanges:
+    found = computed.difference
+    by_key = {entity.key: entity for entity in (*found.entities, *shown)}
+    entities = tuple(by_key[key] for key in sorted(by_key))
+    return PlannedChanges(
+        difference=replace(found, entities=entities),
+        issues=tuple(sorted(issues, key=order_of)),
+        edits=edits,
+        keys=frozenset(entity.key for entity in entities),
+        digest=digest,
+        bundle_digest=bundle_digest,
+        declared=declared,
+    )
+
+
+def _with_effects(
+    context: EntityContext, planned: PlannedChanges, before: Bundle, after: Bundle, sources: SourceMap
+) -> PlannedChanges:
+    """Add the batches that would be cut at once, and what would stay at former places, if the change is valid."""
+    if planned.errors:
+        return planned
+    batches = find_first_batches(context, before, after, planned.difference.entities)
+    with context.database.read() as connection:
+        staying = list(find_staying(connection, before, after, sources, planned.keys))
+    issues = tuple(sorted((*planned.issues, *staying), key=order_of))
+    return replace(planned, difference=replace(planned.difference, batches=batches), issues=issues)
+
+
+def _recorded(context: EntityContext, loaded: Loaded) -> dict[EntityKey, AnyEntity]:
+    """Return the recorded entities of the folder, or the file's own entity if both have the same content."""
+    found: dict[EntityKey, AnyEntity] = {}
+    for key, version in loaded.newest.items():
+        if not is_in_folder(version):
+            continue
+        document = loaded.documents.get(key)
+        if document is not None and document.entity is not None and document.digest == version.digest:
+            found[key] = document.entity
+        elif (entity := find_version_entity(version, context.store.values)) is not None:
+            found[key] = entity
+    return found
+
+
+def _hidden(context: EntityContext, loaded: Loaded) -> frozenset[EntityKey]:
+    """Return the recorded entities of unreadable files, which may or may not declare them still."""
+    files = {each.file for each in loaded.quarantined if any(issue.entity is None for issue in each.issues)}
+    return frozenset(
+        key
+        for key, version in loaded.newest.items()
+        if key not in loaded.documents and is_in_folder(version) and context.store.folder.shown(version.file) in files
+    )
+
+
+def _as_written(documents: Mapping[EntityKey, StoredDocument], bundle: Bundle, keys: Collection[EntityKey]) -> Bundle:
+    """Return some entities with references to outside values unresolved, as far as they can be read so."""
+    found = []
+    for key in sorted(keys):
+        entity, document = bundle.find(key), documents.get(key)
+        if entity is not None and document is not None and has_references(key[0], document.text):
+            entity = find_entity(document.text, document.format) or entity
+        if entity is not None:
+            found.append(entity)
+    return Bundle(entities=tuple(found))
+
+
+def _load_process_states(
+    connection: Connection, affected: Sequence[AffectedProcess], schedules: ScheduleView, policy: DefinitionChanges
+) -> dict[Key, ProcessState]:
+    """Load the state of the processes. New processes have no releases to look for."""
+    releases = load_histories(connection, [each.key for each in affected if each.old is not None])
+    found = {}
+    for each in affected:
+        state = schedules.state(Kind.PROCESS, *each.key)
+        history = releases.get(each.key)
+        newest = history.newest if history else None
+        ends = history is not None and each.new is None
+        unended = ProcessInstances(connection).unended(*each.key) if ends else history.unstarted if history else ()
+        found[each.key] = ProcessState(
+            is_active=state is not ScheduleState.SUBMITTED,
+            is_suspended=state is ScheduleState.SUSPENDED,
+            release=newest.release if newest else 0,
+            governed_from=history.first_effective if history else None,
+            newest_from=newest.effective_from if newest else None,
+            has_begun=bool(history and history.has_begun),
+            governs_all=policy is DefinitionChanges.ALWAYS,
+            first_unstarted=next(iter(history.unstarted), None) if history else None,
+            unended=len(unended),
+        )
+    return found

@@ -1,0 +1,237 @@
+"""Schedule, suspend and resume entities on their clusters."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from feed_assets.catalog.describing import apply_schedule_description
+from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
+from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.verbs.context import EntityContext, get_declared, require_reachable
+from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
+from feed_assets.definitions.verbs.states import works_here
+from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
+from feed_assets.entities.bundle import AnyEntity, Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import EntityAction, EntityPayload
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.sql.locks import lock_definitions, lock_log
+
+_ACTIONS = {Operation.SUSPEND: EntityAction.SUSPEND, Operation.RESUME: EntityAction.RESUME}
+
+
+def schedule(
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
+) -> VerbResult:
+    """Start the work on feeds or processes, on all their clusters or on some. Instances are created from the start of
+    the validity. Scheduled and suspended entities stay as they are.
+
+    Raises:
+        EntityNotFoundError: one is not declared.
+        NotSchedulableError: clusters and datasources have no schedule; or no engine here can do the work.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(context.database, Operation.SCHEDULE)
+    loaded = context.load()
+    entities = [get_declared(loaded, kind, name) for name in names]
+    for entity in entities:
+        require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
+    require_reachable(context, loaded.bundle, [entity.key for entity in entities])
+    return _set(context, loaded, entities, clusters, ScheduleState.SCHEDULED, Operation.SCHEDULE)
+
+
+def suspend(
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
+) -> VerbResult:
+    """Stop the work on feeds or processes until they are resumed: no instance is created, launched or timed out.
+    Running instances run to their end.
+
+    Differs from Falcon: running instances are not suspended, because Dagster cannot hold a run.
+
+    Raises:
+        NotScheduledError: one is not scheduled on any cluster.
+    """
+    require_mode(context.database, Operation.SUSPEND)
+    return _change_scheduled(context, kind, names, clusters, ScheduleState.SUSPENDED, Operation.SUSPEND)
+
+
+def resume(
+    context: EntityContext, kind: Kind | None, names: Sequence[str], clusters: Collection[str] | None = None
+) -> VerbResult:
+    """Continue the work that `suspend` stopped: missed instances are created now, and waiting instances keep the time
+    that was left until their timeout.
+
+    Raises:
+        NotScheduledError: one is not scheduled on any cluster.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(context.database, Operation.RESUME)
+    return _change_scheduled(context, kind, names, clusters, ScheduleState.SCHEDULED, Operation.RESUME)
+
+
+def _change_scheduled(
+    context: EntityContext,
+    kind: Kind | None,
+    names: Sequence[str],
+    clusters: Collection[str] | None,
+    target: ScheduleState,
+    operation: Operation,
+) -> VerbResult:
+    loaded = context.load()
+    entities = [get_declared(loaded, kind, name) for name in names]
+    view = context.schedules()
+    for entity in entities:
+        if not _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters)):
+            raise NotScheduledError(kind=entity.kind, name=entity.name)
+    return _set(context, loaded, entities, clusters, target, operation)
+
+
+def _set(
+    context: EntityContext,
+    loaded: Loaded,
+    entities: Sequence[AnyEntity],
+    clusters: Collection[str] | None,
+    target: ScheduleState,
+    operation: Operation,
+) -> VerbResult:
+    view = context.schedules()
+    outcomes = []
+    for entity in entities:
+        named = _clusters_of(entity, clusters)
+        if operation is Operation.SCHEDULE:
+            concerned = [name for name in named if not _is_active(view, entity, name)]
+        else:
+            concerned = _active_on(view, loaded.bundle.bundle, entity, named)
+        outcomes.append(set_state(context, view, entity, concerned, target, operation))
+    return VerbResult(verb=operation.value, outcomes=tuple(outcomes), dry_run=context.dry_run)
+
+
+def set_state(
+    context: EntityContext,
+    view: ScheduleView,
+    entity: AnyEntity,
+    clusters: Collection[str],
+    target: ScheduleState,
+    operation: Operation,
+) -> EntityOutcome:
+    """Set the state of an entity on clusters, and write the audit entry; `view` has the schedules before."""
+    assert isinstance(entity, Feed | Process)
+
+    def differing(known: ScheduleView) -> list[str]:
+        found = {name: known.state(entity.kind, entity.name, name) for name in clusters}
+        if operation in (Operation.SUSPEND, Operation.RESUME):
+            return [name for name, state in found.items() if state not in (ScheduleState.SUBMITTED, target)]
+        return [name for name, state in found.items() if state is ScheduleState.SUBMITTED]
+
+    changed = differing(view)
+    if changed and not context.dry_run:
+        with context.database.begin() as connection:
+            lock_definitions(connection)
+            lock_log(connection)
+            known = load_schedules(connection, context.without_row)
+            changed = differing(known)
+            author, now = context.author, context.now
+            rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)
+            apply_schedules(connection, known, rows, now)
+            if changed:
+                Outbox(connection).append_many([_message_of(entity, operation, sorted(changed), author, now)])
+            states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
+            apply_schedule_description(
+                connection,
+                entity.kind,
+                entity.name,
+                states | dict.fromkeys(changed, target),
+                context.settings.metadata.system,
+                now,
+            )
+        if changed:
+            context.audit(operation.value, entity.label, clusters=sorted(changed))
+    found = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
+    found.update((cluster, target.value) for cluster in changed)
+    done = {
+        Operation.SUSPEND: VerbOutcome.SUSPENDED,
+        Operation.RESUME: VerbOutcome.RESUMED,
+    }.get(operation, VerbOutcome.SCHEDULED)
+    return EntityOutcome(
+        kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
+    )
+
+
+def _message_of(
+    entity: Feed | Process, operation: Operation, clusters: Sequence[str], author: str, now: datetime
+) -> OutboxMessage:
+    action = _ACTIONS.get(operation, EntityAction.SCHEDULE)
+    return OutboxMessage(
+        recorded_at=now,
+        payload=EntityPayload(
+            action=action, kind=entity.kind, entity=entity.name, author=author, clusters=tuple(clusters)
+        ),
+        idempotency_key=f"entity/{entity.kind.value}/{entity.name}/{action.value}/{','.join(clusters)}/{now.isoformat()}",
+    )
+
+
+def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[str]) -> None:
+    """Require that an entity can be scheduled.
+
+    Raises:
+        NotSchedulableError: it cannot be scheduled; names the next step.
+    """
+    if isinstance(entity, Cluster | Datasource):
+        raise NotSchedulableError(
+            subject=entity.label,
+            reason=f"a {entity.kind.value} cannot be scheduled",
+            next_step="Schedule the feeds and processes that use it.",
+        )
+    for cluster in clusters:
+        if works_here(bundle, entity, cluster):
+            continue
+        if isinstance(entity, Process) and not entity.workflow.engine.is_supported:
+            raise NotSchedulableError(
+                subject=entity.label,
+                reason=f"the engine {entity.workflow.engine.value!r} does not run here",
+                next_step=(
+                    "Give it another workflow in its definition, or import it again with "
+                    f"--replace-workflow {entity.name}=sql:PATH."
+                ),
+            )
+        raise NotSchedulableError(
+            subject=entity.label,
+            reason=f"one of its feeds has no location on {cluster}",
+            next_step="Declare locations or a table for that feed.",
+        )
+
+
+def _clusters_of(entity: AnyEntity, requested: Collection[str] | None) -> list[str]:
+    """Return the requested clusters, in the entity's order.
+
+    Raises:
+        VerbRefusedError: the entity is not on one of them.
+    """
+    own = list(entity.clusters) if isinstance(entity, Feed | Process) else []
+    if requested is None:
+        return own
+    for name in requested:
+        if name not in own:
+            raise VerbRefusedError(
+                subject=entity.label, reason=f"it is not on cluster {name!r}", next_step=f"It is on {', '.join(own)}."
+            )
+    return [name for name in own if name in requested]
+
+
+def _active_on(view: ScheduleView, bundle: Bundle, entity: AnyEntity, clusters: Collection[str]) -> list[str]:
+    """Return the clusters on which an entity is scheduled or suspended, and can be worked on."""
+    if not isinstance(entity, Feed | Process):
+        return []
+    return [name for name in clusters if _is_active(view, entity, name) and works_here(bundle, entity, name)]
+
+
+def _is_active(view: ScheduleView, entity: AnyEntity, cluster: str) -> bool:
+    """Return whether a command, or the setting, has scheduled or suspended an entity."""
+    return view.state(entity.kind, entity.name, cluster) is not ScheduleState.SUBMITTED

@@ -1,0 +1,78 @@
+"""Results of entity verbs: the outcome for each entity, and the consequences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from feed_assets.entities.common import label_of
+from feed_assets.entities.differences import FieldChange
+from feed_assets.issues import Issue
+from feed_assets.json_form import Hidden, shown
+from feed_assets.log.records import ProcessInstance
+from feed_assets.releases.decide_releases import ReleaseDecision
+
+
+class VerbOutcome(StrEnum):
+    """The outcome of a verb for an entity."""
+
+    VALID = "valid"
+    SUBMITTED = "submitted"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    SCHEDULED = "scheduled"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    TOUCHED = "touched"
+    DELETED = "deleted"
+    MISSING = "missing"
+
+
+_NOTHING_DONE = frozenset({VerbOutcome.VALID, VerbOutcome.UNCHANGED, VerbOutcome.MISSING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityOutcome:
+    """The outcome for one entity. `clusters` has the schedule state on each affected cluster, `changes` the differing
+    fields; `notes` are sentences.
+    """
+
+    kind: str
+    name: str
+    outcome: VerbOutcome
+    version: int | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[FieldChange, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name of the entity in messages."""
+        return label_of((self.kind, self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbResult:
+    """The effects of a verb, or with `dry_run` its planned effects.
+
+    `releases` give the times from which definitions govern the affected processes. `stopped` are the killed instances,
+    as they were before: the caller ends their runs. `reload_needed` means that a running Dagster must reload to show
+    the change; its ticks follow the change in any case.
+    """
+
+    verb: str
+    outcomes: tuple[EntityOutcome, ...]
+    warnings: tuple[Issue, ...] = ()
+    releases: tuple[ReleaseDecision, ...] = ()
+    stopped: Hidden[tuple[ProcessInstance, ...]] = ()
+    reload_needed: bool = False
+    dry_run: bool = False
+
+    @shown
+    def is_change(self) -> bool:
+        """Whether anything was changed, or would be."""
+        return any(each.outcome not in _NOTHING_DONE for each in self.outcomes)
+
+    @shown
+    def stopped_instances(self) -> int:
+        """The number of killed instances."""
+        return len(self.stopped)

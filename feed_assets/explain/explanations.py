@@ -1,0 +1,349 @@
+"""`why`: explains the state of an instance of a process or feed, up to the root causes.
+
+`instances/gates/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line, instance_command
+from feed_assets.context.consolidation import Consolidated, consolidate
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.restores import HELD
+from feed_assets.context.subjects import Subject
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.explain.deadlines import explain_deadlines
+from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
+from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.explain.sentences import describe_missing, explain_feed_state, explain_process_state, late_check
+from feed_assets.explain.tellings import explain_tellings
+from feed_assets.explain.tick_failures import explain_feed_failures, explain_process_failures
+from feed_assets.instances.gates.blockers import (
+    Blocker,
+    InputMissing,
+    InputUnresolved,
+    LeaseHeld,
+    NoSlot,
+    NotDue,
+    NotItsTurn,
+    NotReached,
+    NotScheduled,
+    Suspended,
+    decide_blockers,
+    existence_blockers,
+    launch_blockers,
+)
+from feed_assets.instances.gates.end_messages import keys_of_end
+from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.lists.omissions import Omission, iter_omissions
+from feed_assets.instances.lists.rows import rendered
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.timing.dates import render_datetime
+
+UNSCHEDULED = "UNSCHEDULED"
+_ABSENT = frozenset({FeedInstanceStatus.MISSING.value, FeedInstanceStatus.PARTIAL.value})
+_UNDONE = frozenset({*ProcessInstanceStatus} - {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED})
+_SAFE_MODE = Reason(
+    code=ReasonCode.SAFE_MODE,
+    text="safe mode is on: late data starts no runs, and it cannot be rerun",
+    command=command_line("admin", "safemode", "off"),
+)
+_RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD, command=command_line("state", "rebuild"))
+_ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
+
+
+def explain(context: OperationContext, subject: Subject) -> Consolidated[Explanation]:
+    """Explain the state of an instance on each of some clusters. A cluster where the time is no instance fails without
+    the others.
+    """
+    how = explain_process_instance if subject.kind is Kind.PROCESS else explain_feed_instance
+    with context.read() as connection:
+        return consolidate(
+            subject.asked, lambda cluster: [how(context, connection, subject.name, cluster, subject.instance)]
+        )
+
+
+def explain_process_instance(
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
+) -> Explanation:
+    """Explain the state of a process instance.
+
+    Raises:
+        InstanceQueryError: the process is not on the cluster.
+        InstanceError: the time is no instance of it.
+    """
+    context.active_release(connection, name, cluster, nominal_time)
+    key = ProcessKey(name, cluster, nominal_time)
+    return explain_process_instances(context, connection, [key])[key]
+
+
+def explain_process_instances(
+    context: OperationContext, connection: Connection, keys: Sequence[ProcessKey]
+) -> dict[ProcessKey, Explanation]:
+    """Explain the states of process instances, each by itself; the facts of all are loaded together.
+
+    Their processes have these instances, by the definitions that govern them.
+    """
+    all_facts = load_instance_facts(context, connection, processes=keys)
+    return {key: _Explainer(context, connection, all_facts).process(key) for key in keys}
+
+
+def explain_feed_instance(
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
+) -> Explanation:
+    """Explain the state of a feed instance.
+
+    Raises:
+        InstanceQueryError: the feed is not on the cluster.
+        InstanceError: the time is no instance of it.
+    """
+    context.feed_on(name, cluster).sequence.index(nominal_time)
+    key = FeedKey(name, cluster, nominal_time)
+    all_facts = load_instance_facts(context, connection, feeds=[key])
+    return _Explainer(context, connection, all_facts).feed(key)
+
+
+def find_blockers(
+    context: OperationContext, facts: ProcessFacts, key: ProcessKey, *, is_root: bool = True
+) -> tuple[Blocker, ...]:
+    """Return everything that keeps a process instance from running. Of an instance upstream (not `is_root`), the launch
+    order matters only once it is ready.
+    """
+    process = context.plan.processes.get((key.process, key.cluster))
+    if process is None or facts.active is None:
+        return ()
+    launch = (
+        launch_blockers(process, facts.active.record, key.nominal_time, facts.launches, context.real_now)
+        if facts.launches is not None and (is_root or is_ready(facts.row))
+        else ()
+    )
+    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, context.as_of)
+    return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
+
+
+class _Explainer:
+    """Builds the tree of explanations from loaded facts. An instance that occurs again is only named."""
+
+    def __init__(self, context: OperationContext, connection: Connection, all_facts: InstanceFacts) -> None:
+        self._context = context
+        self._connection = connection
+        self._all_facts = all_facts
+        self._explained: set[tuple[Kind, str, str, datetime]] = set()
+
+    def process(self, key: ProcessKey) -> Explanation:
+        """Explain a process instance."""
+        facts = self._all_facts.processes.get(key)
+        status = UNSCHEDULED if facts is None or facts.row is None else facts.row.status.value
+        if facts is None or self._is_explained(Kind.PROCESS, key):
+            return _named(Kind.PROCESS, key, status, is_known=facts is not None)
+        is_root = len(self._explained) == 1
+        followed = facts.followed
+        found = find_blockers(self._context, facts, key, is_root=is_root)
+        is_blocked = bool(found) or self._all_facts.is_restored
+        blockers = [self._reason(blocker, followed, key) for blocker in found]
+        state = explain_process_state(
+            self._context, self._connection, key, facts, is_root=is_root, is_blocked=is_blocked
+        )
+        record = None if facts.active is None else facts.active.record
+        failures = explain_process_failures(self._all_facts.tick_failures, key, record)
+        held = self._held() if is_root else ()
+        is_due = facts.row is None or facts.row.status in _UNDONE
+        deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
+        ends = keys_of_end(record, facts.row) if is_root else []
+        told = tuple(explain_tellings(self._context, self._connection, ends, "its end"))
+        return Explanation(
+            kind=Kind.PROCESS,
+            name=key.process,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            status=status,
+            reasons=(*blockers, *state, *deadlines, *failures, *held, *told),
+        )
+
+    def feed(self, key: FeedKey) -> Explanation:
+        """Explain a feed instance."""
+        facts = self._all_facts.feeds.get(key)
+        row = facts.row if facts else None
+        status = (row.status if row else FeedInstanceStatus.MISSING).value
+        if facts is None or self._is_explained(Kind.FEED, key):
+            return _named(Kind.FEED, key, status, is_known=facts is not None)
+        is_root = len(self._explained) == 1
+        writers = [self.process(writer) for writer in facts.writers]
+        late = tuple(late_check(self._connection, LateKey(Kind.FEED, *key))) if is_root else ()
+        return Explanation(
+            kind=Kind.FEED,
+            name=key.feed,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            status=status,
+            reasons=(
+                *explain_feed_state(
+                    self._context, self._connection, key, facts, writers, self._omissions(key, facts), is_root=is_root
+                ),
+                *(self._deadlines(Kind.FEED, key, is_due=status in _ABSENT) if is_root else ()),
+                *late,
+                *(explain_behind(self._context, self._connection, facts.record, key) if is_root else ()),
+                *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
+            ),
+        )
+
+    def _deadlines(self, kind: Kind, key: FeedKey | ProcessKey, *, is_due: bool) -> tuple[Reason, ...]:
+        return tuple(explain_deadlines(self._context, self._connection, kind, key, is_due=is_due))
+
+    def _omissions(self, key: FeedKey, facts: FeedFacts) -> dict[ProcessKey, Omission]:
+        """Return why the process instances that write a feed instance will not: it is optional, and was left out."""
+        return {
+            writer: each
+            for writer in facts.writers
+            if (known := self._all_facts.processes.get(writer)) is not None and known.row and known.active
+            for each in iter_omissions(self._connection, known.active, known.row)
+            if each.feed == key
+        }
+
+    def _is_explained(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
+        name = (kind, *key)
+        is_explained = name in self._explained
+        self._explained.add(name)
+        return is_explained
+
+    def _held(self) -> Iterator[Reason]:
+        if self._all_facts.is_safe_mode:
+            yield _SAFE_MODE
+        if self._all_facts.is_restored:
+            yield _RESTORED
+
+    def _reason(self, blocker: Blocker, followed: int, key: ProcessKey) -> Reason:
+        match blocker:
+            case InputMissing():
+                return self._missing(blocker, followed, key)
+            case InputUnresolved(edge=edge):
+                window = edge.taken
+                text = f"input {edge.name}: feed {edge.feed} has too few available instances for {window}"
+                facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
+                return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)
+            case _:
+                return _plain(blocker, key)
+
+    def _missing(self, blocker: InputMissing, followed: int, key: ProcessKey) -> Reason:
+        edge, missing = blocker.edge, blocker.missing
+        text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
+        if edge.feed_key not in self._context.plan.feeds:
+            text += ", which is not declared any more"
+        text += describe_missing(self._all_facts.processes[key].active, edge, missing)
+        if len(missing) > followed:
+            text += f"; the oldest {followed} are" if followed > 1 else "; the oldest is"
+        if is_flow(edge.process):
+            text = f"its source instance does not exist on {edge.feed_cluster}"
+        facts = {"input": edge.name, "feed": edge.feed, "missing": [render_datetime(time) for time in missing]}
+        return Reason(
+            code=ReasonCode.INPUT_MISSING,
+            text=text,
+            blocks=True,
+            facts={**facts, "expected": blocker.expected},
+            causes=tuple(self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed]),
+        )
+
+
+def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
+    code = ReasonCode.SEE_ABOVE if is_known else ReasonCode.NOT_FOLLOWED
+    name, cluster, nominal_time = key
+    text, command = "see above", None
+    if not is_known:
+        text = "too far upstream to follow from here"
+        command = command_line("why", name, nominal_time, kind=kind.value, cluster=cluster)
+    return Explanation(
+        kind=kind,
+        name=name,
+        cluster=cluster,
+        nominal_time=nominal_time,
+        status=status,
+        reasons=(Reason(code=code, text=text, command=command),),
+    )
+
+
+def _plain(
+    blocker: NotDue
+    | NotScheduled
+    | NotReached
+    | Suspended
+    | NoSlot
+    | NotItsTurn
+    | LeaseHeld
+    | InputMissing
+    | InputUnresolved,
+    key: ProcessKey,
+) -> Reason:
+    owner, declared = declared_by(key.process)
+    match blocker:
+        case NotDue(nominal_time=time):
+            return _blocking(ReasonCode.NOT_DUE, "its nominal time is in the future", {"at": rendered(time)})
+        case NotScheduled(state=ScheduleState.SUSPENDED):
+            text = f"its {owner.value} is suspended"
+            command = command_line("entity", "resume", owner.value, declared, clusters=[key.cluster])
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value}, command)
+        case NotScheduled(state=state):
+            text = f"its {owner.value} is not scheduled"
+            command = command_line("entity", "schedule", owner.value, declared, clusters=[key.cluster])
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value}, command)
+        case NotReached(next_time=None):
+            text = f"no tick has created it: its {owner.value} is new, or ticks are past this time"
+            return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
+        case NotReached(next_time=time):
+            text = f"it is not yet created: the next instance that ticks create is {rendered(time)}"
+            if time and time > key.nominal_time:
+                text = f"ticks are past it and go on with {rendered(time)}: a release from this time on creates it"
+            return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
+        case Suspended():
+            command = instance_command("resume", key.process, key.nominal_time, key.cluster)
+            return _blocking(ReasonCode.SUSPENDED, "it is suspended", {}, command)
+        case NoSlot(parallel=parallel, in_flight=in_flight):
+            text = f"its {owner.value} has {counted(in_flight, 'active run')}, and the limit is {parallel}"
+            return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
+        case NotItsTurn(order=order, ahead=ahead):
+            text = f"{ahead} other ready instances go first ({order.value})"
+            return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
+        case LeaseHeld(lease=lease):
+            text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
+            facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}
+            return _blocking(ReasonCode.LEASE_HELD, text, facts)
+        case InputMissing() | InputUnresolved():
+            raise AssertionError(blocker)
+        case _:
+            assert_never(blocker)
+
+
+def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object], command: str | None = None) -> Reason:
+    return Reason(code=code, text=text, blocks=True, facts=facts, command=command)
+
+
+def explain_behind(
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+) -> Iterator[Reason]:
+    """Yield which replicas of an instance are behind, or that it is one; each with the state of the copy."""
+    plan = context.plan
+    related = [edge.process_key for edge in record.outputs_of] + [edge.process_key for edge in record.inputs_of]
+    flows = [flow for each in related if (flow := plan.processes.get(each)) is not None and flow.copy is not None]
+    keys = {ProcessKey(*flow.key, key.nominal_time): flow for flow in flows}
+    rows, checks = ProcessInstances(connection).get_many(keys), LateChecks(connection)
+    for copy, flow in keys.items():
+        check, row = checks.get(UPDATE, *copy), rows.get(copy)
+        if check is None or row is None:
+            continue
+        source, since = flow.inputs[0].feed_cluster, rendered(check.planned_at)
+        is_target = key.cluster == flow.cluster
+        text = f"it is behind its source on {source}" if is_target else f"its copy on {flow.cluster} is behind"
+        text += f", which has other content since {since}: " if is_target else f" since it changed at {since}: "
+        text += f"{describe_process(flow.process)} is {row.status.value}"
+        text += f" ({row.reason})" if row.reason else ""
+        again = instance_command("rerun", copy.process, copy.nominal_time, copy.cluster)
+        command = again if row.status in _ENDED else None
+        facts = {"source": source, "target": flow.cluster, "since": since, "status": row.status.value}
+        yield Reason(code=ReasonCode.BEHIND, text=text, facts=facts, command=command)

@@ -1,0 +1,387 @@
+"""The reasons besides blockers: runs, times, inputs, and the location of the data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line, instance_command
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.entities.process import OnTimeout
+from feed_assets.explain.contents import (
+    event_facts,
+    explain_former_place,
+    explain_history,
+    explain_left_out,
+    explain_lost,
+    explain_read,
+    explain_written,
+    shorten_digest,
+)
+from feed_assets.explain.facts import FeedFacts, ProcessFacts
+from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.explain.retention import explain_eviction, explain_keeping
+from feed_assets.external_work.refusals import init_command
+from feed_assets.instances.gates.reconciliation import suspend_command
+from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.lists.omissions import Omission, iter_omissions
+from feed_assets.instances.lists.ranges import render_ranges
+from feed_assets.instances.lists.rows import next_attempt, rendered
+from feed_assets.log.causes import Cause
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.process_instances import ENDED
+from feed_assets.log.records import (
+    ARRIVING,
+    FeedInstanceStatus,
+    FeedKey,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.log.run_names import describe_run
+from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.releases.pinning import find_changed_paths
+from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.dates import NEVER, render_datetime
+
+
+def explain_process_state(
+    context: OperationContext,
+    connection: Connection,
+    key: ProcessKey,
+    facts: ProcessFacts,
+    *,
+    is_root: bool,
+    is_blocked: bool,
+) -> tuple[Reason, ...]:
+    """Return the other reasons of a process instance. Its inputs are described only for the instance that the query
+    names.
+    """
+    row = facts.row
+    reasons: list[Reason] = []
+    if row is not None:
+        reasons.extend(_progress(context, row, facts.active, is_blocked=is_blocked, take=_find_take(context, row)))
+    if is_root:
+        reasons.extend(_optional_inputs(facts))
+        reasons.extend(_made_from(context, connection, key, facts))
+        reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
+        reasons.extend(_update(connection, key))
+    return tuple(reasons)
+
+
+def _find_take(context: OperationContext, row: ProcessInstance) -> str | None:
+    """Return the call by which a program takes a batch of work elsewhere; None for work that runs here."""
+    record = context.plan.processes.get((row.process, row.cluster))
+    return init_command(record) if record is not None and record.is_elsewhere else None
+
+
+def _progress(
+    context: OperationContext, row: ProcessInstance, active: ActiveRelease | None, *, is_blocked: bool, take: str | None
+) -> Iterator[Reason]:
+    facts: dict[str, object]
+    match row.status:
+        case ProcessInstanceStatus.WAITING:
+            if not is_blocked:
+                yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick makes it READY")
+            if row.deadline_at is not None:
+                is_run = active is not None and active.record.on_timeout is OnTimeout.RUN
+                text = f"it {'runs with what is there' if is_run else 'times out'} at {rendered(row.deadline_at)}"
+                yield Reason(code=ReasonCode.TIMES_OUT, text=text, facts={"at": rendered(row.deadline_at)})
+        case ProcessInstanceStatus.READY if row.request_key is not None:
+            text = f"a run was requested at {rendered(row.requested_at)}, but has not begun"
+            facts = {"request": row.request_key, "at": rendered(row.requested_at)}
+            yield Reason(code=ReasonCode.REQUESTED, text=text, facts=facts)
+        case ProcessInstanceStatus.READY if take is not None:
+            yield Reason(code=ReasonCode.NEXT_BATCH, text="the next program takes it", command=take)
+        case ProcessInstanceStatus.READY if not is_blocked:
+            yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick requests its run")
+        case ProcessInstanceStatus.RUNNING:
+            text = (
+                f"{describe_run(row.run_id)} has been running since {rendered(row.started_at)}, attempt {row.attempt}"
+            )
+            facts = {"run": row.run_id, "attempt": row.attempt, "since": rendered(row.started_at)}
+            yield Reason(code=ReasonCode.RUNNING, text=text, facts=facts)
+        case _:
+            pass
+    if row.status is ProcessInstanceStatus.SUCCEEDED or row.status in _FAILURES:
+        yield _ended(context, row, take)
+        if row.cause in {Cause.INTERRUPTED, Cause.RUN_CANCELLED}:
+            text = f"cancelling a run ends only what it works on; to stop {describe_process(row.process)}"
+            yield Reason(code=ReasonCode.STOPS, text=text, command=suspend_command(row.process, row.cluster))
+    elif row.reason is not None:
+        yield Reason(code=ReasonCode.LAST_CHANGE, text=f"last change: {row.reason}", facts={"reason": row.reason})
+    if take is not None and row.status is ProcessInstanceStatus.FAILED:
+        text = "the next program that takes a batch takes it again, with the same events"
+        yield Reason(code=ReasonCode.NEXT_BATCH, text=text)
+    else:
+        yield from _retry(row)
+
+
+_FAILURES = ENDED - {ProcessInstanceStatus.SUCCEEDED}
+
+
+def _ended(context: OperationContext, row: ProcessInstance, take: str | None) -> Reason:
+    log = context.run_url(row.run_id)
+    facts = {"at": rendered(row.ended_at), "reason": row.reason, "run": row.run_id, "log": log}
+    where = f" in {log or describe_run(row.run_id)}" if row.run_id else ""
+    text = f"it ended at {rendered(row.ended_at)}{where}" + (f": {row.reason}" if row.reason else "")
+    has_failed = row.status in _FAILURES
+    again = instance_command("rerun", row.process, row.nominal_time, row.cluster) if has_failed else None
+    if take is not None and row.status is ProcessInstanceStatus.FAILED:
+        again = take
+    return Reason(code=ReasonCode.ENDED, text=text, blocks=has_failed, facts=facts, command=again)
+
+
+def _retry(row: ProcessInstance) -> Iterator[Reason]:
+    again = next_attempt(row)
+    if again is not None:
+        text = f"the next retry is at {rendered(again)}"
+        yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": rendered(again), "retries": row.retries})
+    elif row.status in _FAILURES and row.retry_at == NEVER:
+        text = "no retry is left" if row.retries else "it is not retried"
+        yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": None, "retries": row.retries})
+
+
+def describe_missing(active: ActiveRelease | None, edge: InputEdge, missing: Sequence[datetime]) -> str:
+    """Return the ranges of several missing instances, as the end of a sentence; empty for a single one."""
+    if active is None or len(missing) < 2:
+        return ""
+    return f", {render_ranges(missing, active.plan.feeds[edge.feed_key].sequence)}"
+
+
+def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
+    for state in facts.states:
+        if state.edge.optional and state.missing:
+            name, expected = state.edge.name, len(state.expected or ())
+            missing = [render_datetime(time) for time in state.missing]
+            text = f"optional input {name} lacks {len(missing)} of {expected} instances"
+            text += describe_missing(facts.active, state.edge, state.missing) + "; it can run without them"
+            yield Reason(
+                code=ReasonCode.OPTIONAL_INPUT,
+                text=text,
+                facts={"input": name, "feed": state.edge.feed, "missing": missing},
+            )
+
+
+def _made_from(
+    context: OperationContext, connection: Connection, key: ProcessKey, facts: ProcessFacts
+) -> Iterator[Reason]:
+    row, active = facts.row, facts.active
+    if row is None or not row.attempt:
+        return
+    attempts = Attempts(connection).of(key)
+    if attempts and attempts[-1].trigger:
+        tried, trigger = attempts[-1], attempts[-1].trigger
+        yield Reason(
+            code=ReasonCode.TRIGGER,
+            text=f"attempt {tried.attempt} began at {rendered(tried.started_at)}: {trigger}",
+            facts={"trigger": trigger, "run": tried.run_id, "log": context.run_url(tried.run_id)},
+        )
+    if active is not None and active.release is not None:
+        owner = declared_by(key.process)[0].value
+        version = "" if active.version is None else f", version {active.version} of the {owner}"
+        release = row.release or active.release
+        declared = context.plan.processes.get(active.record.key)
+        changed = find_changed_paths(connection, active.record, declared) if declared is not None else ()
+        own = f", with its own content of {', '.join(changed)}, changed since" if changed else ""
+        yield Reason(
+            code=ReasonCode.GOVERNED_BY,
+            text=f"it follows release {release}{version}{own}",
+            facts={"release": release, "version": active.version, **({"changed_files": changed} if changed else {})},
+        )
+    for newest in attempts[-1:]:
+        yield from map(explain_read, newest.inputs)
+        yield from map(explain_written, EventLog(connection).of_numbers(newest.outputs).values())
+    for each in iter_omissions(connection, active, row) if active is not None else ():
+        yield explain_left_out(f"it {each.render()}", each)
+
+
+def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
+    """Yield the next check for late data, and the late data that a run is to process."""
+    check = LateChecks(connection).get(*key)
+    if check is None:
+        return
+    if check.changed:
+        text = f"late data was found in {', '.join(check.changed)}; a run will process it"
+        yield Reason(code=ReasonCode.LATE_DATA, text=text, facts={"changed": list(check.changed)})
+    if check.due_at is not None:
+        due_at, cut_off_at = rendered(check.due_at), rendered(check.cut_off_at)
+        text = f"the next check for late data is at {due_at}; checks end at {cut_off_at}"
+        yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts={"at": due_at, "until": cut_off_at})
+
+
+def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
+    """Yield that something which the instance may have read was updated, until it is decided whether it runs again."""
+    check = LateChecks(connection).get(UPDATE, *key)
+    if check is not None and check.due_at is not None:
+        updated_at, due_at = rendered(check.planned_at), rendered(check.due_at)
+        text = f"what it reads was updated at {updated_at}; the next look at whether it must run again is at {due_at}"
+        yield Reason(code=ReasonCode.UPDATE, text=text, facts={"updated_at": updated_at, "at": due_at})
+
+
+def explain_feed_state(
+    context: OperationContext,
+    connection: Connection,
+    key: FeedKey,
+    facts: FeedFacts,
+    writers: Sequence[Explanation],
+    omissions: Mapping[ProcessKey, Omission],
+    *,
+    is_root: bool,
+) -> tuple[Reason, ...]:
+    """Return all reasons of a feed instance; `writers` explain the process instances that write it, and `omissions`
+    are those that have left it out. Its expiry is described only for the instance that the query names.
+    """
+    record = facts.record
+    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
+    if status is FeedInstanceStatus.AVAILABLE:
+        keeping = explain_keeping(context, connection, record, key) if is_root else ()
+        return (*_availability(facts), *explain_former_place(context, connection, facts), *keeping)
+    reasons: list[Reason] = []
+    if status is FeedInstanceStatus.EVICTED:
+        reasons.extend(explain_eviction(connection, key, facts.events))
+    elif key.nominal_time > context.as_of:
+        text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
+        reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
+    elif facts.lost is not None:
+        reasons.append(explain_lost(facts, facts.lost))
+        reasons.extend([_polls(facts, context.as_of)] if facts.poll is not None else [])
+    elif record.produced_by is not None and facts.poll is None:
+        reasons.append(_not_materialized(record, key))
+    elif record.is_external and facts.row is None and not record.is_expected:
+        reasons.append(_not_noticed(context, record, key))
+    elif record.is_external and facts.row is None and facts.poll is None:
+        reasons.append(_not_polled(context, record, key))
+    elif record.is_external:
+        obstacle = facts.poll.obstacle if facts.poll is not None else None
+        reasons.append(
+            _absence(context, facts, key, status) if obstacle is None else _obstruction(context, record, key, obstacle)
+        )
+        reasons.append(_polls(facts, context.as_of))
+    elif omissions:
+        reasons.extend(
+            explain_left_out(f"process {writer.process} has succeeded, and has {each.render()}", each, blocks=True)
+            for writer, each in omissions.items()
+        )
+    else:
+        reasons.append(_not_written(context, record, key, writers))
+    reasons.extend(explain_history(facts))
+    return tuple(reasons)
+
+
+def _availability(facts: FeedFacts) -> Iterator[Reason]:
+    there = [event for event in facts.events if event.kind in ARRIVING]
+    for event in there[-1:]:
+        size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
+        what = f"{size}, {shorten_digest(event.manifest_digest)}"
+        by = event.payload.get("process")
+        who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
+        yield Reason(
+            code=ReasonCode.EVENT,
+            text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
+            facts=event_facts(event),
+        )
+    if len(facts.events) > len(there[-1:]):
+        yield from explain_history(facts)
+
+
+def _name_process(name: str) -> str:
+    """Return the name of a process or flow for a sentence.
+
+    >>> _name_process("count"), _name_process("clicks@east")
+    ('process count', "the replication of feed 'clicks' from east")
+    """
+    return describe_process(name) if is_flow(name) else f"process {name}"
+
+
+def _absence(context: OperationContext, known: FeedFacts, key: FeedKey, status: FeedInstanceStatus) -> Reason:
+    """Return what the last look has seen, which may be another thing than what is there now."""
+    record = known.record
+    url = context.feed_url(record, key.nominal_time)
+    looked_at = known.poll.polled_at if known.poll else known.row.updated_at if known.row else None
+    at = f"at {rendered(looked_at)}"
+    facts: dict[str, object] = {"url": url, "flag": record.flag, "at": rendered(looked_at)}
+    is_declared = record.key in context.plan.feeds
+    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster) if is_declared else None
+    told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
+    if status is FeedInstanceStatus.PARTIAL:
+        lacked = f"lacked its flag {record.flag}" if record.flag else "was being published"
+        text = f"{told}{url} {lacked} {at}"
+        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=notify)
+    if status is FeedInstanceStatus.EMPTY:
+        text = f"{told}{url} existed {at}, but was empty"
+        return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=notify)
+    flag = f", and neither did its flag {record.flag}" if record.flag else ""
+    text = f"{told}{url} did not exist {at}{flag}"
+    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
+
+
+def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that an instance that nobody expects has not come."""
+    text = "nobody has given notice of it"
+    if record.watch is not None:
+        url = context.feed_url(record, key.nominal_time)
+        text += f", and no look at {url} has found it: there is one every {record.watch}"
+    if record.inbox is not None:
+        url = context.stores.url(record.inbox.store, record.inbox.directory)
+        text += f", and nothing was taken from {url} then"
+    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True)
+
+
+def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that nothing is known of the storage."""
+    url = context.feed_url(record, key.nominal_time)
+    text = f"{url} has not been polled yet: the next tick polls it"
+    return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
+
+
+def _not_materialized(record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that the asset which makes the instance has not been materialized for it."""
+    text = f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster"
+    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
+    facts = {"asset": record.producer}
+    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=notify)
+
+
+def _obstruction(context: OperationContext, record: FeedRecord, key: FeedKey, obstacle: str) -> Reason:
+    url = context.feed_url(record, key.nominal_time)
+    text = f"{url} cannot be polled: {obstacle}"
+    return Reason(
+        code=ReasonCode.OBSTRUCTED,
+        text=text,
+        blocks=True,
+        facts={"url": url, "obstacle": obstacle},
+        command=command_line("validate", live=True),
+    )
+
+
+def _polls(facts: FeedFacts, as_of: datetime) -> Reason:
+    if facts.poll is None:
+        return Reason(code=ReasonCode.POLLS, text="the next tick polls it")
+    polled_at, next_poll_at = rendered(facts.poll.polled_at), rendered(facts.poll.next_poll_at)
+    again = "is at" if facts.poll.next_poll_at > as_of else "has been due since"
+    return Reason(
+        code=ReasonCode.POLLS,
+        text=f"the last poll was at {polled_at}, the next poll {again} {next_poll_at}",
+        facts={"polled_at": polled_at, "next_poll_at": next_poll_at},
+    )
+
+
+def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, writers: Sequence[Explanation]) -> Reason:
+    if not writers:
+        names = ", ".join(sorted({edge.process for edge in record.outputs_of}))
+        text = f"no instance of {names} produces it"
+        return Reason(code=ReasonCode.NO_WRITER, text=text, blocks=True, facts={"processes": names})
+    url = context.feed_url(record, key.nominal_time)
+    return Reason(
+        code=ReasonCode.NOT_WRITTEN,
+        text="it has not been copied" if all(is_flow(each.name) for each in writers) else "it has not been produced",
+        blocks=True,
+        facts={"url": url},
+        causes=tuple(writers),
+    )

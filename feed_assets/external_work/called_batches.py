@@ -1,0 +1,158 @@
+"""Batches as the calls of programs elsewhere show them: their steps, what they have taken, and their outputs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.external_work.attempts import BatchAtWork, next_step
+from feed_assets.external_work.stagings import OutputStaging
+from feed_assets.external_work.taking import TakenBatch
+from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.attempts.attempts import Published
+from feed_assets.instances.steps.records import StepRun
+from feed_assets.json_form import Hidden, NominalTime, shows
+from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.storage.paths import is_content
+from feed_assets.triggers.input_windows import InputState
+from feed_assets.triggers.queue.batches import BatchEvents
+from feed_assets.triggers.queues import QueuedEvent
+
+
+@shows("run", "step, status, made_in, reason")
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """A step of an attempt; `made_in` is the attempt that has done it, an earlier one if it was KEPT."""
+
+    run: Hidden[StepRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledBatch:
+    """A batch after a call: its attempt, how that is, and the step that is to be done next; None if all have been."""
+
+    process: str
+    cluster: str
+    batch: NominalTime
+    attempt: int
+    status: ProcessInstanceStatus
+    steps: tuple[BatchStep, ...]
+    next_step: str | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenInstance:
+    """An instance of an input: where it is, and the URLs of its files."""
+
+    nominal_time: NominalTime
+    url: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenInput:
+    """An input of a batch: how many events it has `taken`, the smallest and largest number and marking, and its
+    instances. An input with a window has instances and no events, a signal events and no instances.
+    """
+
+    input: str
+    feed: str
+    events: int
+    min_event: int | None
+    max_event: int | None
+    min_marking: str | None
+    max_marking: str | None
+    taken: tuple[QueuedEvent, ...]
+    instances: tuple[TakenInstance, ...]
+
+
+@shows("staging", "output=edge.name, feed=edge.feed, nominal_time, url, optional=edge.optional")
+@dataclass(frozen=True, slots=True)
+class StagedOutput:
+    """An output of a batch: the instance that it becomes, and the URL below which the program puts its files."""
+
+    staging: Hidden[OutputStaging]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitBatch(CalledBatch):
+    """A batch that somebody's program has taken."""
+
+    inputs: tuple[TakenInput, ...]
+    outputs: tuple[StagedOutput, ...]
+
+
+@shows(
+    "done",
+    "output, feed=record.feed, nominal_time, url, files=content.files, bytes=content.bytes, digest=content.digest",
+)
+@dataclass(frozen=True, slots=True)
+class PublishedOutput:
+    """An output that was published."""
+
+    done: Hidden[Published]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedBatch(CalledBatch):
+    """A batch that has succeeded, and what it has published. An optional output without files is left out."""
+
+    published: tuple[PublishedOutput, ...]
+
+
+def called_fields(
+    batch: BatchAtWork, status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING, *, dry_run: bool
+) -> dict[str, Any]:
+    """Return the fields that the results of all calls have."""
+    return {
+        "process": batch.record.process,
+        "cluster": batch.record.cluster,
+        "batch": batch.row.nominal_time,
+        "attempt": batch.row.attempt,
+        "status": status,
+        "steps": tuple(map(BatchStep, batch.steps)),
+        "next_step": next_step(batch.steps),
+        "dry_run": dry_run,
+    }
+
+
+def iter_inputs(context: AttemptContext, taken: TakenBatch, events: Sequence[BatchEvents]) -> Iterator[TakenInput]:
+    """Yield the inputs of the process, and what else its trigger names."""
+    by_name = {each.input: each for each in events}
+    for state in taken.states:
+        own = by_name.pop(state.edge.name, None)
+        yield _input(state.edge.name, state.edge.feed, own, _instances(context, state))
+    for name, each in by_name.items():
+        yield _input(name, each.feed, each, ())
+
+
+def _input(name: str, feed: str, taken: BatchEvents | None, instances: tuple[TakenInstance, ...]) -> TakenInput:
+    events = taken.events if taken is not None else ()
+    numbers = [event.seq for event in events]
+    markings = [event.marking for event in events if event.marking is not None]
+    return TakenInput(
+        input=name,
+        feed=feed,
+        events=len(numbers),
+        min_event=min(numbers, default=None),
+        max_event=max(numbers, default=None),
+        min_marking=min(markings, default=None),
+        max_marking=max(markings, default=None),
+        taken=tuple(QueuedEvent(row=event, input=name) for event in events),
+        instances=instances,
+    )
+
+
+def _instances(context: AttemptContext, state: InputState) -> tuple[TakenInstance, ...]:
+    declared = context.plan.feeds[state.edge.feed_key]
+    if not declared.has_data:
+        return ()
+    found = []
+    for time, record in find_records(context.database, context.stores, declared, state.present).items():
+        place = context.stores.get(record.store).place(record.path(time))
+        url = place.store.url(place.path)
+        names = (name for name in place.store.standing_files(place.path) if is_content(name, record.flag))
+        files = tuple(f"{url}/{name}" if name else url for name in names)
+        found.append(TakenInstance(nominal_time=time, url=url, files=files))
+    return tuple(found)

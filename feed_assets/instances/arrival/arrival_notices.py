@@ -1,0 +1,399 @@
+"""Notices of arrivals: producers report instances, so that they need not be polled."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import NoReturn
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line, instance_command
+from feed_assets.context.audit_notes import note_target
+from feed_assets.context.errors import ArrivalRefusedError
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
+from feed_assets.entities.content.event_messages import (
+    MARKING_REMEDY,
+    PAYLOAD_REMEDY,
+    find_marking_fault,
+    find_payload_fault,
+)
+from feed_assets.entities.locations.places import Places
+from feed_assets.instances.arrival.instance_paths import plain_template
+from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
+from feed_assets.instances.arrival.signals import Signal, content_digest, record_signals
+from feed_assets.instances.arrival.store_polls import Candidate
+from feed_assets.instances.arrival.vanishing import record_vanished
+from feed_assets.json_form import NominalTime
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
+from feed_assets.log.records import MESSAGE, FeedEventKind, FeedInstanceStatus
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.storage.records import Availability, Look
+from feed_assets.timing.dates import render_datetime
+
+
+class NoticeOutcome(StrEnum):
+    """The outcome of a notice."""
+
+    RECORDED = "recorded"
+    CHANGED = "recorded again, with other content"
+    KNOWN = "known already"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A report that an instance of a feed has arrived.
+
+    `cluster` may be omitted if the feed arrives on one cluster only. The second of two notices with the same `key` does
+    nothing. `path` and `bytes` are compared with the instance's location and content. With `is_trusted` storage is not
+    checked. `payload` and `marking` are handed to those who read the instance. `is_again` says that an instance that
+    has arrived has other content now.
+
+    The time may be omitted if the path tells it; for a signal it is then the present second.
+    """
+
+    feed: str
+    nominal_time: datetime | None
+    author: str
+    cluster: str | None = None
+    key: str | None = None
+    path: str | None = None
+    bytes: int | None = None
+    is_trusted: bool = False
+    payload: Mapping[str, object] = field(default_factory=dict)
+    marking: str | None = None
+    is_again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeResult:
+    """The outcome of a notice; bytes and files are None if storage was not checked."""
+
+    feed: str
+    cluster: str
+    nominal_time: NominalTime
+    outcome: NoticeOutcome
+    url: str
+    bytes: int | None
+    files: int | None
+    dry_run: bool = False
+
+    def render(self) -> str:
+        """Return one line."""
+        size = "" if self.files is None else f", {counted(self.bytes or 0, 'byte')} in {counted(self.files, 'file')}"
+        would = "would be " if self.dry_run and self.outcome is not NoticeOutcome.KNOWN else ""
+        time = render_datetime(self.nominal_time)
+        return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}"
+
+
+def record_notice(context: OperationContext, notice: Notice, *, dry_run: bool = False) -> NoticeResult:
+    """Record the arrival that a notice reports. The next tick opens the gates of the processes that read the instance.
+    A notice of an instance that has already arrived, and is still there, does nothing and is no error.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        InstanceQueryError: the feed is not on the cluster.
+        InstanceError: the time is no instance of it.
+        ArrivalRefusedError: the instance is missing or incomplete, or the feed is produced here.
+        StorageError: storage cannot be reached.
+    """
+    require_message(notice)
+    record = _find_record(context, notice)
+    if not record.has_data:
+        return _record_signal(context, record, notice, dry_run=dry_run)
+    time = _find_time(record, notice)
+    record.sequence.index(time)
+    _check_notice(context, record, notice, time)
+    with context.database.read() as connection:
+        known = _find_known(connection, record, notice, time)
+    if known is not None and known.is_row and not notice.is_trusted:
+        wanted, origin = [Candidate(record=record, nominal_time=time)], notice_origin(notice.author)
+        known = None if look_for_vanished(context, wanted, origin, dry_run=dry_run) else known
+    if known is not None and not (notice.is_again and known.is_row):
+        _require_size(record, notice, time, known)
+        return _result(context, record, time, NoticeOutcome.KNOWN, known.bytes, known.files, dry_run=dry_run)
+    _require_own_path(context, record, notice, time)
+    look = _look(context, record, notice, time)
+    seen = _seen(record, notice, time, look, context.as_of)
+    outcome = NoticeOutcome.RECORDED if known is None else NoticeOutcome.CHANGED
+    if known is not None and known.digest == (seen.row and seen.row.manifest_digest):
+        return _result(context, record, time, NoticeOutcome.KNOWN, look.bytes, look.files, dry_run=dry_run)
+    if not dry_run:
+        with context.database.begin() as connection:
+            if known is not None:
+                _record_change(connection, seen)
+            elif _find_known(connection, record, notice, time) is None:
+                record_poll_results(connection, [seen])
+        _audit(context, record, notice, time)
+    size, files = (notice.bytes, None) if notice.is_trusted else (look.bytes, look.files)
+    return _result(context, record, time, outcome, size, files, dry_run=dry_run)
+
+
+def _record_signal(context: OperationContext, record: FeedRecord, notice: Notice, *, dry_run: bool) -> NoticeResult:
+    """Record a notice of a feed without data; each is an event of its second, or with a time the only one of that."""
+    if record.produced_by is not None:
+        _refuse(notice, record, notice.nominal_time, f"asset {record.producer} makes it", "Materialize the asset.")
+    if notice.path is not None or notice.bytes is not None:
+        _refuse(notice, record, notice.nominal_time, "it has no data", "Leave out the path and the size.")
+    if notice.nominal_time is not None:
+        record.sequence.index(notice.nominal_time)
+    key = None if notice.key is None else _key(notice.key)
+    signal = Signal(
+        record=record,
+        at=notice.nominal_time or context.as_of,
+        origin=notice_origin(notice.author),
+        payload=notice.payload,
+        marking=notice.marking,
+        key=key,
+    )
+    time = signal.instance.nominal_time
+    with context.database.read() as connection:
+        event = None if key is None else EventLog(connection).find_key(key)
+        row = FeedInstances(connection).get(*record.key, time) if notice.nominal_time is not None else None
+    if event is not None or (row is not None and not notice.is_again):
+        known = event.nominal_time if event is not None else time
+        return _result(context, record, known, NoticeOutcome.KNOWN, None, None, dry_run=dry_run)
+    outcome = NoticeOutcome.RECORDED if row is None else NoticeOutcome.CHANGED
+    if not dry_run:
+        with context.database.begin() as connection:
+            record_signals(connection, [signal], context.as_of)
+        _audit(context, record, notice, time)
+    return _result(context, record, time, outcome, None, None, dry_run=dry_run)
+
+
+def require_message(notice: Notice) -> None:
+    """Require that the payload and the marking of a notice can be kept.
+
+    Raises:
+        ArrivalRefusedError: one of them cannot.
+    """
+    if fault := find_payload_fault(notice.payload):
+        _refuse(notice, None, notice.nominal_time, fault, PAYLOAD_REMEDY)
+    if fault := find_marking_fault(notice.marking):
+        _refuse(notice, None, notice.nominal_time, fault, MARKING_REMEDY)
+
+
+def _find_time(record: FeedRecord, notice: Notice) -> datetime:
+    """Return the time of the instance: as given, or as the path tells it."""
+    if notice.nominal_time is not None:
+        return notice.nominal_time
+    root = record.store.url.rstrip("/")
+    path = (notice.path or "").rstrip("/").removeprefix(root).removeprefix(root.removeprefix("file://"))
+    found = plain_template(record.template).find_instance(path.lstrip("/"), record.sequence) if notice.path else None
+    if found is None:
+        reason = "neither its time nor the path of an instance is given"
+        _refuse(notice, record, None, reason, f"Name the instance, or a path such as {record.template}.")
+    return found
+
+
+def _record_change(connection: Connection, seen: PollResult) -> None:
+    """Record other content of an instance that has arrived before."""
+    assert seen.event is not None
+    assert seen.row is not None
+    (seq,) = EventLog(connection).append([replace(seen.event, kind=FeedEventKind.CHANGED)])
+    instances = FeedInstances(connection)
+    before = instances.get(*seen.key)
+    arrived_at = before.available_at if before is not None else None
+    instances.put([replace(seen.row, event_seq=seq, available_at=arrived_at)])
+
+
+def _audit(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+    details = {"marking": notice.marking, "key": notice.key, "again": notice.is_again or None}
+    note_target(
+        context,
+        notice.author,
+        "feed notify",
+        f"feed {record.feed!r} on {record.cluster} at {render_datetime(time)}",
+        **{name: value for name, value in details.items() if value is not None},
+    )
+
+
+def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
+    records = context.feeds_of(notice.feed, notice.cluster)
+    arriving = [record for record in records if record.is_external]
+    if len(arriving) > 1:
+        names = ", ".join(record.cluster for record in arriving)
+        choice = _notify(notice, arriving[0].cluster)
+        _refuse(notice, None, notice.nominal_time, f"it arrives on {names}", f"Choose one: {choice}")
+    return arriving[0] if arriving else records[0]
+
+
+def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+    if not record.is_external:
+        writer = record.outputs_of[0].process
+        rerun = instance_command("rerun", writer, time, record.cluster)
+        _refuse(notice, record, time, f"process {writer!r} writes it", f"Run that: {rerun}")
+    if time > context.as_of:
+        next_step = "Give notice after that time; polls also start then."
+        _refuse(notice, record, time, "its nominal time is in the future", next_step)
+    path = record.path(time)
+    named = None if notice.path is None else notice.path.rstrip("/")
+    if named is not None and named.lstrip("/") != path and not _is_same_place(named, f"{record.store.url}/{path}"):
+        reason = f"its data belong to {path}, not to {notice.path}"
+        _refuse(notice, record, time, reason, "Correct the path or the instance.")
+
+
+def _require_own_path(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> None:
+    with context.database.read() as connection:
+        for owner in FeedPlaces(connection).find_owners([(record, time)]).values():
+            _refuse(notice, record, time, describe_owner(owner), OWN_PATHS)
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    places = Places()
+    return places.canonical(one) == places.canonical(other)
+
+
+def _find_known(
+    connection: Connection, record: FeedRecord, notice: Notice, time: datetime
+) -> "_RecordedInstance | None":
+    """Return the known arrival: the event of the same notice, or the recorded instance."""
+    if notice.key is not None:
+        event = EventLog(connection).find_key(_key(notice.key))
+        if event is not None:
+            if (event.feed, event.cluster, event.nominal_time) != (*record.key, time):
+                other = f"feed {event.feed!r} on {event.cluster} at {render_datetime(event.nominal_time)}"
+                reason = f"the key {notice.key!r} was that of {other}"
+                _refuse(notice, record, time, reason, "Use a key for one instance.")
+            return _RecordedInstance(bytes=event.bytes, files=event.files)
+    row = FeedInstances(connection).get(*record.key, time)
+    if row is not None and row.status is FeedInstanceStatus.EVICTED:
+        why = command_line("why", record.feed, time, kind=Kind.FEED.value, cluster=record.cluster)
+        next_step = f"An evicted instance does not arrive again. How it is restored: {why}"
+        _refuse(notice, record, time, "it was evicted", next_step)
+    is_there = row is not None and row.status is FeedInstanceStatus.AVAILABLE
+    if row is None or not is_there:
+        return None
+    return _RecordedInstance(bytes=row.bytes, files=row.files, digest=row.manifest_digest, is_row=True)
+
+
+def _require_size(record: FeedRecord, notice: Notice, time: datetime, known: "_RecordedInstance") -> None:
+    """Require that a known arrival has the size that a notice tells, if both have one."""
+    if notice.bytes is not None and known.bytes not in (None, notice.bytes):
+        again = _notify(replace(notice, key=None, is_again=True), record.cluster)
+        reason = f"it has arrived with {known.bytes:,} bytes, not {notice.bytes:,}"
+        _refuse(notice, record, time, reason, f"Correct the size; or, if it has other content now: {again}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecordedInstance:
+    bytes: int | None
+    files: int | None
+    digest: str | None = None
+    is_row: bool = False
+
+
+def _look(context: OperationContext, record: FeedRecord, notice: Notice, time: datetime) -> Look:
+    path = record.path(time)
+    if notice.is_trusted:
+        return Look(path=path, availability=Availability.AVAILABLE, bytes=notice.bytes or 0, files=0, modified_at=None)
+    (look,) = context.stores.get(record.store).look([path], record.flag)
+    url = context.feed_url(record, time)
+    if look.availability is Availability.AVAILABLE and notice.bytes in (None, look.bytes):
+        return look
+    if look.obstacle is not None:
+        reason = f"{url} cannot be read: {look.obstacle}"
+        _refuse(notice, record, time, reason, "Remove the obstacle, and give notice again.")
+    reasons = {
+        Availability.AVAILABLE: f"{url} has {look.bytes} bytes, not {notice.bytes}",
+        Availability.MISSING: f"{url} does not exist",
+        Availability.PARTIAL: f"{url} has no {record.flag} yet",
+        Availability.EMPTY: f"{url} is empty",
+    }
+    trusted = _notify(notice, record.cluster, is_trusted=True)
+    next_step = f"Give notice when it is complete, or skip the check of storage: {trusted}"
+    return _refuse(notice, record, time, reasons[look.availability], next_step)
+
+
+def _notify(notice: Notice, cluster: str, *, is_trusted: bool = False) -> str:
+    """Return the command of a notice, with a cluster."""
+    instance = () if notice.nominal_time is None else (notice.nominal_time,)
+    return command_line(
+        "feed",
+        "notify",
+        notice.feed,
+        *instance,
+        cluster=cluster,
+        key=notice.key,
+        path=notice.path,
+        bytes=None if notice.bytes is None else str(notice.bytes),
+        trust=is_trusted,
+        payload=json.dumps(notice.payload) if notice.payload else None,
+        marking=notice.marking,
+        again=notice.is_again,
+    )
+
+
+def _seen(record: FeedRecord, notice: Notice, time: datetime, look: Look, as_of: datetime) -> PollResult:
+    candidate = Candidate(record=record, nominal_time=time)
+    seen = decide_poll_result(candidate, look, as_of, notice_origin(notice.author))
+    assert seen.event is not None
+    assert seen.row is not None
+    event = replace(
+        seen.event,
+        idempotency_key=None if notice.key is None else _key(notice.key),
+        payload={**seen.event.payload, **({MESSAGE: notice.payload} if notice.payload else {})},
+        marking=notice.marking,
+    )
+    if not notice.is_trusted:
+        return replace(seen, event=event)
+    digest = content_digest(notice.payload) if notice.payload else None
+    row = replace(seen.row, manifest_digest=digest, bytes=notice.bytes, files=None)
+    payload = {**event.payload, "trusted": True}
+    event = replace(event, manifest_digest=digest, bytes=notice.bytes, files=None, payload=payload)
+    return replace(seen, row=row, event=event)
+
+
+def look_for_vanished(
+    context: OperationContext, candidates: Iterable[Candidate], origin: str, *, dry_run: bool = False
+) -> int:
+    """Look at instances that may be gone, and record those that are; return how many."""
+    places = (context.database, context.stores)
+    return len(record_vanished(*places, candidates, context.as_of, context.real_now, origin, dry_run=dry_run))
+
+
+def notice_origin(author: str) -> str:
+    """Return the origin of the events that a person's or program's notice records."""
+    return f"notice:{author}"
+
+
+def _key(key: str) -> str:
+    """Return the event key of a notice: notices have a namespace of their own in the log."""
+    return f"notice/{key}"
+
+
+def _result(
+    context: OperationContext,
+    record: FeedRecord,
+    time: datetime,
+    outcome: NoticeOutcome,
+    size: int | None,
+    files: int | None,
+    *,
+    dry_run: bool,
+) -> NoticeResult:
+    return NoticeResult(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=time,
+        outcome=outcome,
+        url=context.feed_url(record, time),
+        bytes=size,
+        files=files,
+        dry_run=dry_run,
+    )
+
+
+def _refuse(notice: Notice, record: FeedRecord | None, time: datetime | None, reason: str, next_step: str) -> NoReturn:
+    raise ArrivalRefusedError(
+        feed=notice.feed,
+        cluster=record.cluster if record else notice.cluster,
+        nominal_time=time,
+        reason=reason,
+        next_step=next_step,
+    )

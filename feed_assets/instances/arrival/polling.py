@@ -1,0 +1,370 @@
+"""Poll storage for instances of external feeds: decide which to poll, record the results, and plan the next polls.
+
+An instance is polled from its nominal time on, often while it is young and less and less often as it ages. An instance
+that was found is never polled again, so the cost of a tick depends on the missing instances, not on history.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain, zip_longest
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import Bulkheads, pause_by_age
+from feed_assets.context.tick_records import TickStep
+from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, poll_instances, require_unobstructed
+from feed_assets.instances.late.checks import decide_feed_check
+from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.records import (
+    ArrivalPoll,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    NewFeedEvent,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Look, obstructed
+from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.input_windows import InputState
+
+ORIGIN = "arrival"
+BATCH = 2_000
+POLLS_A_TICK = 20_000
+LONGEST_PAUSE = timedelta(hours=6)
+LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
+
+_STATUS = {
+    Availability.MISSING: FeedInstanceStatus.MISSING,
+    Availability.PARTIAL: FeedInstanceStatus.PARTIAL,
+    Availability.EMPTY: FeedInstanceStatus.EMPTY,
+    Availability.AVAILABLE: FeedInstanceStatus.AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollResult:
+    """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
+
+    `row` is None if the store could not look into the instance, or if it `is_gone`: nobody expects it any more.
+    `late_check` plans a check for late data if no process does; `record` is the feed of one that arrived. `is_news`
+    says that the result differs from the last poll, or that no earlier result is known.
+    """
+
+    key: FeedKey
+    row: FeedInstance | None
+    event: NewFeedEvent | None
+    next_poll: ArrivalPoll | None
+    is_news: bool
+    late_check: LateCheck | None = None
+    is_gone: bool = False
+    record: FeedRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalResult:
+    """The results of the polls of one tick: how many there were, and how many instances have arrived."""
+
+    polled: int = 0
+    arrived: int = 0
+    is_complete: bool = True
+
+    @classmethod
+    def sum_of(cls, *results: "ArrivalResult") -> "ArrivalResult":
+        """Return the results of several steps as one."""
+        return cls(
+            polled=sum(each.polled for each in results),
+            arrived=sum(each.arrived for each in results),
+            is_complete=all(each.is_complete for each in results),
+        )
+
+
+def pause_after_poll(nominal_time: datetime, as_of: datetime, *, has_begun: bool = False) -> timedelta:
+    """Return the pause before the next poll of a missing instance: a fiftieth of its age, at least a second.
+
+    At most six hours, or ten minutes if the instance `has_begun` to arrive.
+    """
+    return pause_by_age(as_of - nominal_time, LONGEST_PAUSE_BEGUN if has_begun else LONGEST_PAUSE)
+
+
+def fingerprint(look: Look) -> str:
+    """Return a cheap fingerprint of an instance's content, without reading it: from bytes, files and times."""
+    modified = look.modified_at.isoformat() if look.modified_at else ""
+    return "look:" + hashlib.sha256(f"{look.bytes}|{look.files}|{modified}".encode()).hexdigest()[:32]
+
+
+def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin: str = ORIGIN) -> PollResult:
+    """Decide the result of a poll; `origin` is who asked for it.
+
+    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work. Of instances that
+    come as they come none is MISSING: one that had begun to come and is not there any more is forgotten.
+    """
+    record = candidate.record
+    key = FeedKey(*record.key, candidate.nominal_time)
+    if look.obstacle is not None:
+        found = f"obstacle|{look.obstacle}"
+        planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle)
+        return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
+    status = _STATUS[look.availability]
+    if status is FeedInstanceStatus.MISSING and not record.is_expected:
+        return PollResult(key=key, row=None, event=None, next_poll=None, is_news=True, is_gone=True)
+    arrived = status is FeedInstanceStatus.AVAILABLE
+    digest = fingerprint(look) if arrived else None
+    row = FeedInstance(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=candidate.nominal_time,
+        status=status,
+        manifest_digest=digest,
+        bytes=look.bytes,
+        files=look.files,
+        available_at=as_of if arrived else None,
+        updated_at=as_of,
+        place=record.place,
+    )
+    if not arrived:
+        found = f"{status}|{look.bytes}|{look.files}"
+        planned = _plan_poll(key, found, as_of, has_begun=look.availability is not Availability.MISSING)
+        return PollResult(key=key, row=row, event=None, next_poll=planned, is_news=found != candidate.known)
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=candidate.nominal_time,
+        kind=FeedEventKind.ARRIVED,
+        origin=origin,
+        manifest_digest=digest,
+        bytes=look.bytes,
+        files=look.files,
+        payload={"path": look.path},
+        recorded_at=as_of,
+    )
+    late_check = decide_feed_check(record, candidate.nominal_time, as_of)
+    return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check, record=record)
+
+
+def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
+    """Return the result for an instance that is to be polled at its nominal time, which is still to come."""
+    planned = _plan_poll(key, "", as_of, has_begun=False)
+    return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=True)
+
+
+def _plan_poll(
+    key: FeedKey, found: str, as_of: datetime, *, has_begun: bool, obstacle: str | None = None
+) -> ArrivalPoll:
+    pause = pause_after_poll(key.nominal_time, as_of, has_begun=has_begun)
+    again = max(as_of + pause, key.nominal_time)
+    return ArrivalPoll(*key, found=found, polled_at=as_of, next_poll_at=again, obstacle=obstacle)
+
+
+def apply_arrivals(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
+) -> ArrivalResult:
+    """Poll the due instances of a cluster's external feeds and record arrivals; stop when the budget is spent.
+
+    Each batch is one transaction, and recorded results need no second poll, so the next tick continues an interrupted
+    one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
+    """
+    polled = arrived = 0
+    for candidates, watermarks in _due(database, plan, cluster, as_of, bulkheads):
+        arrived += _apply_polls(database, stores, candidates, as_of, watermarks, bulkheads)
+        polled += len(candidates)
+        if budget.is_spent:
+            return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
+    return ArrivalResult(polled=polled, arrived=arrived, is_complete=True)
+
+
+def poll_missing_inputs(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    states: Sequence[InputState],
+    as_of: datetime,
+    bulkheads: Bulkheads | None = None,
+) -> None:
+    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared, and for ticks.
+
+    Raises:
+        StorageError: a store could not look into one of them; the arrivals of the others are recorded.
+    """
+    candidates = [
+        Candidate(record=record, nominal_time=time)
+        for state in states
+        if (record := plan.feeds[state.edge.feed_key]).is_polled
+        for time in state.missing
+        if time <= as_of
+    ]
+    looks = (
+        poll_instances(stores, candidates)
+        if bulkheads is None
+        else poll_confined(database, stores, candidates, bulkheads)
+    )
+    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    arrived = [each for each in seen if each.event is not None]
+    if arrived:
+        with database.begin() as connection:
+            record_poll_results(connection, arrived)
+    require_unobstructed(candidates, looks)
+
+
+def _due(
+    database: Database, plan: Plan, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield batches of new instances and of instances that an earlier poll missed, alternately.
+
+    Neither kind delays the other if there is more work than a tick can do.
+    """
+    new = _newly_due(database, plan, cluster, as_of)
+    missed = chain(_due_at_addresses(database, plan, cluster, bulkheads), _due_again(database, plan, cluster, as_of))
+    again: Iterator[tuple[list[Candidate], list[Watermark]]] = ((batch, []) for batch in missed)
+    return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
+
+
+def _due_at_addresses(database: Database, plan: Plan, cluster: str, bulkheads: Bulkheads) -> Iterator[list[Candidate]]:
+    """Yield an instance of each store that could not be polled, if the next try of its address is due."""
+    again = bulkheads.to_try_again(TickStep.STORAGE)
+    if not again:
+        return
+    with database.read() as connection:
+        found = [each for each in ArrivalPolls(connection).obstructed() if each.cluster == cluster]
+    by_store = {
+        record.store: Candidate(record=record, nominal_time=each.oldest)
+        for each in found
+        if (record := plan.feeds.get((each.feed, cluster))) and again & {endpoint_of(record.store), record.store.url}
+    }
+    if by_store:
+        yield list(by_store.values())
+
+
+def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:
+    """Yield batches of instances that were missing. Polls of instances unknown to the plan are put off."""
+    with database.read() as connection:
+        due = ArrivalPolls(connection).due(cluster, as_of, POLLS_A_TICK)
+    candidates, unknown = [], []
+    for poll in due:
+        record = plan.feeds.get((poll.feed, poll.cluster))
+        if record is None or not record.is_external or not record.sequence.contains(poll.nominal_time):
+            unknown.append(poll._replace(next_poll_at=as_of + LONGEST_PAUSE))
+        else:
+            candidates.append(Candidate(record=record, nominal_time=poll.nominal_time, known=poll.found))
+    if unknown:
+        with database.begin() as connection:
+            ArrivalPolls(connection).move(unknown)
+    for start in range(0, len(candidates), BATCH):
+        yield candidates[start : start + BATCH]
+
+
+def _newly_due(
+    database: Database, plan: Plan, cluster: str, as_of: datetime
+) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield batches of instances whose nominal time has come, with the watermarks to write with the batch.
+
+    The feeds share a batch evenly, so that a feed with a long past does not delay the others.
+    """
+    while True:
+        with database.read() as connection:
+            due = Watermarks(connection).due(WatermarkKind.FEED, as_of, BATCH, cluster=cluster)
+        if not due:
+            return
+        candidates: list[Candidate] = []
+        moved: list[Watermark] = []
+        share = max(1, BATCH // len(due))
+        for watermark in due:
+            record = plan.feeds.get((watermark.entity, watermark.cluster))
+            if record is None or not record.is_polled:
+                moved.append(replace(watermark, next_time=None))  # none comes until its definition changes
+                continue
+            indices = _due_indices(record, watermark, as_of)[:share]
+            candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
+            moved.append(_moved(record, watermark, indices))
+        yield candidates, moved
+        if len(due) < BATCH and all(each.next_time is None or each.next_time > as_of for each in moved):
+            return
+
+
+def _due_indices(record: FeedRecord, watermark: Watermark, as_of: datetime) -> range:
+    sequence = record.sequence
+    assert watermark.next_time is not None
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    return range(max(0, sequence.index_at_or_after(watermark.next_time)), max(0, stop))
+
+
+def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermark:
+    size = record.sequence.size
+    ended = size is not None and indices.stop >= size
+    next_time = None if ended else record.sequence.at(indices.stop)
+    return replace(watermark, next_index=indices.stop, next_time=next_time)
+
+
+def _apply_polls(
+    database: Database,
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    as_of: datetime,
+    watermarks: Sequence[Watermark],
+    bulkheads: Bulkheads,
+) -> int:
+    looks = poll_confined(database, stores, candidates, bulkheads)
+    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    with database.begin() as connection:
+        arrived = record_poll_results(connection, seen)
+        Watermarks(connection).put(watermarks)
+    return arrived
+
+
+def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> int:
+    """Record the results of polls; return the number of instances that arrived.
+
+    An instance that became AVAILABLE or EVICTED meanwhile keeps its status and gets no second event. An unchanged
+    result only updates the planned poll. One whose path is another's, since the place of the feed has changed, has not
+    arrived.
+    """
+    instances, planned = FeedInstances(connection), ArrivalPolls(connection)
+    settled = instances.find_settled([each.key for each in seen if each.is_news])
+    news = [each for each in seen if each.is_news and each.key not in settled]
+    came = [(each.record, each.key.nominal_time) for each in news if each.record is not None]
+    owners = FeedPlaces(connection).find_owners(came)
+    news = [_without_path(each, owners[each.key]) if each.key in owners else each for each in news]
+    arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
+    seqs = EventLog(connection).append([event for _, event in arrived])
+    rows = [each.row for each in news if each.event is None and each.row is not None]
+    gone = [each.key for each in news if each.is_gone]
+    instances.remove(gone)
+    planned.remove(gone)
+    instances.put([*rows, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
+    LateChecks(connection).add([each.late_check for each in news if each.late_check is not None])
+    planned.put([each.next_poll for each in news if each.next_poll is not None])
+    planned.move([each.next_poll for each in seen if each.next_poll is not None and not each.is_news])
+    return len(arrived)
+
+
+def describe_owner(owner: datetime) -> str:
+    """Return why an instance has not arrived that has the path of another one."""
+    return f"its path is that of instance {render_datetime(owner)}, which came before the place of the feed changed"
+
+
+def _without_path(seen: PollResult, owner: datetime) -> PollResult:
+    assert seen.record is not None
+    assert seen.row is not None
+    candidate = Candidate(record=seen.record, nominal_time=seen.key.nominal_time)
+    return decide_poll_result(candidate, obstructed("", describe_owner(owner)), seen.row.updated_at)

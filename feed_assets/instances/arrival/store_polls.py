@@ -1,0 +1,132 @@
+"""Look at instances of feeds in their stores, with one call for each store and flag.
+
+A store that fails affects only its own instances: what keeps it from looking becomes the obstacle of their results.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import chain
+
+from feed_assets.clock import Stopwatch
+from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS, Bulkheads
+from feed_assets.context.store_answers import ask_by_store
+from feed_assets.errors import describe_error
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord
+from feed_assets.sql.database import Database
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Look, obstructed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A feed instance to poll; `known` is the fingerprint of the last poll's result."""
+
+    record: FeedRecord
+    nominal_time: datetime
+    known: str = ""
+
+
+def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
+    """Poll many instances, with one call for each store and flag; results in the order of `candidates`.
+
+    Raises:
+        StorageError: a whole store could not look.
+    """
+    looks: dict[int, Look] = {}
+    for (address, flag), positions in _by_store(candidates).items():
+        looks.update(_poll(stores, candidates, address, flag, positions))
+    return [looks[position] for position in range(len(candidates))]
+
+
+def poll_confined(
+    database: Database, stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads
+) -> list[Look]:
+    """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
+
+    All endpoints are asked at once. If a store fails, its feeds are polled one by one. What fails slowly, such as by a
+    time-out, is left alone for the rest of the tick and for twice as long as it took: see `ask_by_store`. An address
+    that fails is on record before what it obstructs, so that nobody tells that as another failure.
+    """
+    groups: dict[StoreAddress, dict[str | None, list[int]]] = defaultdict(dict)
+    for (address, flag), positions in _by_store(candidates).items():
+        groups[address][flag] = positions
+
+    def poll(address: StoreAddress) -> dict[int, Look]:
+        by_flag = groups[address].items()
+        looks = [_poll_store(stores, candidates, address, flag, positions) for flag, positions in by_flag]
+        return {position: look for some in looks for position, look in some.items()}
+
+    looks: dict[int, Look] = {}
+    for address, answer in ask_by_store({address: partial(poll, address) for address in groups}, bulkheads).items():
+        if isinstance(answer, Exception):
+            obstacle = obstructed("", describe_error(answer))
+            looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
+        else:
+            looks.update(answer)
+    if any(look.obstacle is not None for look in looks.values()):
+        bulkheads.save(database)
+    return [looks[position] for position in range(len(candidates))]
+
+
+def require_unobstructed(candidates: Iterable[Candidate], looks: Iterable[Look]) -> None:
+    """Raise `StorageError` if a store could not look into one of the instances."""
+    for candidate, look in zip(candidates, looks, strict=True):
+        if look.obstacle is not None:
+            raise StorageError(
+                store=candidate.record.store.url,
+                path=look.path,
+                reason=look.obstacle,
+                next_step="Remove the obstacle, and try again.",
+            )
+
+
+def _by_store(candidates: Sequence[Candidate]) -> dict[tuple[StoreAddress, str | None], list[int]]:
+    groups: dict[tuple[StoreAddress, str | None], list[int]] = defaultdict(list)
+    for position, candidate in enumerate(candidates):
+        groups[candidate.record.store, candidate.record.flag].append(position)
+    return groups
+
+
+def _poll(
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    address: StoreAddress,
+    flag: str | None,
+    positions: Sequence[int],
+) -> dict[int, Look]:
+    paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
+    return dict(zip(positions, stores.get(address).look(paths, flag), strict=True))
+
+
+def _poll_store(
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    address: StoreAddress,
+    flag: str | None,
+    positions: Sequence[int],
+) -> dict[int, Look]:
+    """Poll the instances of one store: all at once, then feed by feed if that fails. Raises what fails slowly, and that
+    the storage is away.
+    """
+    watch = Stopwatch()
+    try:
+        return _poll(stores, candidates, address, flag, positions)
+    except Exception as exc:
+        if watch.seconds > SLOW_SECONDS or isinstance(exc, AWAY):
+            raise
+        by_feed: dict[Key, list[int]] = defaultdict(list)
+        for position in positions:
+            by_feed[candidates[position].record.key].append(position)
+        if len(by_feed) == 1:
+            return dict.fromkeys(positions, obstructed("", describe_error(exc)))
+    return {
+        position: look
+        for each in by_feed.values()
+        for position, look in _poll_store(stores, candidates, address, flag, each).items()
+    }

@@ -1,0 +1,368 @@
+"""Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.run_words import apply_reported
+from feed_assets.command_lines import command_line, instance_command
+from feed_assets.context.bulkheads import AWAY
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.engines.errors import ServiceAwayError
+from feed_assets.engines.port import InputEvent
+from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
+from feed_assets.entities.content.event_messages import EventMessage
+from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
+from feed_assets.instances.attempts.attempt_inputs import plan_late_check
+from feed_assets.instances.attempts.gate import find_inputs
+from feed_assets.instances.attempts.verdicts import Verdict
+from feed_assets.instances.errors import InputsMissingError
+from feed_assets.instances.gates.end_messages import Ended, tell_ends
+from feed_assets.instances.leasing import HeldLeases, Leased
+from feed_assets.json_form import NominalTime
+from feed_assets.log.causes import Cause
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import (
+    MESSAGE,
+    Attempt,
+    FeedEventKind,
+    FeedInstanceStatus,
+    Lease,
+    NewFeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
+from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.sql.errors import FencedOutError, StateUnreachableError
+from feed_assets.sql.locks import lock_log
+from feed_assets.sql.total_tables import TotalKind
+from feed_assets.sql.totals import Total, Totals, microseconds
+from feed_assets.storage.manifests import Publication
+from feed_assets.triggers.input_windows import InputState
+
+_ANY = frozenset(ProcessInstanceStatus)
+_ENDED_BY = {ProcessInstanceStatus.FAILED: Cause.FAILURE, ProcessInstanceStatus.KILLED: Cause.INTERRUPTED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One published output of an attempt: its feed instance, its content, and what it was made from.
+
+    `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
+    None if they are not known. `events` are those of a batch, by the names of its trigger. `message` is what its own
+    event says. `verdict` is what was found about its rows, if they were held to a quality, `facts` what the work has
+    said of itself.
+    """
+
+    record: FeedRecord
+    output: str
+    nominal_time: NominalTime
+    content: Publication
+    rows: int | None
+    url: str
+    inputs: Mapping[str, int]
+    missing: Mapping[str, tuple[datetime, ...]]
+    late: tuple[str, ...]
+    details: Mapping[str, str | int | float]
+    attempt: int
+    seconds: float
+    columns: tuple[tuple[str, str], ...] | None = None
+    events: Mapping[str, tuple[InputEvent, ...]] = field(default_factory=dict)
+    message: EventMessage = field(default_factory=EventMessage)
+    verdict: Verdict | None = None
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
+
+
+OnPublished = Callable[[Published], None]
+
+
+def claim_outputs(
+    context: AttemptContext, leased: Leased, process: ProcessRecord, nominal_time: datetime
+) -> dict[str, Lease]:
+    """Take the leases on the feed instances to write; return them by output.
+
+    An output outside its feed's validity is left out.
+    """
+    return {
+        edge.name: leased.acquire(f"feed/{edge.feed}", time)
+        for edge in process.outputs
+        if (time := context.plan.output_time(edge, nominal_time)) is not None
+    }
+
+
+class Begun(NamedTuple):
+    """An attempt that has begun: its instance with the attempt's number, and its inputs if they were looked at."""
+
+    row: ProcessInstance
+    inputs: tuple[InputState, ...] | None
+
+
+def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> Begun:
+    """Record that an attempt begins. One that no tick has requested begins only if its inputs are there.
+
+    Raises:
+        InputsMissingError: they are not; the instance stays as it is.
+    """
+    now, inputs = context.clock.now(), None
+    with context.database.read() as connection:
+        row = ProcessInstances(connection).get(*process.key, nominal_time)
+    if row is None or row.status is not ProcessInstanceStatus.READY or row.request_key is None:
+        stays = "NEW" if row is None else row.status
+        inputs = find_inputs(context, process, row or _new_instance(process, nominal_time, now), stays)
+    with context.database.begin() as connection:
+        row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
+    return Begun(row, inputs)
+
+
+def finish_attempt(
+    context: AttemptContext,
+    leased: HeldLeases,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    status: ProcessInstanceStatus,
+    reason: str | None,
+    reported: ReportedMetadata | None = None,
+    published: Mapping[str, str] | None = None,
+    cause: Cause | None = None,
+) -> None:
+    """Record how an attempt ended, and tell it, unless an outage ended it. After a success, also write what it has
+    `reported`, and plan the first late check; `published` are the URLs of its outputs.
+    """
+    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
+    with context.database.begin() as connection:
+        lock_log(connection)
+        if reported:
+            apply_reported(connection, context.declared, key, reported, now)
+        leased.check_in(connection)
+        row = ProcessInstances(connection).get(*key)
+        end_attempt(connection, key, status, reason, now, cause)
+        if row is not None and row.status is ProcessInstanceStatus.RUNNING and cause is not Cause.OUTAGE:
+            ended = Ended(row=row, status=status, error=reason, published=published)
+            tell_ends(connection, context.plan, process, [ended], now, context.declared)
+        if status is ProcessInstanceStatus.SUCCEEDED:
+            plan_late_check(connection, context.plan, process, nominal_time, now)
+
+
+def end_interrupted(
+    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
+) -> None:
+    """Record that somebody has cancelled the run of an attempt. If only its worker is being ended, the instance stays
+    RUNNING, and is repeated.
+    """
+    if context.is_cancelled():
+        with suppress(FencedOutError):
+            killed = ProcessInstanceStatus.KILLED
+            finish_attempt(context, leased, process, nominal_time, killed, reason="its run was cancelled")
+
+
+def leaves_running(error: Exception) -> bool:
+    """Return whether an attempt ends as if its worker had died: the lease was taken over, or the record or Dagster's
+    storage is away, perhaps for the code of the work. Its instance stays RUNNING, and is repeated. Or none has begun.
+    """
+    if isinstance(error, InputsMissingError):
+        return error.stays is not None
+    return any(isinstance(each, FencedOutError | StateUnreachableError) for each in (error, error.__cause__))
+
+
+def fail_attempt(
+    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime, error: Exception
+) -> None:
+    """Record that an attempt failed and why in one line, with the command that allows what was refused, if there is
+    one; nothing if its instance stays RUNNING. An address that is away is the cause by itself.
+    """
+    if leaves_running(error):
+        return
+    is_outage = any(isinstance(each, (*AWAY, ServiceAwayError)) for each in (error, error.__cause__))
+    offer = offer_approval(process, nominal_time, error)
+    reason = describe_error(error)[: MOST_CHARACTERS - len(offer)] + offer
+    failed, cause = ProcessInstanceStatus.FAILED, Cause.OUTAGE if is_outage else None
+    with suppress(FencedOutError):
+        finish_attempt(context, leased, process, nominal_time, failed, reason, cause=cause)
+
+
+def offer_approval(process: ProcessRecord, nominal_time: datetime, error: Exception) -> str:
+    """Return the command that allows what was refused to an instance, in a sentence; empty if nothing may. For a mirror
+    also the one that shows what a run would do.
+    """
+    approval = error.approval if isinstance(error, FeedAssetsError) else None
+    if approval is None:
+        return ""
+    plan = command_line("mirror", "plan", process.process, cluster=process.cluster)
+    shown = "" if process.mirror is None else f" `{plan}` shows the files."
+    rerun = instance_command("rerun", process.process, nominal_time, process.cluster, property=approval)
+    return f"{shown} To allow it: {rerun}"
+
+
+def record_published(
+    context: AttemptContext,
+    leased: HeldLeases,
+    lease: Lease,
+    key: ProcessKey,
+    done: Published,
+    kind: FeedEventKind,
+    status: FeedInstanceStatus,
+    payload: Mapping[str, Any],
+    totals: Iterable[Total] = (),
+) -> None:
+    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, the new row
+    of the feed instance, and its part in `totals`.
+    """
+    record, content, now = done.record, done.content, context.clock.now()
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=done.nominal_time,
+        kind=kind,
+        origin=origin_of(context.run_id),
+        manifest_digest=content.digest,
+        bytes=content.bytes,
+        files=content.files,
+        payload={
+            "path": record.path(done.nominal_time),
+            "process": key.process,
+            "output": done.output,
+            **payload,
+            "attempt": done.attempt,
+            "seconds": round(done.seconds, 3),
+            **({"late": list(done.late)} if done.late else {}),
+            **({MESSAGE: done.message.payload} if done.message.payload else {}),
+        },
+        recorded_at=now,
+        marking=done.message.marking,
+    )
+    with context.database.begin() as connection:
+        (seq,) = EventLog(connection).append([event])
+        leased.check_in(connection)
+        Attempts(connection).add_output(key, done.attempt, seq)
+        Totals(connection).add(totals)
+        FeedInstances(connection).put([event.row(status, seq, fence=lease.token, place=record.place)])
+
+
+def begin_attempt(
+    connection: Connection,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    run_id: str | None,
+    now: datetime,
+    release: int | None = None,
+    cause: Cause | None = None,
+) -> ProcessInstance:
+    """Make an instance RUNNING, whatever its status, and record the attempt; return the instance with the attempt's
+    number.
+
+    `release` is the number of the release that governs the attempt. Without a `cause`, the instance tells it.
+    """
+    row = _find_or_create(connection, process, nominal_time, now)
+    ProcessInstances(connection).transition(
+        row.key,
+        _ANY,
+        status=ProcessInstanceStatus.RUNNING,
+        attempt=row.attempt + 1,
+        run_id=run_id,
+        started_at=now,
+        ended_at=None,
+        cause=None,
+        cause_detail=None,
+        definition_digest=process.digest,
+        release=release,
+        retry_at=None,
+        notice_at=None,
+        notice_digest=None,
+        updated_at=now,
+    )
+    Totals(connection).add(_delays(row, cause, now))
+    cause, detail = (cause, None) if cause is not None else decide_trigger(row, run_id or "")
+    Attempts(connection).begin(
+        Attempt(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            attempt=row.attempt + 1,
+            run_id=run_id,
+            status=ProcessInstanceStatus.RUNNING,
+            started_at=now,
+            cause=cause,
+            cause_detail=detail or "",
+            release=release,
+        )
+    )
+    return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
+
+
+def _delays(before: ProcessInstance, cause: Cause | None, now: datetime) -> Iterator[Total]:
+    """Yield how late an attempt begins: the first one after its nominal time, each after its instance was READY."""
+    if before.attempt == 0 and cause is not Cause.REBUILT:
+        amount = microseconds(now - before.nominal_time)
+        yield Total(TotalKind.START_DELAY, before.process, before.cluster, amount=amount)
+    if before.status is ProcessInstanceStatus.READY and before.ready_at is not None:
+        yield Total(TotalKind.QUEUE, before.process, before.cluster, amount=microseconds(now - before.ready_at))
+
+
+def _find_or_create(
+    connection: Connection, process: ProcessRecord, nominal_time: datetime, now: datetime
+) -> ProcessInstance:
+    instances, key = ProcessInstances(connection), ProcessKey(*process.key, nominal_time)
+    row = instances.get(*key)
+    if row is None:
+        instances.add_waiting([_new_instance(process, nominal_time, now)])
+        row = instances.get(*key)
+    assert row is not None
+    return row
+
+
+def _new_instance(process: ProcessRecord, nominal_time: datetime, now: datetime) -> ProcessInstance:
+    return ProcessInstance(
+        process=process.process,
+        cluster=process.cluster,
+        nominal_time=nominal_time,
+        status=ProcessInstanceStatus.WAITING,
+        updated_at=now,
+        materialized_at=now,
+        definition_digest=process.digest,
+    )
+
+
+def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | None]:
+    """Decide what triggered an attempt, from the instance as it was before: the reason why it was READY, or a person.
+
+    Returns the cause and its detail, if any.
+    """
+    if is_command(run_id):
+        return Cause.ELSEWHERE if is_elsewhere(run_id) else Cause.REPAIR, describe_run(run_id)
+    if before.status is not ProcessInstanceStatus.READY or before.request_key is None:
+        return Cause.BY_HAND, None
+    return before.cause or Cause.INPUTS, before.cause_detail
+
+
+def end_attempt(
+    connection: Connection,
+    key: ProcessKey,
+    status: ProcessInstanceStatus,
+    reason: str | None,
+    now: datetime,
+    cause: Cause | None = None,
+) -> None:
+    """Record how the running attempt ended; do nothing if the instance is no longer RUNNING.
+
+    Without a `cause`, the status tells it.
+    """
+    ProcessInstances(connection).transition(
+        key,
+        {ProcessInstanceStatus.RUNNING},
+        status=status,
+        deaths=0,
+        ended_at=now,
+        cause=cause or _ENDED_BY.get(status),
+        cause_detail=reason,
+        updated_at=now,
+    )
+    Attempts(connection).end(key, status, now, reason)

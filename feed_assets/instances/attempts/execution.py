@@ -1,0 +1,353 @@
+"""Run one attempt at one process instance: lease, gate, work, publication, record.
+
+The order is the guarantee. Nothing becomes visible before the work is complete. A worker whose lease was taken over
+publishes nothing. An attempt that was interrupted at any point is repeated and reaches the same result.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feed_assets.catalog.run_words import check_reported
+from feed_assets.clock import Stopwatch
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.engines.port import Engine, InputData, InputEvent, SubmitOptions, Work, WorkReport
+from feed_assets.engines.registry import open_engine
+from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.engines.workflow.files import find_code_digest
+from feed_assets.entities.content.event_messages import EventMessage
+from feed_assets.entities.process import OnTimeout
+from feed_assets.entities.workflow import Workflow
+from feed_assets.instances.attempts.attempt_inputs import (
+    InputReader,
+    find_batch_events,
+    find_late_inputs,
+    find_newest_event,
+)
+from feed_assets.instances.attempts.attempts import (
+    Begun,
+    OnPublished,
+    Published,
+    claim_outputs,
+    end_interrupted,
+    fail_attempt,
+    finish_attempt,
+    record_published,
+    start_attempt,
+)
+from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.attempts.gate import open_gate
+from feed_assets.instances.attempts.targets import Target, judge_targets, output_targets, publish_target, stage_target
+from feed_assets.instances.attempts.verdicts import Verdict, find_refusal
+from feed_assets.instances.attempts.work_data import (
+    job_properties,
+    made_up_rows,
+    text_context,
+    with_inputs,
+    with_overrides,
+)
+from feed_assets.instances.late.lateness import choose_workflow
+from feed_assets.instances.leasing import Leased
+from feed_assets.instances.steps.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
+from feed_assets.instances.steps.basis import find_basis
+from feed_assets.instances.steps.engine import StepsEngine
+from feed_assets.instances.steps.frames import discard_frames
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.releases.pinning import PinnedWork, load_pinned_work
+from feed_assets.storage.manifests import Publication
+from feed_assets.timing.text import TextContext, render_text
+from feed_assets.transfer.mirroring import MirrorEngine
+from feed_assets.transfer.requests import OnProgress
+from feed_assets.triggers.input_windows import InputState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
+"""The nominal time of the lease that all instances of a mirror share, because they write one directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finished:
+    """A work that has ended, with what it was made from; nothing of it is published."""
+
+    process: ProcessRecord
+    nominal_time: datetime
+    attempt: int
+    began: datetime
+    inputs: Sequence[InputState]
+    late: tuple[str, ...]
+    events: Mapping[str, tuple[InputEvent, ...]]
+    access: Mapping[str, str]
+    report: WorkReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRunner:
+    """Runs process instances one after the other, for one Dagster run or one simulation.
+
+    `session` opens Spark on first use. Relative workflow files are below `root`. `engines` opens an engine by name and
+    replaces the real engines. `on_report` receives the report of each successful attempt, `on_progress` the progress of
+    copies, `on_step` each step of an attempt, `on_verdict` what was found about each output that is held to a quality.
+    """
+
+    context: AttemptContext
+    root: Path
+    session: "Callable[[], SparkSession]"
+    engines: Callable[[str], Engine] | None = None
+    on_report: Callable[[datetime, WorkReport], None] = lambda *_: None
+    on_progress: OnProgress | None = None
+    on_step: OnStep | None = None
+    on_verdict: Callable[[Verdict], None] = lambda _: None
+
+    def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
+        """Run one instance to its end and publish its outputs.
+
+        `on_published` is called for each output before the end of the attempt is recorded.
+
+        Raises:
+            LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
+            InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL. What no
+                tick has requested stays as it is.
+            OutputOutsideValidityError: an output's feed has no instance for this nominal time.
+            EngineError: the work failed. The instance is FAILED; its old outputs are unchanged.
+            QualityError: the rows of an output are not good enough. The same holds, except for quarantines.
+            FencedOutError: another worker took over; nothing of this attempt became visible after that.
+            StateUnreachableError: the record or Dagster's storage is away. The instance stays RUNNING.
+        """
+        with ExitStack() as stack:
+            leased = stack.enter_context(
+                Leased(
+                    self.context.database, self.context.real_clock, holder=self.context.run_id, cluster=process.cluster
+                )
+            )
+            leased.acquire(f"process/{process.process}", nominal_time)
+            if process.mirror is not None:
+                leased.acquire(f"mirror/{process.process}", ALL_TIMES)
+            claims = claim_outputs(self.context, leased, process, nominal_time)
+            begun = start_attempt(self.context, process, nominal_time)
+            process = with_overrides(process, begun.row.overrides)
+            try:
+                published, reported = self._attempt(stack, leased, process, nominal_time, begun, claims, on_published)
+            except Exception as exc:
+                fail_attempt(self.context, leased, process, nominal_time, exc)
+                raise
+            except BaseException:
+                end_interrupted(self.context, leased, process, nominal_time)
+                raise
+            succeeded = ProcessInstanceStatus.SUCCEEDED
+            urls = {done.output: done.url for done in published}
+            finish_attempt(self.context, leased, process, nominal_time, succeeded, None, reported, urls)
+            if process.has_steps:
+                discard_frames(self.context, ProcessKey(*process.key, nominal_time))
+            return published
+
+    def _attempt(
+        self,
+        stack: ExitStack,
+        leased: Leased,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        begun: Begun,
+        claims: Mapping[str, Lease],
+        on_published: OnPublished,
+    ) -> tuple[tuple[Published, ...], ReportedMetadata]:
+        began, watch, attempt = self.context.real_clock.now(), Stopwatch(), begun.row.attempt
+        with self.context.database.read() as connection:
+            late = find_late_inputs(connection, process, nominal_time)
+            pinned = load_pinned_work(connection, process, nominal_time, self.root)
+            events = find_batch_events(connection, process, nominal_time)
+        workflow = choose_workflow(process, late)
+        inputs = open_gate(self.context, leased, process, nominal_time, begun.inputs)
+        values = text_context(self.context.plan, process, nominal_time)
+        reader = stack.enter_context(InputReader(self.context.plan, self.context.database, self.context.stores, values))
+        readable = [state for state in inputs if self.context.plan.feeds[state.edge.feed_key].has_data]
+        data = tuple(map(reader.read, readable))
+        if process.on_timeout is OnTimeout.RUN:
+            data = tuple(replace(each, optional=True) for each in data)
+        if self.on_step is not None:
+            with self.context.database.read() as connection:
+                parts = measure_inputs(connection, inputs)
+            self._tell(StepKind.INPUTS, nominal_time, watch, *parts)
+        properties = dict(process.properties)
+        targets = [
+            stage_target(self.context, stack, edge, claims.get(edge.name), nominal_time, attempt, properties)
+            for edge in process.outputs
+        ]
+        own = [target for target in targets if target.edge.quarantine_of is None]
+        work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
+        report = WorkReport(outputs=())
+        if not all(target.is_adopted for target in own) or not own:
+            watch = Stopwatch()
+            newest = partial(find_newest_event, self.context, process, nominal_time)
+            check = partial(check_reported, self.context.database, self.context.declared)
+            work = replace(work, pinned=pinned.contents, events=events, newest_event=newest, check_reported=check)
+            engine = self._engine(leased, process, workflow, readable, work)
+            report = self._run_work(engine, work, pinned)
+            staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
+            if not workflow.steps:
+                self._tell(StepKind.WORK, nominal_time, watch, *staged)
+        finished = _Finished(
+            process=process,
+            nominal_time=nominal_time,
+            attempt=attempt,
+            began=began,
+            inputs=inputs,
+            late=late,
+            events=events,
+            access=reader.access_modes(),
+            report=report,
+        )
+        return self._publish_all(leased, finished, targets, on_published), report.reported
+
+    def _publish_all(
+        self, leased: Leased, finished: _Finished, targets: Sequence[Target], on_published: OnPublished
+    ) -> tuple[Published, ...]:
+        """Publish the outputs of a work that has ended: all of them, or the quarantines only.
+
+        Raises:
+            QualityError: the rows of an output are not good enough.
+        """
+        process, nominal_time, report = finished.process, finished.nominal_time, finished.report
+        reports = {output.name: output for output in report.outputs}
+        left_out = [target.edge for target in targets if target.is_left_out(reports)]
+        names = [edge.name for edge in left_out if edge.quarantine_of is None]
+        if names:
+            self._tell(StepKind.LEFT_OUT, nominal_time, Stopwatch(), *(StepPart(name=name) for name in names))
+            report = replace(report, details={**report.details, "left_out": ", ".join(names)})
+        key = ProcessKey(*process.key, nominal_time)
+        verdicts = judge_targets(self.context, leased, key, finished.attempt, targets, reports)
+        refusal = find_refusal(process.process, process.cluster, nominal_time, verdicts)
+        published = []
+        for target in targets:
+            if target.edge in left_out or (refusal is not None and target.edge.quarantine_of is None):
+                continue
+            own = None if target.is_adopted else target.find_report(reports)
+            if own is not None and own.judged is not None:
+                target.keep(own.judged)
+            manifest = publish_target(
+                self.context, leased, target, process, nominal_time, self.on_step, finished.events
+            )
+            done = Published(
+                record=target.record,
+                output=target.edge.name,
+                nominal_time=target.nominal_time,
+                content=Publication.of(manifest),
+                rows=own.rows if own else None,
+                columns=own.columns if own else None,
+                url=target.store.url(target.path),
+                inputs={state.edge.name: len(state.present) for state in finished.inputs},
+                missing={state.edge.name: state.missing for state in finished.inputs if state.missing},
+                late=finished.late,
+                details={
+                    **report.details,
+                    **finished.access,
+                    **target.place.details,
+                    **({"existing": "adopted"} if target.is_adopted else {}),
+                },
+                attempt=finished.attempt,
+                seconds=(self.context.real_clock.now() - finished.began).total_seconds(),
+                events=finished.events,
+                message=own.message if own else EventMessage(),
+                verdict=verdicts.get(target.edge.name),
+                facts=report.reported.facts,
+            )
+            payload = {"rows": done.rows, **target.place.details}
+            kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE
+            record_published(self.context, leased, target.lease, key, done, kind, status, payload)
+            on_published(done)
+            published.append(done)
+        for verdict in verdicts.values():
+            self.on_verdict(verdict)
+        if refusal is not None:
+            raise refusal
+        self.on_report(nominal_time, report)
+        return tuple(published)
+
+    def _run_work(self, engine: Engine, work: Work, pinned: PinnedWork) -> WorkReport:
+        """Run the work with the files of its release; the report says which code has run."""
+        report = engine.run(work, self.session)
+        code = find_code_digest(work)
+        run = {"code": code} if code is not None else {}
+        changed = {"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}
+        return replace(report, details={**report.details, **run, **changed})
+
+    def _engine(
+        self, leased: Leased, process: ProcessRecord, workflow: Workflow, inputs: Sequence[InputState], work: Work
+    ) -> Engine:
+        if self.engines is not None:
+            return self.engines(work.engine)
+        if workflow.steps:
+            key = ProcessKey(*process.key, work.nominal_time)
+            return StepsEngine(
+                context=self.context,
+                leased=leased,
+                workflow=workflow,
+                basis=find_basis(self.context, process, workflow, inputs, key),
+                on_end=partial(self._tell_step, work.nominal_time),
+            )
+        if process.mirror is None:
+            return open_engine(work.engine)
+        return MirrorEngine(
+            mirror=process.mirror,
+            stores=self.context.stores,
+            clock=self.context.real_clock,
+            guard=leased.check,
+            clearing_of=lambda target: OutputPlace.of_mirror(self.context, process, work.nominal_time, target).clearing,
+            is_remote=self.context.plan.clusters[process.cluster].uses_connect,
+            on_progress=self.on_progress,
+        )
+
+    def _work(
+        self,
+        process: ProcessRecord,
+        workflow: Workflow,
+        nominal_time: datetime,
+        attempt: int,
+        data: tuple[InputData, ...],
+        targets: Sequence[Target],
+        values: TextContext,
+    ) -> Work:
+        outputs = output_targets(targets)
+        return Work(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            timezone=process.sequence.timezone,
+            run_id=self.context.run_id,
+            attempt=attempt,
+            inputs=data,
+            outputs=outputs,
+            engine=workflow.engine,
+            path=workflow.path,
+            root=self.root,
+            properties=job_properties(process, values, data, outputs),
+            libs=tuple(workflow.lib),
+            submit=SubmitOptions(
+                master=workflow.master or self.context.plan.clusters[process.cluster].spark_master,
+                deploy_mode=workflow.deploy_mode,
+                main_class=workflow.main_class,
+                queue=process.queue,
+                args=tuple(render_text(text, values) for text in workflow.args),
+                conf=dict(workflow.conf),
+                more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
+            ),
+            catalog=self.context.plan.clusters[process.cluster].catalog,
+            made_up=made_up_rows(workflow, [target.nominal_time for target in targets]),
+        )
+
+    def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
+        if self.on_step is not None:
+            self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=parts))
+
+    def _tell_step(self, nominal_time: datetime, name: str, seconds: float, parts: Sequence[StepPart]) -> None:
+        if self.on_step is not None:
+            step = AttemptStep(
+                kind=StepKind.STEP, nominal_time=nominal_time, seconds=seconds, parts=tuple(parts), name=name
+            )
+            self.on_step(step)

@@ -1,0 +1,128 @@
+"""Errors of instances and sweeps that cannot take their next step."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from feed_assets.command_lines import command_line
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.errors import render_some
+from feed_assets.log.errors import LifecycleError
+from feed_assets.timing.dates import render_datetime
+
+
+class InputsMissingError(LifecycleError):
+    """Mandatory input instances are missing; `missing` has their URLs by input (empty if unresolved), `makers` who
+    makes them, `lost` the URLs of those that were available, and were found gone just now. No attempt has begun if
+    the instance `stays` what it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        process: str,
+        nominal_time: datetime,
+        missing: Mapping[str, tuple[str, ...]],
+        makers: Mapping[str, str],
+        lost: tuple[str, ...] = (),
+        stays: str | None = None,
+    ) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.missing = missing
+        self.stays = stays
+        parts = [
+            f"{name} lacks {render_some(urls)}" if urls else f"{name} cannot be resolved yet"
+            for name, urls in missing.items()
+        ]
+        told = "; ".join(f"{part} ({maker})" for part, maker in zip(parts, makers.values(), strict=True))
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)} lacks mandatory inputs: {told}. "
+            f"{f'Storage has lost {render_some(lost)}. ' if lost else ''}{_NEXT.get(stays, _AGAIN.format(stays))}"
+        )
+
+
+_NEXT = {
+    None: "Deliver the data (with the availability flag, if the feed has one) and run the instance again.",
+    "NEW": "Nothing was begun: the instance is created at its time, and runs when they are there.",
+    "WAITING": "Nothing was begun: the instance stays WAITING with its own time-out, and runs when they are there.",
+    "SUSPENDED": "Nothing was begun: the instance stays SUSPENDED. Resume it, and it runs when they are there.",
+}
+_AGAIN = "Nothing was begun: the instance stays {}. When they are there, run it again."
+
+
+class OutputOutsideValidityError(LifecycleError):
+    """A process instance would write outside the validity of the feed."""
+
+    def __init__(self, *, process: str, output: str, feed: str, nominal_time: datetime) -> None:
+        self.process = process
+        self.output = output
+        self.feed = feed
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: output {output!r} is outside the "
+            f"validity of feed {feed!r}. Widen the feed's validity, or shorten the process's."
+        )
+
+
+class StepRefusedError(LifecycleError):
+    """A step would run outside of its attempt, or twice in it."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, step: str) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.step = step
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: step {step!r} has begun already in this "
+            "attempt, or does not belong to it. Run the instance again."
+        )
+
+
+class DataRemovedError(LifecycleError):
+    """An instance is less than what was read of it: files have gone, and none has come."""
+
+    def __init__(self, *, url: str, files: int) -> None:
+        super().__init__(
+            f"{url}: late data are less than what was read: files have gone, none has come, and {files} are left. "
+            "Nothing is run again by itself. Bring them back, or run again what reads it, to take what is left."
+        )
+
+
+class QualityError(LifecycleError):
+    """Rows that a process has written are not as good as their feed demands; `refused` says why, by output.
+
+    `quarantines` are the feeds that have the bad rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        process: str,
+        nominal_time: datetime,
+        refused: Mapping[str, str],
+        quarantines: Sequence[str],
+        feed: str,
+        feed_time: datetime,
+        cluster: str,
+    ) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.refused = refused
+        reasons = "; ".join(f"its output {output} is not good enough: {reason}" for output, reason in refused.items())
+        rest = f" but the bad rows, in feed {', '.join(map(repr, quarantines))}" if quarantines else ""
+        shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
+        super().__init__(
+            f"{describe_process(process)} at {render_datetime(nominal_time)}: {reasons}. Nothing is published{rest}. "
+            f"To see the figures: {shown}"
+        )
+
+
+class BatchEndedError(LifecycleError):
+    """A batch has no events any more, because its queue has ended since it was cut."""
+
+    def __init__(self, *, process: str, nominal_time: datetime) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        super().__init__(
+            f"batch {render_datetime(nominal_time)} of {describe_process(process)} has no events any more: the process "
+            "was deleted, or taken off the cluster, since it was cut. They are still in the event log: write "
+            "trigger.from: earliest to take all of them again, or add single ones to the queue."
+        )

@@ -1,0 +1,306 @@
+"""Handle a clock that was set back: replan what is scheduled for later, and undo what only the wrong clock caused.
+
+A clock that is set forward has the effect of a stopped daemon and needs no handling.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.instances.arrival.polling import LONGEST_PAUSE
+from feed_assets.instances.late.checks import decide_feed_check, decide_process_check, process_cut_off
+from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.causes import Cause
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.instances.arrival_polls import ArrivalPolls
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.instances.unstarted_instances import UnstartedInstances
+from feed_assets.log.records import (
+    ArrivalPoll,
+    ProcessChanges,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.releases.changed import note_changed
+from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline
+from feed_assets.sql.database import Database
+from feed_assets.timing.dates import NEVER
+
+CHECK_INTERVAL = timedelta(minutes=1)
+"""Setbacks smaller than this go unnoticed; nothing is delayed by more than this."""
+
+ROWS_AT_MOST = 100_000
+"""Replan at most this many rows of each kind; further rows are only late."""
+
+_CHANGED_BY_TICKS = (
+    ProcessInstanceStatus.WAITING,
+    ProcessInstanceStatus.READY,
+    ProcessInstanceStatus.FAILED,
+    ProcessInstanceStatus.TIMEDOUT,
+    ProcessInstanceStatus.SKIPPED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSetback:
+    """The size of a clock setback, and how many instances, polls and late checks it affected.
+
+    `removed` counts the process instances that were created too early; they are removed and created again.
+    """
+
+    by: timedelta
+    removed: int
+    instances: int
+    polls: int
+    late_checks: int
+
+    def render(self) -> str:
+        """Describe the setback in a sentence for people."""
+        return (
+            f"the clock was set back by {self.by}: {self.removed} process instances are created again; "
+            f"{self.instances} others, {self.polls} polls and {self.late_checks} late-data checks are rescheduled"
+        )
+
+
+def decide_poll(poll: ArrivalPoll, as_of: datetime) -> ArrivalPoll | None:
+    """Replan a poll made in the future: for now, or for the nominal time if that is later; None if it stays."""
+    if poll.polled_at <= as_of:
+        return None
+    return poll._replace(polled_at=as_of, next_poll_at=max(as_of, poll.nominal_time))
+
+
+def decide_late_check(check: LateCheck, as_of: datetime) -> LateCheck | None:
+    """Replan a late check that was planned in the future for now; None if it stays."""
+    if check.due_at is None or check.planned_at <= as_of:
+        return None
+    return replace(check, planned_at=as_of, due_at=as_of)
+
+
+def is_premature(row: ProcessInstance, as_of: datetime) -> bool:
+    """Return whether an instance was created in the future and no work on it has begun."""
+    is_unstarted = row.attempt == 0 and row.request_key is None and row.status in _CHANGED_BY_TICKS
+    return is_unstarted and row.materialized_at is not None and row.materialized_at > as_of
+
+
+def decide_instance(row: ProcessInstance, as_of: datetime, real_now: datetime) -> ProcessChanges | None:
+    """Return the changes to an instance that ticks updated in the future; None if there are none.
+
+    The time that remained until a deadline, retry or notice at the last update remains from now on. The instance
+    returns to WAITING if it timed out, or was superseded by a newer one, in the future only.
+    """
+    requested_at = row.requested_at
+    if row.status is ProcessInstanceStatus.READY and requested_at is not None and requested_at > real_now:
+        return {"requested_at": real_now, "updated_at": min(row.updated_at, as_of)}
+    if row.updated_at <= as_of:
+        return None
+    advance = row.updated_at - as_of
+    match row.status:
+        case ProcessInstanceStatus.WAITING:
+            return {
+                "deadline_at": row.deadline_at and row.deadline_at - advance,
+                "notice_at": row.notice_at and row.notice_at - advance,
+                "updated_at": as_of,
+            }
+        case ProcessInstanceStatus.TIMEDOUT if row.deadline_at is not None and row.deadline_at > as_of:
+            return _waiting_again(row, as_of)
+        case ProcessInstanceStatus.SKIPPED if row.cause is Cause.SUPERSEDED:
+            return _waiting_again(row, as_of)
+        case ProcessInstanceStatus.FAILED | ProcessInstanceStatus.TIMEDOUT:
+            retry_at = row.retry_at
+            return {
+                "retry_at": retry_at if retry_at in (None, NEVER) else retry_at - advance,
+                "notice_at": row.notice_at and min(row.notice_at, as_of),
+                "updated_at": as_of,
+            }
+        case _:
+            return None
+
+
+def _waiting_again(row: ProcessInstance, as_of: datetime) -> ProcessChanges:
+    return {
+        "status": ProcessInstanceStatus.WAITING,
+        "ended_at": None,
+        "retry_at": None,
+        "cause": None,
+        "cause_detail": None,
+        "notice_at": row.notice_at and min(row.notice_at, as_of),
+        "updated_at": as_of,
+    }
+
+
+def apply_clock(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, real_now: datetime
+) -> ClockSetback | None:
+    """Record the time of a cluster, and replan if the recorded time was later. Called at the beginning of a tick.
+
+    If the clock was not set back, this costs one query, and one row a minute, and returns None.
+
+    Args:
+        database: the state.
+        timeline: has the plan, and is current.
+        cluster: the cluster of the tick.
+        as_of: the time of the data.
+        real_now: the real time.
+    """
+    with database.read() as connection:
+        last_time = _find_last_time(connection, cluster)
+    if last_time is not None and last_time <= as_of < last_time + CHECK_INTERVAL:
+        return None
+    with database.begin() as connection:
+        last_time = _find_last_time(connection, cluster)
+        Cursors(connection).put(_cursor(cluster), as_of.isoformat())
+        if last_time is None or last_time <= as_of:
+            return None
+        found = _find_changed_by_ticks(connection, cluster)
+        removed = _remove_premature(connection, timeline, [row for row in found if is_premature(row, as_of)])
+        others = [row for row in found if row.key not in removed]
+        return ClockSetback(
+            by=last_time - as_of,
+            removed=len(removed),
+            instances=_update(connection, others, as_of, real_now),
+            polls=_move_polls(connection, cluster, last_time, as_of),
+            late_checks=_move_late_checks(connection, timeline, cluster, as_of),
+        )
+
+
+def _cursor(cluster: str) -> str:
+    return f"clock/{cluster}"
+
+
+def find_last_times(connection: Connection, clusters: Iterable[str]) -> dict[str, datetime]:
+    """Return the data's time at the last tick of clusters, to `CHECK_INTERVAL`; left out are those without a tick."""
+    names = {_cursor(cluster): cluster for cluster in clusters}
+    found = Cursors(connection).get_many(names)
+    return {names[name]: datetime.fromisoformat(text) for name, text in found.items()}
+
+
+def _find_last_time(connection: Connection, cluster: str) -> datetime | None:
+    return find_last_times(connection, [cluster]).get(cluster)
+
+
+def _find_changed_by_ticks(connection: Connection, cluster: str) -> list[ProcessInstance]:
+    instances = ProcessInstances(connection)
+    return [
+        row
+        for status in _CHANGED_BY_TICKS
+        for row in instances.with_status(status, cluster=cluster, limit=ROWS_AT_MOST, newest_first=True)
+    ]
+
+
+def _remove_premature(
+    connection: Connection, timeline: ReleaseTimeline, rows: Sequence[ProcessInstance]
+) -> frozenset[ProcessKey]:
+    """Remove premature instances and set the watermarks back to the first of them, so that they are created again in
+    time.
+
+    Instances without a current definition stay.
+    """
+    instances, watermarks = ProcessInstances(connection), Watermarks(connection)
+    watermarks_by_process: dict[Key, list[Watermark]] = defaultdict(list)
+    for row in rows:
+        active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+        if active is not None:
+            watermarks_by_process[row.process, row.cluster].append(_watermark_at(row, active.record))
+            # Only WAITING instances can be removed.
+            instances.transition(row.key, {row.status}, status=ProcessInstanceStatus.WAITING, updated_at=row.updated_at)
+    for (process, cluster), found in watermarks_by_process.items():
+        UnstartedInstances(connection, process, cluster).forget(map(_next_time, found))
+        standing = watermarks.get(WatermarkKind.PROCESS, process, cluster)
+        watermarks.put([min([*found, *([standing] if standing else [])], key=_next_time)])
+    return frozenset(
+        ProcessKey(*key, _next_time(place)) for key, found in watermarks_by_process.items() for place in found
+    )
+
+
+def _watermark_at(row: ProcessInstance, record: ProcessRecord) -> Watermark:
+    return Watermark(
+        kind=WatermarkKind.PROCESS,
+        entity=row.process,
+        cluster=row.cluster,
+        next_index=record.sequence.index(row.nominal_time),
+        next_time=row.nominal_time,
+        delay=record.delay,
+    )
+
+
+def _next_time(watermark: Watermark) -> datetime:
+    return watermark.next_time or FOREVER
+
+
+def _update(connection: Connection, rows: Sequence[ProcessInstance], as_of: datetime, real_now: datetime) -> int:
+    instances = ProcessInstances(connection)
+    again: set[Key] = set()
+    count = 0
+    for row in rows:
+        changes = decide_instance(row, as_of, real_now)
+        if changes is not None and instances.transition(row.key, {row.status}, **changes):
+            count += 1
+            if "status" in changes:
+                again.add((row.process, row.cluster))
+    note_changed(connection, sorted(again))
+    return count
+
+
+def _move_polls(connection: Connection, cluster: str, last_time: datetime, as_of: datetime) -> int:
+    polls = ArrivalPolls(connection)
+    planned = polls.due(cluster, last_time + CHECK_INTERVAL + LONGEST_PAUSE, ROWS_AT_MOST)
+    moved = [found for poll in planned if (found := decide_poll(poll, as_of)) is not None]
+    polls.move(moved)
+    return len(moved)
+
+
+def _move_late_checks(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> int:
+    """Replan late checks, including those that were dropped although their cut-off is in the future now."""
+    checks = LateChecks(connection)
+    moved = [
+        found
+        for updates in (False, True)
+        for check in checks.due(cluster, NEVER, ROWS_AT_MOST, updates=updates)
+        if (found := decide_late_check(check, as_of)) is not None
+    ]
+    checks.put(moved)
+    for key, process in timeline.plan.processes.items():
+        if key[1] == cluster and process.late is not None:
+            checks.add(_checks_of_process(connection, timeline, process, as_of))
+    for key, feed in timeline.plan.feeds.items():
+        if key[1] == cluster:
+            checks.add(_checks_of_feed(connection, feed, as_of))
+    return len(moved)
+
+
+def _checks_of_process(
+    connection: Connection, timeline: ReleaseTimeline, process: ProcessRecord, as_of: datetime
+) -> list[LateCheck]:
+    """Return the checks of all SUCCEEDED instances that late data may still change."""
+    sequence = process.sequence
+    numbers = range(max(0, sequence.index_at_or_before(as_of)) + 1)
+    first = bisect_right(
+        numbers, as_of, key=lambda n: process_cut_off(timeline.plan, process, sequence.at(n)) or FOREVER
+    )
+    found = []
+    for row in ProcessInstances(connection).find_between(*process.key, sequence.at(first), FOREVER):
+        active = timeline.find(connection, process.key, row.nominal_time)
+        if active is not None and row.status is ProcessInstanceStatus.SUCCEEDED:
+            found.append(decide_process_check(active.plan, active.record, row.nominal_time, as_of))
+    return [check for check in found if check is not None]
+
+
+def _checks_of_feed(connection: Connection, feed: FeedRecord, as_of: datetime) -> list[LateCheck]:
+    """Return the checks of all arrived instances that late data may still change."""
+    if feed.late_cut_off is None or decide_feed_check(feed, as_of, as_of) is None:
+        return []
+    since = as_of - min(feed.late_cut_off.as_duration(), as_of - BEGINNING)
+    times = FeedInstances(connection).available_times(*feed.key, since, FOREVER)
+    found = (decide_feed_check(feed, time, as_of) for time in times)
+    return [check for check in found if check is not None]

@@ -1,0 +1,389 @@
+"""Create process instances at their nominal time, and make them READY when their inputs are available.
+
+A tick examines only instances that something happened to: new ones, and readers of feed instances that the event log
+mentions. The cost of a tick follows the number of events, not of instances.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick_records import TickStep
+from feed_assets.entities.common import Kind
+from feed_assets.entities.process import Order
+from feed_assets.instances.gates.affected import find_affected
+from feed_assets.instances.gates.catch_up_policy import ON_TIME, decide_catch_up
+from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
+from feed_assets.instances.gates.updates import note_updates
+from feed_assets.log.causes import Cause, describe_cause
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.notice_times import first_notice_at
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.messages.arrivals import tell_arrived
+from feed_assets.log.records import (
+    ARRIVING,
+    EntityKey,
+    FeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.releases.changed import find_changed, forget_changed, note_changed
+from feed_assets.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
+from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_log
+from feed_assets.triggers.input_windows import decide_ready, input_states_many
+from feed_assets.triggers.time_outs import runs_incomplete
+
+EVENTS_A_STEP = 5_000
+PROCESSES_A_STEP = 500
+INSTANCES_A_STEP = 100
+
+_MOMENT = timedelta(microseconds=1)
+_WAITING = frozenset({ProcessInstanceStatus.WAITING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessResult:
+    """The changes of one tick: how many instances were created, became ready and timed out."""
+
+    materialized: int
+    ready: int
+    timed_out: int
+    is_complete: bool
+
+
+def apply_readiness(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
+    *,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
+    on_time: timedelta = ON_TIME,
+) -> ReadinessResult:
+    """Create due process instances of a cluster, open the gates of those with available inputs, and apply timeouts.
+
+    Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
+    none of its instances time out; their gates still open. `without_row` is the state of processes that have no
+    schedule. An instance created later than `on_time` after its nominal time is subject to `catch_up`. A process that
+    cannot be evaluated keeps its instances as they are, and its gates are checked again later.
+    """
+    materialized = ready = 0
+    while count := _apply_materialization(database, timeline, cluster, as_of, without_row, on_time, bulkheads):
+        materialized += count[0]
+        ready += count[1]
+        if budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+        if not count[2]:
+            break
+    ready += _apply_changed(database, timeline, cluster, as_of, bulkheads)
+    while True:
+        more, count_ready = _apply_events(database, timeline, cluster, as_of, bulkheads)
+        ready += count_ready
+        if not more:
+            break
+        if budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+    late_ready, timed_out = _apply_deadlines(database, timeline, cluster, as_of, without_row, bulkheads)
+    return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
+
+
+def _apply_materialization(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    without_row: ScheduleState,
+    on_time: timedelta,
+    bulkheads: Bulkheads,
+) -> tuple[int, int, bool] | None:
+    """Create the next instances; return how many were created, how many became ready, and whether more are due."""
+    with database.read() as connection:
+        due = Watermarks(connection).due(
+            WatermarkKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster, without_row=without_row
+        )
+    if not due:
+        return None
+    rows: dict[Key, list[ProcessInstance]] = {}
+    moved: list[Watermark] = []
+    plan = timeline.plan
+    with database.begin() as connection:
+
+        def materialize(watermark: Watermark) -> tuple[list[ProcessInstance], Watermark] | None:
+            key = (watermark.entity, watermark.cluster)
+            spans = timeline.spans(connection, key, since=watermark.next_time or as_of)
+            return decide_materialization(spans, watermark, as_of, on_time)
+
+        for watermark in due:
+            name = watermark.entity
+            decided = bulkheads.run_unit(TickStep.INSTANCES, name, None, materialize, watermark)
+            if decided is not None:
+                moved.append(decided[1])
+                if (name, watermark.cluster) in plan.processes:
+                    rows[name, watermark.cluster] = decided[0]
+        instances = ProcessInstances(connection)
+        instances.add_waiting([row for new in rows.values() for row in new])
+        for key, new in rows.items():
+            kept = [row.nominal_time for row in new if row.cause is not Cause.MISSED]
+            if kept and plan.processes[key].order is Order.LAST_ONLY:
+                _supersede(instances, plan.processes[key], kept[-1], as_of)
+        Watermarks(connection).put(moved)
+        waiting = {
+            key: [row.nominal_time for row in new if row.status is ProcessInstanceStatus.WAITING]
+            for key, new in rows.items()
+        }
+        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
+    is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= as_of for each in moved)
+    return sum(len(new) for new in rows.values()), ready, is_more
+
+
+def decide_materialization(
+    spans: Sequence[ActiveRelease], watermark: Watermark, as_of: datetime, on_time: timedelta = ON_TIME
+) -> tuple[list[ProcessInstance], Watermark]:
+    """Return the due instances of a process, at most `INSTANCES_A_STEP`, oldest first, and the following watermark.
+
+    Each instance belongs to the span of its nominal time, so after a definition change the new definition's instances
+    follow the old one's. Without spans the watermark stays in place.
+
+    The timeout of an instance counts from its creation, as in Falcon, so catching up after downtime times nothing out.
+    The process's `catch_up` may skip an instance later than `on_time`. LAST_ONLY skips an instance whose successor is
+    created too. A skipped instance has a row with status SKIPPED from the start.
+    """
+    assert watermark.next_time is not None
+    due = list(islice(_iter_due(spans, watermark.next_time, as_of), INSTANCES_A_STEP + 1))
+    taken = due[:INSTANCES_A_STEP]
+    rows = [
+        _new_instance(active.record, nominal_time, as_of, on_time, has_successor=position + 1 < len(due))
+        for position, (active, nominal_time) in enumerate(taken)
+    ]
+    following = first_at_or_after(spans, taken[-1][1] + _MOMENT if taken else watermark.next_time)
+    if following is None:
+        index = taken[-1][0].record.sequence.index(taken[-1][1]) + 1 if taken else watermark.next_index
+        return rows, replace(watermark, next_index=index, next_time=None)
+    active, next_time = following
+    index = active.record.sequence.index(next_time)
+    return rows, replace(watermark, next_index=index, next_time=next_time, delay=active.record.delay)
+
+
+def _iter_due(
+    spans: Sequence[ActiveRelease], first: datetime, as_of: datetime
+) -> Iterator[tuple[ActiveRelease, datetime]]:
+    for active in spans:
+        for index in active.between(first, as_of - active.record.delay + _MOMENT):
+            yield active, active.record.sequence.at(index)
+
+
+def _new_instance(
+    record: ProcessRecord, nominal_time: datetime, as_of: datetime, on_time: timedelta, *, has_successor: bool
+) -> ProcessInstance:
+    late_by = as_of - nominal_time - record.delay
+    cause = decide_catch_up(record.catch_up, late_by, has_successor=has_successor, on_time=on_time)
+    if cause is None and has_successor and record.order is Order.LAST_ONLY:
+        cause = Cause.SUPERSEDED
+    return ProcessInstance(
+        process=record.process,
+        cluster=record.cluster,
+        nominal_time=nominal_time,
+        status=ProcessInstanceStatus.WAITING if cause is None else ProcessInstanceStatus.SKIPPED,
+        updated_at=as_of,
+        materialized_at=as_of,
+        deadline_at=as_of + record.timeout.as_duration(),
+        notice_at=first_notice_at(record, nominal_time, as_of) if cause is None else as_of,
+        ended_at=None if cause is None else as_of,
+        cause=cause,
+        definition_digest=record.digest,
+    )
+
+
+def _supersede(instances: ProcessInstances, record: ProcessRecord, newest: datetime, as_of: datetime) -> None:
+    """With LAST_ONLY, skip older instances that were not launched when their successor is created, as in Falcon.
+
+    Instances that wait for a rerun stay.
+    """
+    for status in (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY):
+        rows = instances.with_status(status, record.process, record.cluster, limit=EVENTS_A_STEP)
+        instances.transition_many(
+            [row.key for row in rows if row.nominal_time < newest and row.request_key is None and row.attempt == 0],
+            {status},
+            status=ProcessInstanceStatus.SKIPPED,
+            ended_at=as_of,
+            updated_at=as_of,
+            cause=Cause.SUPERSEDED,
+            cause_detail=None,
+        )
+
+
+def _cursor(cluster: str) -> str:
+    return f"readiness/{cluster}"
+
+
+def _apply_events(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> tuple[bool, int]:
+    """Open the gates that the next events of the log affect.
+
+    Returns whether there may be more events, and how many gates opened.
+    """
+    with database.read() as connection:
+        after = int(Cursors(connection).get(_cursor(cluster)) or 0)
+        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=timeline.plan.read_by(cluster))
+    if not events:
+        return False, 0
+    arrived = [event for event in events if event.kind in ARRIVING and event.cluster == cluster]
+    if arrived:  # in a transaction of its own, which is repeated without harm, since it locks the log
+        marked = [(event.feed, cluster, event.nominal_time, event.seq) for event in arrived]
+        with database.begin() as connection:
+            tell_arrived(connection, Kind.FEED, marked, as_of)
+    spans = find_affected(timeline, cluster, events)
+    coming = decide_coming(timeline.plan, cluster, events, as_of)
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        instances.add_waiting(coming)
+        note_updates(connection, timeline, cluster, events, as_of)
+        waiting = instances.times_in(spans, _WAITING)
+        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
+        Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
+    return len(events) == EVENTS_A_STEP, ready
+
+
+def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: datetime) -> list[ProcessInstance]:
+    """Return the instances that events bring about: one of each flow that copies what comes as it comes."""
+    return [
+        _new_instance(process, event.nominal_time, as_of, ON_TIME, has_successor=False)
+        for event in events
+        if event.kind in ARRIVING and (feed := plan.feeds.get((event.feed, event.cluster))) is not None
+        for edge in feed.inputs_of
+        if edge.cluster == cluster
+        and (process := plan.processes[edge.process_key]).copy is not None
+        and not process.is_enumerated
+    ]
+
+
+def _open_gates(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    waiting: Mapping[Key, Sequence[datetime]] | Mapping[EntityKey, Sequence[datetime]],
+    as_of: datetime,
+    bulkheads: Bulkheads,
+) -> int:
+    """Make the instances READY whose inputs are available, each by the definitions that govern it.
+
+    A process whose gates cannot be checked now is recorded, so that the next ticks check them.
+    """
+
+    def find_ready(processes: Sequence[tuple[Key, Sequence[datetime]]]) -> list[ProcessKey]:
+        return [
+            ProcessKey(*key, time)
+            for plan, times_by_process in timeline.group(connection, dict(processes))
+            for key, by_time in input_states_many(connection, plan, times_by_process, as_of).items()
+            for time, inputs in by_time.items()
+            if decide_ready(inputs)
+        ]
+
+    units = {name: ((name, on), times) for (name, on), times in waiting.items()}
+    ready = bulkheads.run_apart(TickStep.GATES, units, find_ready)
+    note_changed(connection, [key for name, (key, _) in units.items() if bulkheads.has_failed(TickStep.GATES, name)])
+    return ProcessInstances(connection).transition_many(
+        ready,
+        {ProcessInstanceStatus.WAITING},
+        status=ProcessInstanceStatus.READY,
+        ready_at=as_of,
+        updated_at=as_of,
+    )
+
+
+def _apply_changed(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> int:
+    """Check the gates of all waiting instances of processes with changed definitions: no event reports these."""
+    with database.read() as connection:
+        if not find_changed(connection, cluster):
+            return 0
+    with database.begin() as connection:
+        keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
+        forget_changed(connection, cluster)
+        waiting = ProcessInstances(connection).times_in({key: [(BEGINNING, None)] for key in keys}, _WAITING)
+        return _open_gates(connection, timeline, waiting, as_of, bulkheads)
+
+
+def _apply_deadlines(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    without_row: ScheduleState,
+    bulkheads: Bulkheads,
+) -> tuple[int, int]:
+    """Check the gates of instances past their deadline, then time out the rest; return how many became ready and timed
+    out.
+
+    The rest of a process with `on_timeout: run` becomes ready instead. An instance whose process is missing in the plan
+    (removed, or invalid) waits without a deadline until it comes back.
+    """
+    with database.read() as connection:
+        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
+            return 0, 0
+    with database.begin() as connection:
+        lock_log(connection)
+        instances = ProcessInstances(connection)
+        known: dict[Key, list[datetime]] = defaultdict(list)
+        unknown: list[ProcessKey] = []
+        incomplete: list[ProcessKey] = []
+        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster, without_row=without_row):
+            key = (row.process, row.cluster)
+            active = timeline.find(connection, key, row.nominal_time)
+            if active is None:
+                unknown.append(row.key)
+                continue
+            known[key].append(row.nominal_time)
+            if runs_incomplete(active.record, row, as_of):
+                incomplete.append(row.key)
+        instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=as_of)
+        ready = _open_gates(connection, timeline, known, as_of, bulkheads)
+        checked = {key: times for key, times in known.items() if not bulkheads.has_failed(TickStep.GATES, key[0])}
+        ready += instances.transition_many(
+            [key for key in incomplete if (key.process, key.cluster) in checked],
+            _WAITING,
+            status=ProcessInstanceStatus.READY,
+            ready_at=as_of,
+            updated_at=as_of,
+            cause=Cause.INCOMPLETE,
+            cause_detail=None,
+        )
+        late = [ProcessKey(*key, time) for key, times in checked.items() for time in times]
+        _tell_timed_out(connection, timeline, late, as_of)
+        return ready, instances.transition_many(
+            late,
+            _WAITING,
+            status=ProcessInstanceStatus.TIMEDOUT,
+            ended_at=as_of,
+            updated_at=as_of,
+            cause=Cause.TIMED_OUT,
+            cause_detail=None,
+        )
+
+
+def _tell_timed_out(
+    connection: Connection, timeline: ReleaseTimeline, keys: Sequence[ProcessKey], as_of: datetime
+) -> None:
+    """Tell of those instances that still wait that they time out."""
+    reason = describe_cause(Cause.TIMED_OUT, None)
+    rows = [row for row in ProcessInstances(connection).get_many(keys).values() if row.status in _WAITING]
+    ended = [Ended(row=row, status=ProcessInstanceStatus.TIMEDOUT, error=reason) for row in rows]
+    tell_all_ends(connection, timeline, ended, as_of)

@@ -1,0 +1,80 @@
+"""Remove the abandoned stagings of a cluster once a day."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from functools import partial
+
+from feed_assets.clock import Stopwatch
+from feed_assets.context.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.context.store_answers import ask_by_store
+from feed_assets.context.tick_records import TickStep
+from feed_assets.log.cursors import Cursors
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import Plan
+from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
+from feed_assets.timing.dates import parse_datetime, render_datetime
+
+PERIOD = timedelta(days=1)
+ABANDONED_AFTER = timedelta(days=7)
+
+
+def apply_staging_sweep(
+    database: Database, stores: StorePool, plan: Plan, cluster: str, real_now: datetime, bulkheads: Bulkheads
+) -> int | None:
+    """Remove a cluster's abandoned stagings, once a day of real time; return how many, or None if it is not yet time.
+
+    Removes only stagings, which no reader sees, and recovers interrupted publications first. A store that fails is
+    tried again, unless its endpoint fails slowly: then it is swept the next day.
+    """
+    name = f"staging-sweep/{cluster}"
+    with database.read() as connection:
+        last = Cursors(connection).get(name)
+    is_time = last is None or abs(real_now - parse_datetime(last, seconds=True)) >= PERIOD
+    again = bulkheads.to_try_again(TickStep.STAGING_SWEEP)
+    if not is_time and not again:
+        return None
+    if is_time:
+        with database.begin() as connection:
+            Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
+    addresses = {address for address in _written_stores(plan, cluster) if is_time or address.url in again}
+    return _sweep(stores, addresses, real_now - ABANDONED_AFTER, bulkheads)
+
+
+def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
+    """Yield the stores in which work of a cluster is staged: those of feeds, archives, mirrors, its own for steps."""
+    for record in plan.feeds.values():
+        if record.cluster == cluster:
+            yield record.store
+            if record.retention is not None and record.retention.archive is not None:
+                yield record.retention.archive[0]
+    for process in plan.processes.values():
+        if process.cluster != cluster:
+            continue
+        if process.mirror is not None:
+            yield from (target.store for _, target in process.mirror.directories)
+        if process.has_steps:
+            yield plan.clusters[cluster].store
+
+
+def _sweep(stores: StorePool, addresses: Collection[StoreAddress], before: datetime, bulkheads: Bulkheads) -> int:
+    """Sweep stores, all endpoints at once; what fails slowly is left alone."""
+    failed: dict[str, Exception] = {}
+
+    def sweep(address: StoreAddress) -> int:
+        watch = Stopwatch()
+        try:
+            return stores.get(address).sweep_staging(before)
+        except Exception as exc:
+            if watch.seconds > SLOW_SECONDS:
+                raise
+            failed[address.url] = exc
+            return 0
+
+    answers = ask_by_store({address: partial(sweep, address) for address in addresses}, bulkheads)
+    for address in addresses:
+        if address.url in failed:
+            bulkheads.fail(TickStep.STAGING_SWEEP, address.url, failed[address.url])
+        else:
+            bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
+    return sum(answer for answer in answers.values() if not isinstance(answer, Exception))

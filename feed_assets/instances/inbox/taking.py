@@ -1,0 +1,400 @@
+"""Take files from an inbox into one new instance of its feed.
+
+A file is taken once, by its content. What is taken is recorded before anything is moved, so that after an interruption
+the next look goes on with the same files and the same instance. A file leaves the inbox last, when the instance is an
+event.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line
+from feed_assets.instances.arrival.recording import find_free_time, record_arrival
+from feed_assets.instances.inbox.inbox_files import (
+    Claim,
+    FileStatus,
+    InboxFile,
+    InboxState,
+    LeftFile,
+    SeenFile,
+    cursor_of,
+    deliveries_of,
+    inbox_of,
+    judge_file,
+    path_in,
+)
+from feed_assets.instances.inbox.store import TakenFile, TakenFiles
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.masking import get_logger
+from feed_assets.plan.records import FeedRecord
+from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_log
+from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
+from feed_assets.storage.manifests import SupportsWrite, read_entry
+from feed_assets.storage.paths import SINGLE_FILE
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import DeliveredFile
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry, StagingPlace
+
+ORIGIN = "inbox"
+MOST_FILES = 1_000
+"""The number of files that are taken into one instance."""
+
+_KEY = "inbox"
+_REMEMBERED = (FileStatus.DUPLICATE, FileStatus.STUCK, FileStatus.EMPTY, FileStatus.TOO_LARGE, FileStatus.AHEAD)
+_logger = get_logger(__name__)
+
+
+class _OvertakenError(Exception):
+    """Another program has looked into the inbox meanwhile."""
+
+
+def take_files(
+    database: Database,
+    stores: StorePool,
+    record: FeedRecord,
+    found: Sequence[InboxFile],
+    as_of: datetime,
+    real_now: datetime,
+    *,
+    largest: int | None = None,
+    is_asked: bool = False,
+) -> tuple[SeenFile, ...]:
+    """Take files that were found in an inbox; return what became of each of them.
+
+    What an earlier call has begun is finished first. `largest` limits the bytes of a file, and of what is taken at
+    once. A file that stays is not read again until it is written, unless somebody `is_asked` for it.
+
+    Raises:
+        StorageError: a storage refused; the next call goes on.
+    """
+    inbox = _Inbox(database, stores, record, as_of, is_asked=is_asked)
+    with suppress(_OvertakenError):
+        try:
+            inbox.take(found, real_now, largest)
+        except (OSError, StorageError):
+            inbox.require_claim()  # another look has removed what this one has staged
+            raise
+    return tuple(inbox.seen.values())
+
+
+def is_taken(manifest: Manifest) -> bool:
+    """Return whether a manifest is of files that were taken from an inbox."""
+    return _KEY in manifest.extra
+
+
+def record_taken(
+    connection: Connection, record: FeedRecord, time: datetime, manifest: Manifest, as_of: datetime
+) -> int:
+    """Record an instance that was made of files of an inbox, and what they had; return the number of its event."""
+    key = _key(record, time)
+    if (found := EventLog(connection).find_key(key)) is not None:  # another program goes on with this claim, too
+        return found.seq
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=time,
+        kind=FeedEventKind.ARRIVED,
+        origin=ORIGIN,
+        manifest_digest=manifest.digest,
+        bytes=manifest.bytes,
+        files=manifest.files,
+        payload={"path": record.path(time)},
+        recorded_at=as_of,
+        idempotency_key=key,
+    )
+    seq = record_arrival(connection, event, record.place)
+    TakenFiles(connection).add(
+        TakenFile(
+            event=seq,
+            name=entry.path,
+            feed=record.feed,
+            cluster=record.cluster,
+            size=entry.size,
+            checksum=entry.checksum,
+        )
+        for entry in manifest.entries
+    )
+    return seq
+
+
+def _key(record: FeedRecord, time: datetime) -> str:
+    return f"{_KEY}/{record.cluster}/{record.feed}/{time.isoformat()}"
+
+
+class _Inbox:
+    """One inbox during one look; `seen` has what became of each file."""
+
+    def __init__(
+        self, database: Database, stores: StorePool, record: FeedRecord, as_of: datetime, *, is_asked: bool
+    ) -> None:
+        self.seen: dict[str, SeenFile] = {}
+        self._database = database
+        self._record = record
+        self._as_of = as_of
+        self._is_asked = is_asked
+        self._source = stores.get(inbox_of(record).store)
+        self._deliveries = deliveries_of(stores, record)
+        self._target = stores.get(record.store)
+        with database.read() as connection:
+            self._kept = Cursors(connection).get(cursor_of(record))
+        self._state = InboxState.parse(record, self._kept)
+
+    def take(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> None:
+        """Finish what was claimed before, then claim what is there, and take it."""
+        self._deliveries.put_back()
+        if self._state.claim is not None:
+            self._finish(self._overtake(self._state.claim))
+        there = [file for file in found if file.name not in self.seen]
+        chosen = list(self._choose(there, real_now, largest))
+        contents = [(file, checksum) for file in chosen if (checksum := self._read(file)) is not None]
+        unchanged = list(self._keep_unchanged(contents))
+        known = self._claim(unchanged, {file.name: file for file in found}, self._find_gone(unchanged))
+        if known and (stuck := self._remove(known)):
+            self._store(replace(self._state, left={**self._state.left, **stuck}))
+        if self._state.claim is not None:
+            self._finish(self._state.claim)
+
+    def _choose(self, found: Sequence[InboxFile], real_now: datetime, largest: int | None) -> Iterator[InboxFile]:
+        """Yield the files to be read, up to the limits of one instance."""
+        files, size = 0, 0
+        for file in found:
+            left = None if self._is_asked else self._state.left.get(file.name)
+            status, reason = judge_file(self._record, file, left, real_now, largest)
+            if status is not FileStatus.READY:
+                self._see(file, status, reason)
+                continue
+            files, size = files + 1, size + file.size
+            if files > MOST_FILES or (largest is not None and size > largest):
+                self._see(file, FileStatus.READY, "the next look takes it")
+                continue
+            yield file
+
+    def _read(self, file: InboxFile) -> str | None:
+        """Return the checksum of a file; None if it cannot be read, or has another size by now."""
+        try:
+            entry = self._entry(file.name)
+        except StorageAwayError:
+            raise
+        except StorageError as exc:
+            self._see(file, FileStatus.STUCK, exc.reason)
+            return None
+        if entry is not None and entry.size == file.size:
+            return entry.checksum
+        self._see(file, FileStatus.CHANGING, "it was changed while it was read")
+        return None
+
+    def _entry(self, name: str, copy: SupportsWrite | None = None) -> ManifestEntry | None:
+        """Read a file of the inbox; None if it is gone."""
+        try:
+            with self._source.copying().reading(path_in(self._record, name)) as reading:
+                return read_entry(name, reading.chunks(SINGLE_FILE), copy)
+        except InstanceNotFoundError:
+            return None
+
+    def _keep_unchanged(self, contents: Sequence[tuple[InboxFile, str]]) -> Iterator[tuple[InboxFile, str]]:
+        """Yield the files that nobody has written while they were read."""
+        versions = {file.path: file.version for file in self._deliveries.find()} if contents else {}
+        for file, checksum in contents:
+            if versions.get(file.name) == file.version:
+                yield file, checksum
+            else:
+                self._see(file, FileStatus.CHANGING, "it was changed while it was read")
+
+    def _find_gone(self, contents: Sequence[tuple[InboxFile, str]]) -> set[int]:
+        """Return the events that have brought some contents, and whose instance does not stand any more."""
+        checksums = {checksum for _, checksum in contents}
+        with self._database.read() as connection:
+            earlier = {file.event for file in TakenFiles(connection).of_contents(*self._record.key, checksums)}
+        return earlier - self._find_standing(earlier)
+
+    def _find_standing(self, events: Collection[int]) -> set[int]:
+        """Return the events whose instance is recorded as AVAILABLE with what they have brought, and is on storage."""
+        with self._database.read() as connection:
+            found = EventLog(connection).of_numbers(events).values()
+            keys = {FeedKey(*self._record.key, event.nominal_time): event for event in found}
+            rows = FeedInstances(connection).get_many(keys)
+        digests = {key: row.manifest_digest for key, row in rows.items() if row.status is FeedInstanceStatus.AVAILABLE}
+        kept = [event for key, event in keys.items() if digests.get(key) == event.manifest_digest]
+        paths = [str(event.payload.get("path") or self._record.path(event.nominal_time)) for event in kept]
+        looks = self._target.look(paths, self._record.flag)
+        return {
+            event.seq
+            for event, look in zip(kept, looks, strict=True)
+            if look.availability is Availability.AVAILABLE and (look.files, look.bytes) == (event.files, event.bytes)
+        }
+
+    def _claim(
+        self, contents: Sequence[tuple[InboxFile, str]], found: Mapping[str, InboxFile], gone: Collection[int]
+    ) -> list[DeliveredFile]:
+        """Record what is to be taken, and what stays; return files that were taken before and came once more.
+
+        What only events have brought that are `gone` is taken as if it were new.
+        """
+        with self._database.begin() as connection:
+            self._lock(connection)
+            claimed, known = self._sort(connection, contents, gone)
+            claim = None
+            if claimed:
+                time = find_free_time(connection, self._record, self._as_of)
+                claim = Claim(nominal_time=time, files=tuple(claimed))
+            self._put(connection, replace(self._state, claim=claim, left=self._remember(found)))
+        return known
+
+    def _sort(
+        self, connection: Connection, contents: Sequence[tuple[InboxFile, str]], gone: Collection[int]
+    ) -> tuple[list[DeliveredFile], list[DeliveredFile]]:
+        """Return the files that are to be taken, and those that were taken before under the same name."""
+        claimed, known = list[DeliveredFile](), list[DeliveredFile]()
+        taken = TakenFiles(connection).of_contents(*self._record.key, {checksum for _, checksum in contents})
+        earlier = [file for file in taken if file.event not in gone]
+        events = EventLog(connection).of_numbers({each.event for each in earlier})
+        times = {(each.checksum, each.name): events[each.event].nominal_time for each in earlier}
+        first = {each.checksum: each.name for each in reversed(earlier)}
+        for file, checksum in contents:
+            each = DeliveredFile(file.name, file.version, file.size, checksum)
+            name = first.get(checksum)
+            if (checksum, file.name) in times:
+                known.append(each)
+                self._see(file, FileStatus.KNOWN, "it was taken before", times[checksum, file.name])
+            elif name is not None and not inbox_of(self._record).takes_duplicates:
+                reason = f"its content is that of {name!r}"
+                self._see(file, FileStatus.DUPLICATE, reason, times.get((checksum, name)))
+            else:
+                claimed.append(each)
+                first.setdefault(checksum, file.name)
+        return claimed, known
+
+    def _remember(self, found: Mapping[str, InboxFile]) -> dict[str, LeftFile]:
+        """Return what is remembered of files that stay; say once of each why it does."""
+        left = {}
+        for name, seen in self.seen.items():
+            if seen.status in _REMEMBERED and name in found:
+                left[name] = LeftFile(found[name].version, seen.status, seen.reason or "")
+                if self._state.left.get(name) != left[name]:
+                    self._warn(name, left[name].reason)
+        return left
+
+    def _warn(self, name: str, reason: str) -> None:
+        """Say why a file stays, unless somebody sees it anyway."""
+        if self._is_asked:
+            return
+        url = f"{self._source.root_url}/{path_in(self._record, name)}"
+        again = command_line("feed", "take", self._record.feed, cluster=self._record.cluster)
+        text = "feed %s on %s: %s stays in the inbox: %s. After you have changed that, `%s` tries again."
+        _logger.warning(text, *self._record.key, url, reason, again)
+
+    def _overtake(self, claim: Claim) -> Claim:
+        """Keep other looks from a claim; then end what they have begun to publish, or remove their stagings."""
+        mine = Claim(nominal_time=claim.nominal_time, files=claim.files, overtaken=(*claim.overtaken, claim.token))
+        self._store(replace(self._state, claim=mine))
+        path = self._record.path(claim.nominal_time)
+        for token in mine.overtaken:
+            self._target.discard(StagingPlace(path=path, token=token, url="", local_path=Path()))
+        mine = replace(mine, overtaken=())
+        self._store(replace(self._state, claim=mine))
+        return mine
+
+    def _finish(self, claim: Claim) -> None:
+        """Take what was claimed, from wherever an earlier look has stopped."""
+        key = _key(self._record, claim.nominal_time)
+        with self._database.read() as connection:
+            event = EventLog(connection).find_key(key)
+        if event is not None:
+            events = self._find_standing({event.seq})
+        else:
+            path = self._record.path(claim.nominal_time)
+            manifest = self._target.published_manifest(path)
+            if manifest is None or manifest.extra.get(_KEY) != key:
+                manifest = self._publish(claim, path, key)
+            events = set() if manifest is None else {self._record_arrival(claim, manifest)}
+        with self._database.read() as connection:
+            names = {each.name for each in TakenFiles(connection).of_events(events)}
+        files = [file for file in claim.files if file.name in names]
+        for file in files:
+            self.seen[file.name] = SeenFile(
+                name=file.name, bytes=file.size, status=FileStatus.TAKEN, nominal_time=claim.nominal_time
+            )
+        stuck = self._remove(files)
+        self._store(replace(self._state, claim=None, left={**self._state.left, **stuck}))
+
+    def _publish(self, claim: Claim, path: str, key: str) -> Manifest | None:
+        """Publish the claimed files that are still there; None if there are none."""
+        staging = self._target.stage(path, claim.token)
+        with ExitStack() as failed:
+            failed.callback(self._discard, staging)
+            staging.local_path.mkdir(parents=True, exist_ok=True)
+            is_empty = True
+            for file in claim.files:
+                to = staging.local_path / file.name
+                with to.open("wb") as copy:
+                    entry = self._entry(file.name, copy)
+                if entry is not None and entry.checksum == file.checksum:
+                    is_empty = False
+                else:
+                    to.unlink()
+            if is_empty:
+                return None
+            flag, extra = self._record.flag, {_KEY: key}
+            manifest = self._target.publish(staging, flag=flag, guard=self.require_claim, extra=extra)
+            failed.pop_all()
+        return manifest
+
+    def _discard(self, staging: StagingPlace) -> None:
+        """Remove a staging that is of no use; one that a storage keeps is swept later."""
+        with suppress(StorageError):
+            self._target.discard(staging)
+
+    def _record_arrival(self, claim: Claim, manifest: Manifest) -> int:
+        with self._database.begin() as connection:
+            self._lock(connection)
+            return record_taken(connection, self._record, claim.nominal_time, manifest, self._as_of)
+
+    def _remove(self, files: Sequence[DeliveredFile]) -> dict[str, LeftFile]:
+        """Remove files from the inbox; return those that cannot be removed. One that was written since is another."""
+        versions = {file.name: file.version for file in files}
+        stuck = {}
+        for name, why in self._deliveries.remove(files).items() if files else ():
+            reason = f"it was taken, but it cannot be removed: {why}"
+            stuck[name] = LeftFile(versions[name], FileStatus.STUCK, reason)
+            self.seen[name] = replace(self.seen[name], status=FileStatus.STUCK, reason=reason)
+            self._warn(name, reason)
+        return stuck
+
+    def require_claim(self) -> None:
+        """Raise `_OvertakenError` if another look has changed the inbox since this one."""
+        with self._database.read() as connection:
+            self._require_same(connection)
+
+    def _lock(self, connection: Connection) -> None:
+        """Begin a change of the inbox. Raises `_OvertakenError` if another program has changed it."""
+        lock_log(connection)
+        self._require_same(connection)
+
+    def _require_same(self, connection: Connection) -> None:
+        if Cursors(connection).get(cursor_of(self._record)) != self._kept:
+            raise _OvertakenError
+
+    def _store(self, state: InboxState) -> None:
+        with self._database.begin() as connection:
+            self._lock(connection)
+            self._put(connection, state)
+
+    def _put(self, connection: Connection, state: InboxState) -> None:
+        """Write the state, and when the next look is due."""
+        state = replace(state, next_at=self._as_of + inbox_of(self._record).settle.as_duration())
+        self._state, self._kept = state, state.render()
+        Cursors(connection).put(cursor_of(self._record), self._kept)
+
+    def _see(self, file: InboxFile, status: FileStatus, reason: str | None, time: datetime | None = None) -> None:
+        self.seen[file.name] = SeenFile(
+            name=file.name, bytes=file.size, status=status, nominal_time=time, reason=reason
+        )

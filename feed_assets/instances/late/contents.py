@@ -1,0 +1,241 @@
+"""Scan the contents of external feed instances that are checked for late data, and record them."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import Stopwatch
+from feed_assets.context.bulkheads import TIME_OUT_SECONDS, Bulkheads
+from feed_assets.context.errors import NotAskedError
+from feed_assets.context.store_answers import find_silent
+from feed_assets.context.tick_records import TickStep
+from feed_assets.errors import describe_error
+from feed_assets.instances.errors import DataRemovedError
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.instances.manifests import Manifests, RecordedFile, RecordedManifest
+from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.masking import get_logger
+from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.plan.records import FeedRecord
+from feed_assets.sql.database import Database
+from feed_assets.storage.errors import InstanceChangingError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Scan, ScannedFile
+
+ORIGIN = "late data"
+
+_logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The scanned content of an instance, with the earlier recorded manifest.
+
+    `scan` is None if it failed: the instance was being written, or there is an `error` of storage.
+    """
+
+    record: FeedRecord
+    nominal_time: datetime
+    scan: Scan | None
+    earlier: RecordedManifest | None
+    error: Exception | None = None
+
+    @property
+    def key(self) -> FeedKey:
+        return FeedKey(self.record.feed, self.record.cluster, self.nominal_time)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there is a complete instance to read."""
+        return self.scan is not None and self.scan.availability is Availability.AVAILABLE
+
+    @property
+    def is_less(self) -> bool:
+        """Whether files have gone, and nothing has come."""
+        if self.earlier is None or self.scan is None or not self.is_available:
+            return False
+        before, now = (
+            Counter((each.path.rpartition("/")[0], each.size, each.checksum) for each in files)
+            for files in (self.earlier.files, self.scan.files)
+        )
+        return now < before
+
+
+def scan_contents(
+    database: Database,
+    stores: StorePool,
+    candidates: Mapping[FeedKey, FeedRecord],
+    real_now: datetime,
+    bulkheads: Bulkheads | None = None,
+) -> dict[FeedKey, Content]:
+    """Scan instances, several at a time, where they are by the record; read only files that the record does not cover.
+
+    `real_now` is the real time. With `bulkheads`, a storage that does not answer or fails by a time-out is left alone,
+    and what is less than before is held: only a run that a person asks for takes it.
+    """
+    if not candidates:
+        return {}
+    with database.read() as connection:
+        known, rows = Manifests(connection).get_many(list(candidates)), FeedInstances(connection).get_many(candidates)
+        places = FeedPlaces(connection)
+        there = {key: places.at_place(record, rows.get(key)) for key, record in candidates.items()}
+    addresses = [record.store for record in there.values()]
+    silent = {} if bulkheads is None else find_silent(stores, addresses, bulkheads)
+
+    def scan(item: tuple[FeedKey, FeedRecord]) -> Content:
+        key, record = item
+        earlier = known.get(key)
+        path = record.path(key.nominal_time)
+        found: Scan | None = None
+        error: Exception | None = None
+        endpoint, watch = endpoint_of(record.store), Stopwatch()
+        try:
+            if record.store in silent:
+                raise silent[record.store]
+            if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
+                raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
+            found = stores.get(record.store).scan(path, record.flag, to_scan(earlier), real_now)
+        except InstanceChangingError:
+            pass
+        except Exception as exc:
+            _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
+            error = exc
+            if bulkheads is not None and watch.seconds > TIME_OUT_SECONDS:
+                bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
+        content = Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
+        if bulkheads is not None and found is not None and content.is_less:
+            removed = DataRemovedError(url=stores.url(record.store, path), files=len(found.files))
+            return replace(content, scan=None, error=removed)
+        return content
+
+    found = dict(zip(there, stores.each(scan, list(there.items())), strict=True))
+    elsewhere = {  # somebody may have moved it to where its feed has its data now
+        key: candidates[key]
+        for key, content in found.items()
+        if content.scan is not None
+        and not content.is_available
+        and _location(content.record) != _location(candidates[key])
+    }
+    return found | dict(zip(elsewhere, stores.each(scan, list(elsewhere.items())), strict=True))
+
+
+def _location(record: FeedRecord) -> tuple[StoreAddress, str]:
+    return record.store, record.template.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedContents:
+    """The digests of the available instances, and the keys of those that have changed."""
+
+    digests: Mapping[FeedKey, str]
+    changed: frozenset[FeedKey]
+
+
+def record_contents(
+    connection: Connection, contents: Collection[Content], as_of: datetime, *, takes_less: bool = True
+) -> RecordedContents:
+    """Record the contents of instances.
+
+    An instance whose content differs from the last scan is logged as CHANGED and its row is updated. If a newer scan
+    was recorded meanwhile, that one counts. Unless one `takes_less`, less than at the last scan is not recorded, so
+    that it stays held for others.
+    """
+    there = {content.key: content for content in contents if content.is_available}
+    manifests = Manifests(connection)
+    standing = manifests.get_digests(there)
+    digests: dict[FeedKey, str] = {}
+    new: list[RecordedManifest] = []
+    changed: list[Content] = []
+    for key, content in there.items():
+        found, before = _to_manifest(content, as_of), standing.get(key)
+        if before != (content.earlier and content.earlier.digest):
+            digests[key] = before or found.digest
+            continue
+        digests[key] = found.digest
+        if content.is_less and not takes_less:
+            continue
+        if before not in (None, found.digest):
+            changed.append(content)
+        elif content.earlier is None or content.earlier.files != found.files:
+            new.append(found)
+    rows = FeedInstances(connection).get_many([content.key for content in changed])
+    changed = [each for each in changed if _is_available(rows.get(each.key))]
+    manifests.put([*new, *(_to_manifest(content, as_of) for content in changed)])
+    _record_changed(connection, changed, rows, as_of)
+    return RecordedContents(digests=digests, changed=frozenset(content.key for content in changed))
+
+
+def _record_changed(
+    connection: Connection, changed: Sequence[Content], rows: Mapping[FeedKey, FeedInstance], as_of: datetime
+) -> None:
+    if not changed:
+        return
+    scans = {content.key: content.scan for content in changed if content.scan is not None}
+    places = {content.key: content.record.place for content in changed}
+    seqs = EventLog(connection).append([_changed_event(content, scans[content.key], as_of) for content in changed])
+    FeedInstances(connection).put(
+        replace(
+            rows[key],
+            manifest_digest=scan.digest,
+            bytes=scan.bytes,
+            files=len(scan.files),
+            event_seq=seq,
+            updated_at=as_of,
+            place=places[key],
+        )
+        for (key, scan), seq in zip(scans.items(), seqs, strict=True)
+    )
+
+
+def _changed_event(content: Content, scan: Scan, as_of: datetime) -> NewFeedEvent:
+    before = {file.path: file.checksum for file in content.earlier.files} if content.earlier else {}
+    after = {file.path: file.checksum for file in scan.files}
+    return NewFeedEvent(
+        feed=content.record.feed,
+        cluster=content.record.cluster,
+        nominal_time=content.nominal_time,
+        kind=FeedEventKind.CHANGED,
+        origin=ORIGIN,
+        manifest_digest=scan.digest,
+        bytes=scan.bytes,
+        files=len(scan.files),
+        payload={
+            "path": content.record.path(content.nominal_time),
+            "added": len(after.keys() - before.keys()),
+            "removed": len(before.keys() - after.keys()),
+            "replaced": sum(before[path] != after[path] for path in before.keys() & after.keys()),
+        },
+        recorded_at=as_of,
+    )
+
+
+def _is_available(row: FeedInstance | None) -> bool:
+    return row is not None and row.status is FeedInstanceStatus.AVAILABLE
+
+
+def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
+    assert content.scan is not None
+    return RecordedManifest(
+        feed=content.record.feed,
+        cluster=content.record.cluster,
+        nominal_time=content.nominal_time,
+        digest=content.scan.digest,
+        files=tuple(RecordedFile(file.path, file.size, file.version, file.checksum) for file in content.scan.files),
+        recorded_at=as_of,
+    )
+
+
+def to_scan(manifest: RecordedManifest | None) -> Scan | None:
+    """Return the scan that a recorded manifest keeps."""
+    if manifest is None:
+        return None
+    files = tuple(
+        ScannedFile(path=file.path, size=file.size, version=file.version, checksum=file.checksum)
+        for file in manifest.files
+    )
+    return Scan(availability=Availability.AVAILABLE, files=files, read=0)

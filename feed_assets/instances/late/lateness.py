@@ -1,0 +1,249 @@
+"""Decide the effect of late data: which inputs have changed since they were read, and which instances are rerun.
+
+Content counts: a file that was added, removed or replaced, even by one of equal size. A file rewritten with equal
+content is not a change.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from feed_assets.entities.workflow import Workflow
+from feed_assets.instances.late.checks import decide_put_off, next_check, process_cut_off
+from feed_assets.instances.late.store import LateCheck
+from feed_assets.log.instances.process_instances import UNENDED
+from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.timing.dates import render_datetime
+
+LATE_DATA = "late data: "
+"""The prefix of the reasons of late re-runs and of refused ones."""
+
+UNSETTLED = "unsettled"
+"""The digest of an instance that was being written when it was read; it differs from any content."""
+
+_NAMED = 3
+
+
+class ChangeKind(StrEnum):
+    """The kind of change to an instance of an input since it was read."""
+
+    ARRIVED = "arrived"
+    CHANGED = "changed"
+    VANISHED = "vanished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputChange:
+    """One instance of a late input that has changed since it was read."""
+
+    input: str
+    feed: str
+    nominal_time: datetime
+    kind: ChangeKind
+
+    def render(self) -> str:
+        """Render the change for messages: `weather 2013-11-03T05:00Z changed`."""
+        return f"{self.feed} {render_datetime(self.nominal_time)} {self.kind.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputContents:
+    """The contents of one input when it was read, and now: digests by nominal time, None if there is none.
+
+    `evicted` are read instances that retention has removed since: by the record, or because they have expired and
+    cannot be read, as after the restore of an older record. `gone` are others that cannot be read now, because they are
+    missing or being written.
+    """
+
+    name: str
+    feed: str
+    is_late: bool
+    is_optional: bool
+    used: Mapping[datetime, str | None]
+    present: Mapping[datetime, str | None]
+    evicted: frozenset[datetime] = frozenset()
+    gone: frozenset[datetime] = frozenset()
+
+
+class LateVerdict(StrEnum):
+    """The verdict of a check."""
+
+    PUT_OFF = "put off"
+    UNCHANGED = "unchanged"
+    RERUN = "rerun"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckDecision:
+    """The decision of a check: the following check, if any, and the reason to record with the instance, if any."""
+
+    verdict: LateVerdict
+    check: LateCheck | None
+    reason: str | None = None
+
+
+def prove_difference(used: str | None, present: str | None) -> bool:
+    """Return whether two digests prove different content.
+
+    Fingerprints of polls, and None, prove nothing about content.
+    """
+    if used == UNSETTLED:
+        return True
+    is_known = all(digest is not None and digest.startswith("sha256:") for digest in (used, present))
+    return is_known and used != present
+
+
+def find_changes(
+    contents: Sequence[InputContents], differ: Callable[[str | None, str | None], bool] = prove_difference
+) -> tuple[InputChange, ...]:
+    """Return the changed instances of late inputs, oldest first within an input; those whose digests `differ`.
+
+    An evicted instance is not a change. Neither is an instance that a mandatory input lacks at the moment, because a
+    writer may be at work on it.
+    """
+    changes = []
+    for each in contents:
+        if not each.is_late:
+            continue
+        for time in sorted(each.used.keys() | each.present.keys()):
+            if (kind := _change_of(each, time, differ)) is not None:
+                changes.append(InputChange(input=each.name, feed=each.feed, nominal_time=time, kind=kind))
+    return tuple(changes)
+
+
+def _change_of(
+    contents: InputContents, time: datetime, differ: Callable[[str | None, str | None], bool]
+) -> ChangeKind | None:
+    if time not in contents.used:
+        return ChangeKind.ARRIVED
+    if time not in contents.present:
+        return ChangeKind.VANISHED if contents.is_optional and time in contents.gone else None
+    used, present = contents.used[time], contents.present[time]
+    return ChangeKind.CHANGED if differ(used, present) else None
+
+
+def find_unreadable(contents: Sequence[InputContents]) -> tuple[str, ...]:
+    """Return the instances that were read and cannot be read again, with the reasons.
+
+    Without them a rerun would be different work, not the same work on newer data.
+    """
+    found = []
+    for each in contents:
+        found += [f"{each.feed} {render_datetime(time)} was evicted since" for time in sorted(each.evicted)]
+        if not each.is_optional:
+            found += [f"{each.feed} {render_datetime(time)} is not there any more" for time in sorted(each.gone)]
+    return tuple(found)
+
+
+def describe(items: Sequence[str]) -> str:
+    """Return the first few of many items, and the number of the others.
+
+    >>> describe(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = len(items) - _NAMED
+    return ", ".join(items[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def decide_before_reading(
+    check: LateCheck, status: ProcessInstanceStatus | None, as_of: datetime, *, is_declared: bool, is_safe_mode: bool
+) -> CheckDecision | None:
+    """Decide on a check that cannot be made now, or not at all; None if it can be made.
+
+    The check of an instance that is working, or about to work, is put off. So are all checks in safe mode, and those of
+    undeclared processes until their cut-off.
+    """
+    if status in (ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.SKIPPED, None):
+        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
+    if not is_declared and as_of >= check.cut_off_at:
+        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
+    if not is_declared or is_safe_mode or status in UNENDED:
+        return decide_later(check, as_of)
+    return None
+
+
+def decide_later(check: LateCheck, as_of: datetime, pause: timedelta | None = None) -> CheckDecision:
+    """Put off a check that cannot be made now, by a pause or by its delay."""
+    again = replace(check, planned_at=as_of, due_at=decide_put_off(check, as_of, pause))
+    return CheckDecision(verdict=LateVerdict.PUT_OFF, check=again)
+
+
+def decide_check(
+    check: LateCheck,
+    plan: Plan,
+    process: ProcessRecord,
+    contents: Sequence[InputContents],
+    status: ProcessInstanceStatus,
+    as_of: datetime,
+) -> CheckDecision:
+    """Decide on the results of a check.
+
+    The check at the cut-off, or the first one possible after it, is the last. Changes that an earlier check found and
+    no run has processed are kept with the new ones.
+    """
+    cut_off_at = process_cut_off(plan, process, check.nominal_time) or check.cut_off_at
+    due_at = None
+    if process.late is not None and as_of < cut_off_at:
+        due_at = next_check(
+            process.late.policy, process.late.delay.as_duration(), check.nominal_time, cut_off_at, as_of
+        )
+    following = replace(check, planned_at=as_of, due_at=due_at, cut_off_at=cut_off_at, checks=check.checks + 1)
+    changes, unreadable = find_changes(contents), find_unreadable(contents)
+    if not changes and (due_at is not None or not any(each.is_late and each.gone for each in contents)):
+        return CheckDecision(verdict=LateVerdict.UNCHANGED, check=_if_pending(following))
+    if changes and all(change.kind is ChangeKind.VANISHED for change in changes):
+        unreadable = (*unreadable, "that is less than what it has read")
+    found = LATE_DATA + (describe([change.render() for change in changes]) or "inputs are incomplete")
+    if unreadable:
+        reason = f"{found}; not run again: {describe(unreadable)}"
+        return CheckDecision(verdict=LateVerdict.REFUSED, check=_if_pending(following), reason=reason)
+    pending = () if status is ProcessInstanceStatus.SUCCEEDED else check.changed
+    names = tuple(dict.fromkeys((*pending, *(change.input for change in changes))))
+    return CheckDecision(verdict=LateVerdict.RERUN, check=replace(following, changed=names), reason=found)
+
+
+def _if_pending(check: LateCheck) -> LateCheck | None:
+    return check if check.due_at is not None or check.changed else None
+
+
+def choose_workflow(process: ProcessRecord, changed: Sequence[str]) -> Workflow:
+    """Return the workflow that processes the late data of some inputs.
+
+    This is the workflow that all of them declare, if it is the same; else the workflow of the process, as for any run.
+
+    Differs from Falcon: Falcon stores the workflows of late inputs and never runs them.
+    """
+    own = dict(process.late.workflows) if process.late else {}
+    workflows = [own.get(name) for name in changed]
+    first = workflows[0] if workflows else None
+    assert process.workflow is not None
+    return first if first is not None and all(each == first for each in workflows) else process.workflow
+
+
+def count(verdicts: Sequence[LateVerdict]) -> str:
+    """Summarize the verdicts of a tick's checks in a few words.
+
+    >>> count([LateVerdict.RERUN, LateVerdict.UNCHANGED, LateVerdict.UNCHANGED])
+    '3 late checks: 2 unchanged, 1 to be run again'
+    """
+    parts = [f"{number} {_words(verdict)}" for verdict in _SHOWN if (number := verdicts.count(verdict))]
+    checks = "1 late check" if len(verdicts) == 1 else f"{len(verdicts)} late checks"
+    return f"{checks}: {', '.join(parts)}" if parts else checks
+
+
+_SHOWN = (LateVerdict.UNCHANGED, LateVerdict.RERUN, LateVerdict.REFUSED, LateVerdict.PUT_OFF, LateVerdict.DROPPED)
+
+
+def _words(verdict: LateVerdict) -> str:
+    match verdict:
+        case LateVerdict.RERUN:
+            return "to be run again"
+        case LateVerdict.PUT_OFF | LateVerdict.UNCHANGED | LateVerdict.REFUSED | LateVerdict.DROPPED:
+            return verdict.value
+        case _:
+            assert_never(verdict)

@@ -1,0 +1,207 @@
+"""Kill, suspend, resume and rerun instances of processes, and copies, in a range of nominal times."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.command_lines import command_line
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.subjects import Subject
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.instances.attempts.attempt_inputs import require_queue
+from feed_assets.instances.gates.actions import ActionResult, InstanceAction, apply_action, decide_action
+from feed_assets.instances.lists.lifecycles import find_work
+from feed_assets.instances.steps.frames import StepFrames
+from feed_assets.instances.steps.records import StepStatus
+from feed_assets.json_form import Hidden, shown
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance
+from feed_assets.timing.dates import render_datetime
+
+_MOMENT = timedelta(microseconds=1)
+
+_OPERATIONS = {
+    InstanceAction.KILL: Operation.INSTANCE_KILL,
+    InstanceAction.SUSPEND: Operation.INSTANCE_SUSPEND,
+    InstanceAction.RESUME: Operation.INSTANCE_RESUME,
+    InstanceAction.RERUN: Operation.INSTANCE_RERUN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controlled:
+    """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
+    `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
+    inputs of instances that are to run again, which else wait for them.
+    """
+
+    action: InstanceAction
+    process: str
+    instances: tuple[ActionResult, ...]
+    stopped: Hidden[tuple[ProcessInstance, ...]] = ()
+    dry_run: bool = False
+    restores: tuple[str, ...] = ()
+
+    @shown
+    def changed(self) -> int:
+        """How many instances the action changed."""
+        return sum(each.is_changed for each in self.instances)
+
+    def render_summary(self) -> str:
+        """Return one line about the effects."""
+        would = "would change" if self.dry_run else "changed"
+        said = f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
+        return said + "".join(
+            f"; it waits for inputs that were evicted, to restore them: {each}" for each in self.restores
+        )
+
+
+def control_instances(
+    context: OperationContext,
+    action: InstanceAction,
+    subject: Subject,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    *,
+    author: str,
+    overrides: Mapping[str, str] | None = None,
+    force: bool = False,
+    from_start: bool = False,
+    dry_run: bool = False,
+) -> Controlled:
+    """Apply an action to the instances of a process, or the copies of a feed, with `start <= nominal time < end`, or to
+    the one that the subject names. It skips instances that are not created yet. Instances on which the action has no
+    effect stay as they are; that is no error.
+
+    Args:
+        context: the definitions and the record.
+        action: the action.
+        subject: a process or flow, or a copied feed.
+        start: the first nominal time.
+        end: the first nominal time after the range.
+        author: the user, for the audit.
+        overrides: properties of the next runs, which override those of the process; only for reruns.
+        force: discard the properties of earlier reruns; only for reruns.
+        from_start: repeat steps that have finished, too; only for reruns.
+        dry_run: change nothing.
+
+    Raises:
+        InstanceQueryError: the end is before the start, the process is not on a cluster, an option is only for
+            reruns, or the lifecycle does not apply.
+        BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(context.database, _OPERATIONS[action])
+    if start is None or end is None:
+        start, end = subject.instance, subject.instance + timedelta(seconds=1)
+    process, work = subject.name, find_work(context, replace(subject, clusters=())).all
+    label = " and ".join(describe_process(each.name) for each in work)
+    _check(action, work, label, subject.clusters, start, end, overrides or force or from_start)
+    rows = _rows(context, work, subject.clusters, start, end)
+    restores: tuple[str, ...] = ()
+    if action is InstanceAction.RERUN:
+        with context.read() as connection:
+            require_queue(connection, rows)
+            restores = _find_restores(context, connection, rows)
+    if dry_run:
+        instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
+        return Controlled(action=action, process=process, instances=instances, dry_run=True, restores=restores)
+    effects = apply_action(
+        context.database,
+        context.timeline,
+        action,
+        [row.key for row in rows],
+        author=author,
+        as_of=context.as_of,
+        overrides={} if force and overrides is None else overrides,
+        from_start=from_start,
+    )
+    frames = StepFrames(stores=context.stores, plan=context.plan)
+    frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
+    done = Controlled(
+        action=action, process=process, instances=effects.results, stopped=effects.stopped, restores=restores
+    )
+    _note(context, done, label, start, end, author)
+    return done
+
+
+def _check(
+    action: InstanceAction,
+    work: Sequence[Subject],
+    label: str,
+    clusters: Collection[str],
+    start: datetime,
+    end: datetime,
+    is_rerun_wanted: object,
+) -> None:
+    known = sorted({cluster for each in work for cluster in each.on})
+    if end < start:
+        raise InstanceQueryError(
+            subject=f"end {render_datetime(end)}",
+            reason=f"it is before the start {render_datetime(start)}",
+            next_step="Give a later end; the end is exclusive.",
+        )
+    unknown = sorted(set(clusters) - set(known))
+    if unknown:
+        raise InstanceQueryError(
+            subject=f"cluster {', '.join(unknown)}",
+            reason=f"{label} is not on it",
+            next_step=f"It is on {', '.join(known)}.",
+        )
+    if is_rerun_wanted and action is not InstanceAction.RERUN:
+        raise InstanceQueryError(
+            subject="properties and a start", reason="only a rerun accepts them", next_step="Use rerun."
+        )
+
+
+def _rows(
+    context: OperationContext, work: Sequence[Subject], clusters: Collection[str], start: datetime, end: datetime
+) -> list[ProcessInstance]:
+    with context.database.read() as connection:
+        instances = ProcessInstances(connection)
+        return [
+            row
+            for each in work
+            for cluster in each.on
+            if not clusters or cluster in clusters
+            for row in instances.find_between(each.name, cluster, start, end - _MOMENT)
+        ]
+
+
+def _find_restores(
+    context: OperationContext, connection: Connection, rows: Sequence[ProcessInstance]
+) -> tuple[str, ...]:
+    """Return a command for each sweep and feed that has evicted what instances have read."""
+    read: set[FeedKey] = set()
+    for row in rows:
+        process = context.plan.processes.get((row.process, row.cluster))
+        feeds = {edge.name: edge.feed_key for edge in process.inputs if not edge.optional} if process else {}
+        inputs = (each for each in row.inputs if each.name in feeds)
+        read |= {FeedKey(*feeds[each.name], time) for each in inputs for time in each.nominal_times}
+    found = FeedInstances(connection).get_many(read).values()
+    gone = [row.event_seq for row in found if row.status is FeedInstanceStatus.EVICTED and row.event_seq is not None]
+    events = EventLog(connection).of_numbers(gone).values() if gone else ()
+    swept = sorted({(str(event.payload["sweep"]), event.feed) for event in events if event.payload.get("sweep")})
+    return tuple(command_line("retention", "undo", sweep, feed=feed) for sweep, feed in swept)
+
+
+def _note(context: OperationContext, done: Controlled, label: str, start: datetime, end: datetime, author: str) -> None:
+    if not done.changed:
+        return
+    entry = AuditEntry(
+        recorded_at=context.as_of,
+        author=author,
+        action=f"instance {done.action.value}",
+        target=label,
+        details={"start": render_datetime(start), "end": render_datetime(end), "instances": done.changed},
+    )
+    with context.database.begin() as connection:
+        Audit(connection).append(entry)

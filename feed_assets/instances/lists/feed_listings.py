@@ -1,0 +1,167 @@
+"""`listing`: the instances of a feed with availability, size and times, from the record or from storage."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from feed_assets.context.consolidation import Result, consolidate
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
+from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
+from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
+from feed_assets.instances.lists.counts import count_listed
+from feed_assets.instances.lists.lifecycles import find_data
+from feed_assets.instances.lists.queries import range_of
+from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
+from feed_assets.instances.lists.rows import due_between, iter_feed_instances
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.records import FeedInstance, FeedInstanceStatus
+from feed_assets.plan.records import FeedRecord
+from feed_assets.storage.records import Availability
+
+_MOMENT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedInstance:
+    """An instance of a feed. `created_at` is the time of availability by the record, or of the last change by storage;
+    `looked_at` is None if storage was not checked.
+    """
+
+    feed: str
+    cluster: str
+    nominal_time: NominalTime
+    status: FeedInstanceStatus
+    url: str
+    bytes: int | None
+    files: int | None
+    created_at: datetime | None
+    looked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedListing:
+    """The instances of the range that are due, by cluster, oldest first. `total` counts, by the record, all up to the
+    end; `has_more` says that there are others before the start. `staying` counts all at former places of the feed.
+    """
+
+    result: Result
+    message: str
+    start: NominalTime
+    end: NominalTime
+    instances: tuple[ListedInstance, ...]
+    total: int
+    staying: Hidden[int] = 0
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether there are others before the start."""
+        return self.total > len(self.instances)
+
+
+def list_feed(
+    context: OperationContext,
+    subject: Subject,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    statuses: frozenset[str] | None = None,
+    results: int = 10,
+    look: bool = False,
+    author: str = "",
+) -> FeedListing:
+    """Return the recorded instances of a feed with `start <= nominal time < end`; without an end, up to now.
+
+    With `look`, storage is checked instead, if the feed has data; what it has lost is recorded in the name of `author`.
+    A cluster with unreachable storage fails without the others. Ranges default to those of `decide_range`, with
+    `results` instances.
+
+    Differs from Falcon: the end is not in the range; an evicted instance is EVICTED, not MISSING, unless storage is
+    checked; a missing instance has no size, where Falcon says -1; sizes count no replicas; and instances follow the
+    feed's time zone and validity.
+
+    Raises:
+        InstanceQueryError: the range is invalid.
+    """
+    subjects = find_data(subject)
+    only = InstanceFilter(statuses=statuses)
+    query = InstanceQuery(subject=subject, start=start, end=end, results=results, filter=only)
+    first, last = range_of(context, query, subjects)
+    since, _ = range_of(context, query, subjects, is_whole=True)
+    with context.read() as connection:
+        total, staying = 0, 0
+
+        def read(cluster: str) -> Sequence[ListedInstance]:
+            nonlocal total, staying
+            record, beyond = context.feed_on(subject.name, cluster), last if end is not None else last + _MOMENT
+            total += count_listed(
+                ClusterQuery(
+                    context=context, connection=connection, query=query, cluster=cluster, start=since, stop=beyond
+                )
+            )
+            places = FeedPlaces(connection)
+            staying += sum(1 for _ in places.find_elsewhere(record))
+            due = due_between(record, first, beyond, context.as_of)
+            is_page = start is None and not record.is_expected
+            found = iter_feed_instances(connection, record, due, descending=is_page)
+            rows = list(islice(found, results))[::-1] if is_page else list(found)
+            if not look or not record.has_data:
+                return _recorded(context, ((places.at_place(record, row), time, row) for time, row in rows))
+            there = find_records(context.database, context.stores, record, [time for time, _ in rows])
+            candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
+            return _looked(context, candidates, author)
+
+        parts = consolidate(subjects.by_cluster, read)
+    found = [each for each in parts.items if statuses is None or each.status in statuses]
+    return FeedListing(
+        result=parts.result,
+        message=parts.message,
+        start=first,
+        end=last,
+        instances=tuple(found),
+        total=total,
+        staying=staying,
+    )
+
+
+def _recorded(
+    context: OperationContext, rows: Iterable[tuple[FeedRecord, datetime, FeedInstance | None]]
+) -> list[ListedInstance]:
+    return [
+        ListedInstance(
+            feed=record.feed,
+            cluster=record.cluster,
+            nominal_time=time,
+            status=row.status if row else FeedInstanceStatus.MISSING,
+            url=context.feed_url(record, time),
+            bytes=row.bytes if row and row.status is not FeedInstanceStatus.MISSING else None,
+            files=row.files if row and row.status is not FeedInstanceStatus.MISSING else None,
+            created_at=row.available_at if row else None,
+        )
+        for record, time, row in rows
+    ]
+
+
+def _looked(context: OperationContext, candidates: Sequence[Candidate], author: str) -> list[ListedInstance]:
+    looks = poll_instances(context.stores, candidates)
+    require_unobstructed(candidates, looks)
+    found = zip(candidates, looks, strict=True)
+    absent = [each for each, look in found if look.availability is not Availability.AVAILABLE]
+    look_for_vanished(context, absent, notice_origin(author))
+    return [
+        ListedInstance(
+            feed=each.record.feed,
+            cluster=each.record.cluster,
+            nominal_time=each.nominal_time,
+            status=(status := FeedInstanceStatus(look.availability.value)),
+            url=context.feed_url(each.record, each.nominal_time),
+            bytes=None if status is FeedInstanceStatus.MISSING else look.bytes,
+            files=None if status is FeedInstanceStatus.MISSING else look.files,
+            created_at=look.modified_at,
+            looked_at=context.as_of,
+        )
+        for each, look in zip(candidates, looks, strict=True)
+    ]

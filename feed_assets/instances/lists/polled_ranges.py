@@ -1,0 +1,197 @@
+"""Poll instances of a feed now, without waiting for their turn, and record those that have arrived.
+
+For a history that landed before its feed was declared, or between two polls.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
+from feed_assets.entities.common import Kind
+from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
+from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results
+from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
+from feed_assets.instances.arrival.vanishing import present_inputs
+from feed_assets.instances.arrival.watching import find_standing
+from feed_assets.instances.lists.ranges import render_ranges
+from feed_assets.json_form import NominalTime
+from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
+from feed_assets.log.records import FeedKey
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.triggers.input_windows import input_states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledRange:
+    """The result of polling the instances of a range. `known` had arrived or were evicted before; `absent` are missing
+    or incomplete.
+    """
+
+    feed: str
+    cluster: str
+    arrived: int
+    known: int
+    absent: tuple[NominalTime, ...]
+    absent_ranges: str
+    dry_run: bool
+
+    def render(self) -> str:
+        """Return one line."""
+        would = "would be " if self.dry_run else ""
+        text = f"feed {self.feed!r} on {self.cluster}: {counted(self.arrived, 'instance')} {would}recorded"
+        if self.known:
+            text += f", {self.known:,} known already"
+        if self.absent:
+            text += f", {self.absent_ranges} not there or incomplete"
+        return text
+
+
+def poll_range(
+    context: OperationContext,
+    feed: str,
+    start: datetime,
+    end: datetime,
+    *,
+    author: str,
+    cluster: str | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[int, int], object] = lambda *_: None,
+) -> tuple[PolledRange, ...]:
+    """Poll the instances of a feed in `[start, end)` on each cluster where it arrives, and record the arrived ones.
+
+    Of a feed whose instances come as they come, these are the instances whose paths exist in storage. The next tick
+    opens the gates of the processes that read them. `on_progress` receives the instances polled and all.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        InstanceQueryError: it does not arrive on the cluster, or not at all, or the range has no instance by now.
+        StorageError: storage could not be read; the arrivals of the instances before are recorded.
+    """
+    records = _arriving(context, feed, cluster)
+    ranges = [(record, _times(context, record, start, min(end, context.as_of))) for record in records]
+    total = sum(count for _, (count, _) in ranges)
+    if not total:
+        raise InstanceQueryError(
+            subject=f"feed {feed!r}",
+            reason="it has no instance in this range by now",
+            next_step="Give an earlier --start, or a later --end; the end is exclusive.",
+        )
+    done, results = 0, []
+    for record, (_, coming) in ranges:
+        arrived, known, absent = 0, 0, list[datetime]()
+        while times := list(islice(coming, BATCH)):
+            found = poll_now(context, record, times, author=author, dry_run=dry_run)
+            arrived, known = arrived + found.arrived, known + found.known
+            absent.extend(found.absent)
+            done += len(times)
+            on_progress(done, total)
+        results.append(
+            PolledRange(
+                feed=feed,
+                cluster=record.cluster,
+                arrived=arrived,
+                known=known,
+                absent=tuple(absent),
+                absent_ranges=render_ranges(absent, record.sequence),
+                dry_run=dry_run,
+            )
+        )
+    return tuple(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledInstances:
+    """How many instances have arrived and were known before, and the times of those that are missing or incomplete."""
+
+    arrived: int
+    known: int
+    absent: tuple[datetime, ...]
+
+
+def poll_now(
+    context: OperationContext, record: FeedRecord, times: Sequence[datetime], *, author: str, dry_run: bool = False
+) -> PolledInstances:
+    """Poll some instances of an external feed, and record those that have arrived.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    with context.database.read() as connection:
+        rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
+    settled = {row.nominal_time for row in rows.values() if row.status in SETTLED}
+    candidates = [Candidate(record=record, nominal_time=time) for time in times if time not in settled]
+    looks = poll_instances(context.stores, candidates)
+    polled = [
+        decide_poll_result(candidate, look, context.as_of, notice_origin(author))
+        for candidate, look in zip(candidates, looks, strict=True)
+    ]
+    arrived = sum(each.event is not None for each in polled)
+    if not dry_run:
+        with context.database.begin() as connection:
+            arrived = record_poll_results(connection, polled)
+    require_unobstructed(candidates, looks)
+    absent = tuple(each.key.nominal_time for each in polled if each.event is None)
+    return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
+
+
+def record_vanished_now(context: OperationContext, subject: Subject, clusters: Iterable[str], author: str) -> int:
+    """Look at a feed instance, or at the inputs that a process instance has by the record; record those that storage
+    has lost, and return how many.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    wanted: list[Candidate] = []
+    time = subject.instance
+    with context.read() as connection:
+        for cluster in clusters:
+            if subject.kind is Kind.FEED:
+                wanted.append(Candidate(record=context.feed_on(subject.name, cluster), nominal_time=time))
+            elif active := context.timeline.find_or_declared(connection, (subject.name, cluster), time):
+                states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
+                wanted += present_inputs(active.plan, states)
+    return look_for_vanished(context, wanted, notice_origin(author))
+
+
+def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> int:
+    """Poll those of some feed instances that arrive from outside and are due; return how many have arrived.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    times: dict[FeedRecord, list[datetime]] = defaultdict(list)
+    for key in keys:
+        record = context.plan.feeds.get((key.feed, key.cluster))
+        if record is not None and record.is_external and key.nominal_time <= context.as_of:
+            times[record].append(key.nominal_time)
+    return sum(poll_now(context, record, found, author=author).arrived for record, found in times.items())
+
+
+def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:
+    records = context.feeds_of(feed, cluster)
+    arriving = [record for record in records if record.is_external]
+    if not arriving:
+        writers = ", ".join(sorted({edge.process for record in records for edge in record.outputs_of}))
+        raise InstanceQueryError(
+            subject=f"feed {feed!r}",
+            reason=f"{writers or 'a replication'} writes it, so it does not arrive",
+            next_step="Name a feed that arrives from outside.",
+        )
+    return arriving
+
+
+def _times(
+    context: OperationContext, record: FeedRecord, start: datetime, end: datetime
+) -> tuple[int, Iterator[datetime]]:
+    """Return how many instances are to be polled, and their times."""
+    if record.is_expected:
+        indices = record.sequence.indices_between(start, end)
+        return len(indices), map(record.sequence.at, indices)
+    standing = find_standing(context.stores.get(record.store), record, end, start) if record.has_data else []
+    return len(standing), iter(standing)

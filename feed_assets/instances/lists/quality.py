@@ -1,0 +1,196 @@
+"""The quality of feed instances, as the attempts that wrote them have found it; those that were not published, too."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from itertools import groupby
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.facts import Fact, Facts
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
+from feed_assets.entities.flow_names import is_flow
+from feed_assets.instances.attempts.verdicts import QUALITY, RULE
+from feed_assets.json_form import NominalTime
+from feed_assets.log.records import ProcessKey
+from feed_assets.plan.edges import OutputEdge
+from feed_assets.timing.dates import render_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceQuality:
+    """What the newest attempt has found about the rows of an instance. `broken` has the rows that broke each rule.
+
+    `passed` says whether they were good enough. `quarantine` is the feed whose instance of this time has the bad ones.
+    """
+
+    feed: str
+    cluster: str
+    nominal_time: NominalTime
+    passed: bool
+    rows: int
+    good: int
+    rejected: int
+    percent: float
+    threshold: float
+    broken: Mapping[str, int]
+    quarantine: str | None
+    process: str
+    process_time: NominalTime
+    attempt: int
+    recorded_at: datetime
+
+    @property
+    def result(self) -> str:
+        """The verdict in a word."""
+        return "passed" if self.passed else "failed"
+
+    @property
+    def broken_rules(self) -> str:
+        """The rules that rows broke, and how many."""
+        return ", ".join(f"{name} {number:,}" for name, number in self.broken.items() if number)
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """All of it for people."""
+        verdict = "is good enough" if self.passed else "is not good enough"
+        yield f"feed {self.feed} on {self.cluster} at {render_datetime(self.nominal_time)} {verdict}"
+        shares = f"{self.percent:.12g} %, needed are {self.threshold:.12g} %"
+        yield f"  {self.good:,} of {self.rows:,} rows are good: {shares}"
+        for name, number in self.broken.items():
+            yield f"  rule {name}: broken by {number:,}"
+        if self.quarantine is not None:
+            yield f"  bad rows: feed {self.quarantine} at {render_datetime(self.nominal_time)}"
+        yield (
+            f"  by process {self.process} at {render_datetime(self.process_time)}, attempt {self.attempt}, "
+            f"{render_datetime(self.recorded_at)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityTrend:
+    """The newest instances whose rows were looked at, newest first, and the figures of all of them together."""
+
+    feed: str
+    instances: tuple[InstanceQuality, ...]
+    rows: int
+    good: int
+    percent: float
+    failed: int
+
+    @property
+    def summary(self) -> str:
+        """The figures of all and the worst instance, for people; nothing without instances."""
+        worst = min(self.instances, key=lambda each: each.percent, default=None)
+        if worst is None:
+            return ""
+        return (
+            f"{self.percent:.12g} % of {self.rows:,} rows are good; the worst instance is "
+            f"{render_datetime(worst.nominal_time)} with {worst.percent:.12g} %; "
+            f"{self.failed:,} of {len(self.instances):,} failed"
+        )
+
+
+def show_quality(context: OperationContext, feed: Subject) -> tuple[InstanceQuality, ...]:
+    """Return the quality of an instance, or of the newest one, on each cluster where a process writes the feed.
+
+    Raises:
+        InstanceQueryError: nothing was found about it, or it is not on the cluster.
+    """
+    found: list[InstanceQuality] = []
+    nominal_time = feed.nominal_time
+    with context.read() as connection:
+        for edge in _find_edges(context, feed):
+            if nominal_time is None:
+                found += _newest(context, connection, edge, 1)
+                continue
+            for time in context.plan.writer_times(edge, nominal_time):
+                facts = Facts(connection).of(ProcessKey(*edge.process_key, time))
+                found += _build(context, edge, [fact for fact in facts if fact.category == f"{QUALITY}{edge.name}"])
+    if not found:
+        at = "" if nominal_time is None else f" at {render_datetime(nominal_time)}"
+        raise InstanceQueryError(
+            subject=f"feed {feed.name!r}{at}",
+            reason="no attempt has looked at its rows",
+            next_step="It does so when it writes the instance, if quality is declared.",
+        )
+    return tuple(found)
+
+
+def quality_history(context: OperationContext, feed: Subject, limit: int = 30) -> QualityTrend:
+    """Return the quality of the newest instances of a feed.
+
+    Raises:
+        InstanceQueryError: no process is held to a quality of it, or it is not on the cluster.
+    """
+    with context.read() as connection:
+        found = [each for edge in _find_edges(context, feed) for each in _newest(context, connection, edge, limit)]
+    newest = sorted(found, key=lambda each: each.nominal_time, reverse=True)[:limit]
+    rows, good = (sum(getattr(each, name) for each in newest) for name in ("rows", "good"))
+    return QualityTrend(
+        feed=feed.name,
+        instances=tuple(newest),
+        rows=rows,
+        good=good,
+        percent=good * 100_000 // rows / 1_000 if rows else 100.0,
+        failed=sum(not each.passed for each in newest),
+    )
+
+
+def _find_edges(context: OperationContext, feed: Subject) -> Sequence[OutputEdge]:
+    """Return the outputs that write a feed, with a quality or facts of a former one."""
+    on = [context.feed_on(feed.name, each).cluster for each in feed.asked]
+    written = [edge for each in feed.on for edge in context.feed_on(feed.name, each).outputs_of]
+    edges = [edge for edge in written if edge.quarantine_of is None and not is_flow(edge.process)]
+    wanted = [edge for edge in edges if edge.cluster in on]
+    if not wanted:
+        places = ", ".join(sorted({edge.cluster for edge in edges}))
+        raise InstanceQueryError(
+            subject=f"feed {feed.name!r}" + (f" on {', '.join(on)}" if edges else ""),
+            reason="no process writes it, so nobody has looked at its rows",
+            next_step=f"One writes it on {places}: ask there."
+            if edges
+            else "Name a feed that a process writes, and that declares quality.",
+        )
+    return wanted
+
+
+def _newest(
+    context: OperationContext, connection: Connection, edge: OutputEdge, limit: int
+) -> Iterable[InstanceQuality]:
+    facts = Facts(connection).newest(*edge.process_key, f"{QUALITY}{edge.name}", limit)
+    for _, found in groupby(facts, key=lambda fact: fact.nominal_time):
+        yield from _build(context, edge, list(found))
+
+
+def _build(context: OperationContext, edge: OutputEdge, facts: Sequence[Fact]) -> Iterable[InstanceQuality]:
+    """Yield the quality of an instance from the facts of its attempts: that of the newest; nothing without facts."""
+    attempt = max((fact.attempt for fact in facts), default=None)
+    of_attempt = [fact for fact in facts if fact.attempt == attempt]
+    if not of_attempt:
+        return
+    values, first = {fact.name: fact.value for fact in of_attempt}, of_attempt[0]
+    quality = context.plan.feeds[edge.feed_key].quality
+    time = context.plan.output_time(edge, first.nominal_time)
+    if time is None:
+        return
+    yield InstanceQuality(
+        feed=edge.feed,
+        cluster=edge.cluster,
+        nominal_time=time,
+        passed=values["did.dq.pass"] == "true",
+        rows=int(values["records.count"]),
+        good=int(values["good.records.count"]),
+        rejected=int(values["rejected.records.count"]),
+        percent=float(Decimal(values["good.records.percent"])),
+        threshold=float(Decimal(values["good.records.threshold"])),
+        broken={name.removeprefix(RULE): int(text) for name, text in values.items() if name.startswith(RULE)},
+        quarantine=quality.quarantine if quality is not None else None,
+        process=edge.process,
+        process_time=first.nominal_time,
+        attempt=first.attempt,
+        recorded_at=first.recorded_at,
+    )

@@ -1,0 +1,232 @@
+"""`list`, `status` and `running`: the instances of one feed or process. No query enumerates all instances of an
+entity: ranges are index ranges of a sequence, and rows are read by a database index.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection
+
+from feed_assets.context.consolidation import Consolidated, Lifecycle, Result
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.instances.lists.counts import count_listed
+from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
+from feed_assets.instances.lists.query_fields import OrderField
+from feed_assets.instances.lists.ranges import ClusterQuery, InstanceQuery, decide_range
+from feed_assets.instances.lists.removed_instances import find_evictions
+from feed_assets.instances.lists.rows import (
+    InstanceRow,
+    attempt_rows,
+    due_between,
+    feed_row,
+    iter_feed_instances,
+    missing_dependencies,
+    process_row,
+    with_levels,
+)
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.instances.instance_pages import InstancePages, PageOrder
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+
+_PAGE_ORDER = {
+    OrderField.STATUS: PageOrder.STATUS,
+    OrderField.START_TIME: PageOrder.STARTED_AT,
+    OrderField.END_TIME: PageOrder.ENDED_AT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage:
+    """One page of instances: `listed` of `total` ones up to the end, each with one row or more; the page begins at
+    `offset`. `start` and `end` are None without a range.
+    """
+
+    result: Result
+    message: str
+    start: NominalTime | None
+    end: NominalTime | None
+    instances: tuple[InstanceRow, ...]
+    listed: int
+    total: int
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + self.listed
+
+
+def list_instances(context: OperationContext, query: InstanceQuery) -> InstancePage:
+    """Return the instances of a feed or process in a range: Falcon's `list` and `status`. Instances of processes and
+    copies are listed once they are created, data from their nominal time on.
+
+    Differs from Falcon: for a feed that is not copied, its data are listed with their availability; for eviction, the
+    effect on each instance, not the eviction jobs.
+
+    Raises:
+        InstanceQueryError: the range is invalid, or the entity does not have the lifecycle.
+    """
+    subjects = subjects_of(context, query)
+    require_statuses(query, subjects.all)
+    if query.all_attempts and all(subject.kind is not Kind.PROCESS for subject in subjects.all):
+        raise InstanceQueryError(
+            subject=label_of((query.subject.kind, query.subject.name)),
+            reason="instances of feeds have no attempts",
+            next_step="List the attempts of the process that writes them.",
+        )
+    start, stop = range_of(context, query, subjects)
+    since, _ = range_of(context, query, subjects, is_whole=True)
+    with context.read() as connection:
+        total = 0
+
+        def read(subject: Subject, cluster: str) -> Sequence[InstanceRow]:
+            nonlocal total
+            whole = ClusterQuery(
+                context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
+            ).about(subject)
+            total += count_listed(replace(whole, start=since))
+            return find_rows(whole)
+
+        parts = subjects.consolidate(read)
+        return _page(context, connection, query, parts, total, start, stop)
+
+
+def find_running(context: OperationContext, query: InstanceQuery) -> InstancePage:
+    """Return the running instances of a process, or the running copies of a feed, of any nominal time.
+
+    Differs from Falcon: running instances of a suspended process are included.
+    """
+    with context.read() as connection:
+
+        def read(subject: Subject, cluster: str) -> Sequence[InstanceRow]:
+            if subject.kind is not Kind.PROCESS:
+                return ()
+            key = context.process_on(subject.name, cluster).key
+            found = ProcessInstances(connection).with_status(ProcessInstanceStatus.RUNNING, *key, limit=None)
+            return [process_row(context, row) for row in found if query.filter.is_met(row.status.value, row.started_at)]
+
+        parts = subjects_of(context, query).consolidate(read)
+        return _page(context, connection, query, parts, len(parts.items), None, None)
+
+
+def range_of(
+    context: OperationContext, query: InstanceQuery, subjects: Subjects, *, is_whole: bool = False
+) -> tuple[datetime, datetime]:
+    """Return the nominal times of a query up to the end of its page, or of all its pages (see `decide_range`)."""
+    return decide_range(
+        subjects.sequences,
+        start=query.start,
+        end=query.end,
+        results=None if is_whole else query.offset + query.results,
+        now=context.as_of,
+    )
+
+
+def find_rows(of: ClusterQuery) -> list[InstanceRow]:
+    """Return the first rows in the order of a query, up to the end of its page.
+
+    Raises:
+        InstanceQueryError: the entity is not on the cluster.
+    """
+    query, first = of.query, of.query.offset + of.query.results
+    if Lifecycle.EVICTION in query.subject.lifecycles:
+        return find_evictions(of)
+    if query.subject.kind is Kind.FEED:
+        is_lazy = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
+        return list(islice(_iter_feed_rows(of), first) if is_lazy else _iter_feed_rows(of))
+    of.context.process_on(*of.key)
+    statuses = query.filter.statuses
+    found = InstancePages(of.connection).of_process(
+        *of.key,
+        of.start,
+        of.stop,
+        first,
+        statuses=None if statuses is None else [ProcessInstanceStatus(status) for status in statuses],
+        started_after=query.filter.started_after,
+        order=_PAGE_ORDER.get(query.order or OrderField.NOMINAL_TIME, PageOrder.NOMINAL_TIME),
+        descending=query.is_descending,
+    )
+    return [process_row(of.context, row) for row in found]
+
+
+def _iter_feed_rows(of: ClusterQuery) -> Iterator[InstanceRow]:
+    record, places = of.feed, FeedPlaces(of.connection)
+    indices = due_between(record, of.start, of.stop, of.context.as_of)
+    for time, found in iter_feed_instances(of.connection, record, indices, descending=of.query.is_descending):
+        status = found.status if found else FeedInstanceStatus.MISSING
+        if of.query.filter.is_met(status.value, found.available_at if found else None):
+            yield feed_row(of.context, places.at_place(record, found), time, found)
+
+
+def _page(
+    context: OperationContext,
+    connection: Connection,
+    query: InstanceQuery,
+    parts: Consolidated[InstanceRow],
+    total: int,
+    start: datetime | None,
+    stop: datetime | None,
+) -> InstancePage:
+    ordered = sort_rows(parts.items, query.order or OrderField.NOMINAL_TIME, descending=query.is_descending)
+    end = query.offset + query.results
+    rows = with_levels(connection, _with_details(context, connection, ordered[query.offset : end]))
+    return InstancePage(
+        result=parts.result,
+        message=parts.message,
+        start=start,
+        end=stop,
+        instances=attempt_rows(context, connection, rows) if query.all_attempts else rows,
+        listed=len(rows),
+        total=total,
+        offset=query.offset,
+    )
+
+
+def sort_rows(rows: Sequence[InstanceRow], order: OrderField, *, descending: bool) -> list[InstanceRow]:
+    """Return rows in an order; equal ones by nominal time and cluster, those without the value last."""
+
+    def key(row: InstanceRow) -> Any:
+        match order:
+            case OrderField.STATUS:
+                return row.status
+            case OrderField.CLUSTER:
+                return row.cluster
+            case OrderField.START_TIME:
+                return row.started_at
+            case OrderField.END_TIME:
+                return row.ended_at
+            case _:
+                return row.nominal_time
+
+    with_value = [row for row in rows if key(row) is not None]
+    by_time = sorted(with_value, key=lambda row: (row.nominal_time, row.cluster), reverse=descending)
+    return sorted(by_time, key=key, reverse=descending) + [row for row in rows if key(row) is None]
+
+
+def _with_details(
+    context: OperationContext, connection: Connection, rows: Sequence[InstanceRow]
+) -> tuple[InstanceRow, ...]:
+    """Return the rows, with the missing inputs of waiting instances."""
+    waiting = {
+        (row.name, row.cluster, row.nominal_time)
+        for row in rows
+        if row.kind is Kind.PROCESS and row.status == ProcessInstanceStatus.WAITING
+    }
+    if not waiting:
+        return tuple(rows)
+    instances = ProcessInstances(connection).get_many(waiting)
+    details = missing_dependencies(context, connection, list(instances.values()))
+    return tuple(
+        process_row(context, instance, details.get(instance.key, ()))
+        if (instance := instances.get(ProcessKey(row.name, row.cluster, row.nominal_time))) is not None
+        else row
+        for row in rows
+    )

@@ -1,0 +1,162 @@
+"""`params` and `logs`: the parameters of an instance's work, and the links to its logs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.context.consolidation import Consolidated
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
+from feed_assets.engines.port import InputData, InputInstance
+from feed_assets.instances.attempts.work_data import (
+    input_data,
+    job_properties,
+    output_target,
+    table_partition,
+    text_context,
+    with_inputs,
+    with_overrides,
+)
+from feed_assets.instances.lists.lifecycles import find_work
+from feed_assets.instances.lists.queries import InstancePage, list_instances
+from feed_assets.instances.lists.ranges import InstanceQuery
+from feed_assets.instances.lists.rows import Action, InstanceRow, rows_of_attempts
+from feed_assets.json_form import NominalTime
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import InputEdge
+from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.text import render_text
+
+LEFT_OUT = "LEFT_OUT"
+"""The status of an optional output that a successful attempt has not written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceParams:
+    """The parameters of the work on one process instance. Empty while it waits: its inputs are not frozen then."""
+
+    name: str
+    cluster: str
+    nominal_time: NominalTime
+    status: str
+    properties: Mapping[str, str]
+    arguments: tuple[str, ...]
+
+
+def find_params(context: OperationContext, subject: Subject) -> Consolidated[InstanceParams]:
+    """Return the parameters of a process instance, or of each copy of a feed instance, on each of some clusters. Paths
+    of outputs are their published locations.
+
+    Raises:
+        InstanceQueryError: its instances have no work, or the lifecycle does not apply.
+    """
+    with context.read() as connection:
+
+        def read(each: Subject, cluster: str) -> Sequence[InstanceParams]:
+            active = context.active_release(connection, each.name, cluster, each.instance)
+            return [_params(context, connection, active, each.instance)]
+
+        return find_work(context, subject).consolidate(read)
+
+
+def _params(
+    context: OperationContext, connection: Connection, active: ActiveRelease, nominal_time: datetime
+) -> InstanceParams:
+    process, plan = active.record, active.plan
+    row = ProcessInstances(connection).get(*process.key, nominal_time)
+    status = row.status.value if row else "UNSCHEDULED"
+    if row is None or not row.attempt:
+        return InstanceParams(
+            name=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            status=status,
+            properties={},
+            arguments=(),
+        )
+    process = with_overrides(process, row.overrides)
+    data = [_input_data(context, active, edge, row) for edge in process.inputs]
+    texts = with_inputs(text_context(plan, process, nominal_time), data)
+    outputs = [
+        output_target(edge.name, record, time, context.feed_url(record, time))
+        for edge in process.own_outputs
+        if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
+    ]
+    return InstanceParams(
+        name=process.process,
+        cluster=process.cluster,
+        nominal_time=nominal_time,
+        status=status,
+        properties=job_properties(process, texts, data, outputs),
+        arguments=tuple(render_text(text, texts) for text in process.workflow.args) if process.workflow else (),
+    )
+
+
+def _input_data(context: OperationContext, active: ActiveRelease, edge: InputEdge, row: ProcessInstance) -> InputData:
+    """Return an input of the newest attempt, newest instance first as in Falcon."""
+    record = active.plan.feeds[edge.feed_key]
+    times = next((frozen.nominal_times for frozen in row.inputs if frozen.name == edge.name), ())
+    texts = text_context(active.plan, active.record, row.nominal_time)
+    instances = (
+        InputInstance(nominal_time=time, url=context.feed_url(record, time), partition=table_partition(record, time))
+        for time in reversed(times)
+    )
+    return input_data(edge, record, instances, texts)
+
+
+def find_logs(context: OperationContext, query: InstanceQuery, attempt: int | None = None) -> InstancePage:
+    """Return links to the logs of the instances of a range: of their newest attempt, or of number `attempt`.
+
+    Raises:
+        InstanceQueryError: the range is invalid.
+    """
+    page = list_instances(context, query)
+    with context.read() as connection:
+        keys = [ProcessKey(row.name, row.cluster, row.nominal_time) for row in page.instances]
+        attempts = Attempts(connection).of_many(keys)
+        found = [
+            (row, chosen)
+            for row, key in zip(page.instances, keys, strict=True)
+            if (chosen := _choose(attempts.get(key, ()), attempt)) is not None or attempt is None
+        ]
+        logs = [
+            replace(row, actions=_actions(context, connection, row))
+            for row in rows_of_attempts(context, connection, found)
+        ]
+    return replace(page, instances=tuple(logs))
+
+
+def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
+    """Return the attempt with a number, or the newest one."""
+    found = [each for each in attempts if number is None or each.attempt == number]
+    return found[-1] if found else None
+
+
+def _actions(context: OperationContext, connection: Connection, row: InstanceRow) -> tuple[Action, ...]:
+    """Return the work of an attempt, and the outputs that it has published or left out; nothing for an instance without
+    one.
+    """
+    if row.outputs is None:
+        return ()
+    actions = [
+        Action(name=row.name, status=row.status, ended_at=row.ended_at, log=row.log),
+        *(
+            Action(
+                name=f"{row.name}/{each.name}", status=each.row.kind.value, ended_at=each.row.recorded_at, log=row.log
+            )
+            for each in row.outputs
+        ),
+    ]
+    active = context.timeline.find(connection, (row.name, row.cluster), row.nominal_time)
+    if active is not None and row.status == ProcessInstanceStatus.SUCCEEDED:
+        published = {each.name for each in row.outputs}
+        actions += [
+            Action(name=f"{row.name}/{edge.name}", status=LEFT_OUT, ended_at=row.ended_at, log=row.log)
+            for edge in active.record.own_outputs
+            if edge.optional and edge.name not in published
+        ]
+    return tuple(actions)

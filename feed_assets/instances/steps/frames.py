@@ -1,0 +1,124 @@
+"""Keep the frames of steps on the storage of their cluster, in stagings that no reader of feeds sees.
+
+A staging is named by the instance, the step and the attempt that made it. So an attempt that was overtaken never writes
+into the frames of another, and what nobody removes goes with the sweep of stagings.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.engines.port import Work, WorkReport
+from feed_assets.engines.run_metadata import ReportedMetadata
+from feed_assets.instances.steps.attempt_steps import StepPart
+from feed_assets.instances.steps.records import StepRun, StepStatus
+from feed_assets.instances.steps.store import Steps
+from feed_assets.log.records import ProcessKey
+from feed_assets.masking import get_logger
+from feed_assets.plan.records import Plan
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import StagingPlace
+
+_logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a finished step has yielded: the rows of each frame, None if they are not known, and where the frames are.
+
+    A last step has no `url`: its frames are outputs of its attempt. `digest` is that of the names and sizes of files.
+    `words` is what the step has said, as JSON: an attempt that keeps the step says it.
+    """
+
+    rows: Mapping[str, int | None] = field(default_factory=dict)
+    url: str = ""
+    digest: str = ""
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: StepRun) -> Self:
+        """Return what a step in the record has yielded."""
+        return cls(**run.frames)  # type: ignore[arg-type]
+
+    @property
+    def reported(self) -> ReportedMetadata:
+        """What the step has said."""
+        return ReportedMetadata.of(self.words)
+
+    @property
+    def parts(self) -> tuple[StepPart, ...]:
+        """The frames, for the log of a run."""
+        return tuple(StepPart(name=name, rows=rows) for name, rows in self.rows.items())
+
+    def render(self) -> dict[str, object]:
+        words = {"words": dict(self.words)} if self.words else {}
+        return {"rows": dict(self.rows), "url": self.url, "digest": self.digest, **words}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFrames:
+    """The stagings of the steps of processes; `plan` has the storage of their cluster."""
+
+    stores: StorePool
+    plan: Plan
+
+    @classmethod
+    def of(cls, context: AttemptContext) -> Self:
+        return cls(stores=context.stores, plan=context.plan)
+
+    def stage(self, run: StepRun) -> str:
+        """Make an empty staging for the frames of a step; return its URL."""
+        return self.stores.get(self.plan.clusters[run.cluster].store).stage(*_place(run)).url
+
+    def describe(self, run: StepRun, part: Work, report: WorkReport) -> StepResult:
+        """Return what a step has yielded, with the digest of its files."""
+        rows = {output.name: output.rows for output in report.outputs}
+        url = part.step.frames_url if part.step is not None else None
+        words = report.reported.render() if report.reported else {}
+        if url is None:
+            return StepResult(rows=rows, words=words)
+        return StepResult(rows=rows, url=url, digest=self._digest(run), words=words)
+
+    def find_loss(self, run: StepRun) -> str | None:
+        """Return why what a finished step has yielded is not there any more, as a clause; None if it is."""
+        result = StepResult.of(run)
+        if not result.rows:
+            return None
+        if not result.url:
+            return "outputs go with their attempt"
+        return None if self._digest(run) == result.digest else "its frames are gone"
+
+    def discard(self, runs: Iterable[StepRun]) -> None:
+        """Remove the frames of steps. What cannot be removed now is left to the sweep of stagings."""
+        for run in runs:
+            is_nowhere = run.status is StepStatus.PENDING or (run.is_done and not StepResult.of(run).url)
+            if is_nowhere or run.cluster not in self.plan.clusters:
+                continue
+            path, token = _place(run)
+            staging = StagingPlace(path=path, token=token, url="", local_path=Path())
+            try:
+                self.stores.get(self.plan.clusters[run.cluster].store).discard(staging)
+            except StorageError as exc:
+                _logger.warning("frames of step %s of process '%s' are left: %s", run.step, run.process, exc)
+
+    def _digest(self, run: StepRun) -> str:
+        files = self.stores.get(self.plan.clusters[run.cluster].store).staged_files(*_place(run))
+        return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()[:32]
+
+
+def discard_frames(context: AttemptContext, key: ProcessKey) -> None:
+    """Remove the frames of an instance that has succeeded."""
+    with context.database.read() as connection:
+        runs = Steps(connection).of(key)
+    StepFrames.of(context).discard(run for run in runs if run.attempt == runs[-1].attempt)
+
+
+def _place(run: StepRun) -> tuple[str, str]:
+    """Return the path and the token of the staging of a step."""
+    instance = f"{run.cluster}/{run.process}/{run.nominal_time:%Y%m%dT%H%M%SZ}"
+    return f"steps/{instance}/{run.step}", f"steps.{run.made_in}"

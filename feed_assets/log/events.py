@@ -1,0 +1,131 @@
+"""Append events of feed instances to a log, and read them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import exists, func, insert, select
+
+from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
+from feed_assets.log.tables import HAS_KEY, feed_events
+from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.sql.locks import lock_log
+from feed_assets.sql.rows import RowMapper, TableStore, select_keys
+from feed_assets.sql.total_tables import TotalKind
+from feed_assets.sql.totals import Total, Totals, microseconds
+
+_T = feed_events.c
+_ROWS = RowMapper(feed_events, FeedEvent)
+_NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
+
+
+class EventLog(TableStore):
+    """The log as one transaction sees it. Nothing in it is ever changed or deleted."""
+
+    def append(self, events: Sequence[NewFeedEvent]) -> list[int]:
+        """Append events and return their sequence numbers, in the given order.
+
+        An event whose idempotency key is in the log already, or twice in `events`, is not written again; its first
+        number is returned. Numbers have no gaps, and a reader that has seen n will never find a new row below n. On
+        PostgreSQL the log stays locked for appending until the transaction ends (`lock_log`).
+        """
+        if not events:
+            return []
+        lock_log(self._connection)
+        known = self._find_keys({event.idempotency_key for event in events if event.idempotency_key is not None})
+        last = self.last_seq()
+        seqs: list[int] = []
+        rows: list[dict[str, object]] = []
+        new: list[NewFeedEvent] = []
+        for event in events:
+            key = event.idempotency_key
+            seq = None if key is None else known.get(key)
+            if seq is None:
+                last += 1
+                seq = last
+                rows.append(_NEW_ROWS.values(event) | {"seq": seq})
+                new.append(event)
+                if key is not None:
+                    known[key] = seq
+            seqs.append(seq)
+        if rows:
+            self._connection.execute(insert(feed_events), rows)
+            Totals(self._connection).add(total for event in new for total in _totals_of(event))
+        return seqs
+
+    def read(
+        self, after: int, limit: int, feeds: Collection[str] | None = None, *, clusters: Collection[str] | None = None
+    ) -> list[FeedEvent]:
+        """Return at most `limit` events with a number above `after`, in order; only of `feeds` and of `clusters` if
+        given.
+
+        A reader of a few feeds that got less than `limit` must continue after `last_seq()` of the same transaction, not
+        after its last event; else it scans the events of other feeds again and again.
+        """
+        statement = _ROWS.select.where(_T.seq > after)
+        if feeds is not None:
+            # Concatenated, so that SQLite searches from `after` on, and not through all events of the feeds.
+            statement = statement.where(_T.feed.concat("").in_(sorted(feeds)))
+        if clusters is not None:
+            statement = statement.where(_T.cluster.in_(sorted(clusters)))
+        return _ROWS.find(self._connection, statement.order_by(_T.seq).limit(limit))
+
+    def of_feed(self, feed: str, cluster: str, first: int, last: int) -> list[FeedEvent]:
+        """Return the events from `first` to `last`, both inclusive, that have brought content of a feed, in order."""
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
+        return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
+
+    def last_seq(self) -> int:
+        """Return the sequence number of the newest event; 0 for an empty log."""
+        return self._connection.scalar(select(func.max(_T.seq))) or 0
+
+    def find_seen(self, feeds: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return those of some feeds, by name and cluster, that have an event."""
+        wanted = key_rows(self._dialect, ("feed", "cluster"))
+        is_its = exists().where(_T.feed == wanted.c.feed, _T.cluster == wanted.c.cluster)
+        statement = select(wanted.c.feed, wanted.c.cluster).where(is_its)
+        return {
+            (feed, cluster) for feed, cluster in self._connection.execute(statement, {KEY_ROWS: render_rows(feeds)})
+        }
+
+    def for_instances(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, list[FeedEvent]]:
+        """Return all events of several instances in one statement, oldest first; instances without one are left out."""
+        found: dict[FeedKey, list[FeedEvent]] = {}
+        for event in _ROWS.of_keys(self._connection, FeedKey._fields, keys):
+            found.setdefault(event.key, []).append(event)
+        return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
+
+    def of_numbers(self, seqs: Iterable[int]) -> dict[int, FeedEvent]:
+        """Return the events with some numbers in one statement, in order."""
+        found = _ROWS.of_keys(self._connection, ("seq",), [(seq,) for seq in seqs])
+        return {event.seq: event for event in sorted(found, key=lambda event: event.seq)}
+
+    def newest(
+        self, feed: str, cluster: str, kinds: Collection[FeedEventKind], *, besides: Collection[datetime] = ()
+    ) -> FeedEvent | None:
+        """Return the newest event of some kinds of a feed on a cluster, not one of the instances `besides`."""
+        is_one = (_T.feed == feed, _T.cluster == cluster, _T.kind.in_(sorted(kinds)), _T.nominal_time.not_in(besides))
+        return _ROWS.find_one(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq.desc()).limit(1))
+
+    def find_key(self, idempotency_key: str) -> FeedEvent | None:
+        """Return the event with an idempotency key."""
+        return _ROWS.find_one(self._connection, _ROWS.select.where(_T.idempotency_key == idempotency_key, HAS_KEY))
+
+    def for_feed(self, feed: str, cluster: str, kind: FeedEventKind) -> list[FeedEvent]:
+        """Return all events of one kind of a feed on a cluster, oldest first; for reports, not for ticks."""
+        statement = _ROWS.select.where(_T.feed == feed, _T.cluster == cluster, _T.kind == kind)
+        # Sorted here: with ORDER BY, SQLite would scan all events of the cluster.
+        found = _ROWS.find(self._connection, statement)
+        return sorted(found, key=lambda event: event.seq)
+
+    def _find_keys(self, keys: Collection[str]) -> dict[str, int]:
+        names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
+        found = select_keys(self._connection, feed_events, names, columns, [(key,) for key in keys])
+        return {row.idempotency_key: row.seq for row in found}
+
+
+def _totals_of(event: NewFeedEvent) -> list[Total]:
+    counted = Total(TotalKind.EVENTS, event.feed, event.cluster, event.kind, amount=event.bytes or 0)
+    if event.kind is not FeedEventKind.ARRIVED:
+        return [counted]
+    delay = microseconds(event.recorded_at - event.nominal_time)
+    return [counted, Total(TotalKind.ARRIVAL_DELAY, event.feed, event.cluster, amount=delay)]

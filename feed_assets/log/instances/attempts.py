@@ -1,0 +1,120 @@
+"""Store every attempt at a process instance: its run, what triggered it, and how it ended."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
+
+from feed_assets.log.instances.tables import attempts
+from feed_assets.log.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.sql.rows import RowMapper, TableStore, select_keys
+from feed_assets.sql.total_tables import TotalKind
+from feed_assets.sql.totals import Total, Totals, microseconds
+
+OVERTAKEN = "another attempt took its place"
+
+_T = attempts.c
+_ROWS = RowMapper(attempts, Attempt)
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that has ended, in the order of ends; `run_id` is what made it, None if that is unknown."""
+
+    ended_at: datetime
+    process: str
+    nominal_time: datetime
+    attempt: int
+    run_id: str | None
+
+
+class RunAttempt(NamedTuple):
+    """An attempt in a run; `ended_at` is None while it runs."""
+
+    process: str
+    cluster: str
+    ended_at: datetime | None
+
+
+_END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
+
+
+class Attempts(TableStore):
+    """The attempts as one transaction sees them."""
+
+    def begin(self, attempt: Attempt) -> None:
+        """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
+        self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
+        _ROWS.put(self._connection, [attempt])
+        Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
+
+    def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
+        """Record how the running attempt ended; do nothing if none is running."""
+        statement = update(attempts).where(_is_running(key)).values(status=status, ended_at=ended_at, reason=reason)
+        begun = self._connection.scalars(statement.returning(_T.started_at)).all()
+        spent = sum(microseconds(ended_at - started_at) for started_at in begun)
+        if begun:
+            total = Total(TotalKind.ATTEMPTS, key.process, key.cluster, status, len(begun), amount=spent)
+            Totals(self._connection).add([total])
+
+    def freeze(self, key: ProcessKey, inputs: tuple[FrozenInput, ...]) -> None:
+        """Record what the running attempt reads."""
+        self._connection.execute(update(attempts).where(_is_running(key)).values(inputs=inputs))
+
+    def add_output(self, key: ProcessKey, attempt: int, event: int) -> None:
+        """Record the number of an event that an attempt has published."""
+        is_it = and_(_is_of(key), _T.attempt == attempt)
+        outputs = self._connection.scalar(select(_T.outputs).where(is_it)) or ()
+        self._connection.execute(update(attempts).where(is_it).values(outputs=(*outputs, event)))
+
+    def of(self, key: ProcessKey) -> list[Attempt]:
+        """Return the attempts at an instance, in order."""
+        return self.of_many([key]).get(key, [])
+
+    def newest_spans(self, process: str, cluster: str, limit: int) -> list[timedelta]:
+        """Return how long the successful ones of the newest attempts took; `limit` attempts are looked at."""
+        statement = select(_T.status, _T.started_at, _T.ended_at).where(_T.process == process, _T.cluster == cluster)
+        newest = statement.order_by(_T.nominal_time.desc(), _T.attempt.desc()).limit(limit)
+        return [
+            ended_at - started_at
+            for status, started_at, ended_at in self._connection.execute(newest)
+            if status is ProcessInstanceStatus.SUCCEEDED and ended_at is not None
+        ]
+
+    def has_run(self, run_id: str) -> bool:
+        """Return whether a run has made an attempt."""
+        return self._connection.scalar(select(_T.run_id).where(_T.run_id == run_id).limit(1)) is not None
+
+    def ended(self, cluster: str, after: EndedAttempt | None, until: datetime, limit: int) -> list[EndedAttempt]:
+        """Return at most `limit` attempts on a cluster that have ended at `until` or before, the longest ago first; of
+        those behind the attempt `after`, if given.
+        """
+        statement = select(*_END, _T.run_id).where(_T.cluster == cluster, _T.ended_at <= until)
+        if after is not None:
+            position = [literal(value, column.type) for value, column in zip(after[:4], _END, strict=True)]
+            statement = statement.where(_T.ended_at >= after.ended_at, tuple_(*_END) > tuple_(*position))
+        return [EndedAttempt(*row) for row in self._connection.execute(statement.order_by(*_END).limit(limit))]
+
+    def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
+        """Return the attempts in some runs, on all clusters; runs without one are left out."""
+        found: dict[str, list[RunAttempt]] = defaultdict(list)
+        columns = (_T.run_id, _T.process, _T.cluster, _T.ended_at)
+        for row in select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in run_ids]):
+            found[row.run_id].append(RunAttempt(row.process, row.cluster, row.ended_at))
+        return dict(found)
+
+    def of_many(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, list[Attempt]]:
+        """Return the attempts at several instances in one statement, in order; instances without one are left out."""
+        found: dict[ProcessKey, list[Attempt]] = defaultdict(list)
+        for attempt in _ROWS.of_keys(self._connection, ProcessKey._fields, keys):
+            found[attempt.key].append(attempt)
+        return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
+
+
+def _is_of(key: ProcessKey) -> ColumnElement[bool]:
+    return and_(_T.process == key.process, _T.cluster == key.cluster, _T.nominal_time == key.nominal_time)
+
+
+def _is_running(key: ProcessKey) -> ColumnElement[bool]:
+    return and_(_is_of(key), _T.status == ProcessInstanceStatus.RUNNING)

@@ -1,0 +1,389 @@
+"""Store the status of each process instance on each cluster, and change it by compare-and-set."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple, Unpack
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+    update,
+)
+
+from feed_assets.log.causes import Cause
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.instances.tables import (
+    HAS_FAILED,
+    IS_REQUESTED,
+    IS_UNREQUESTED,
+    IS_WAITING_WITH_DEADLINE,
+    process_instances,
+)
+from feed_assets.log.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.sql.keyed import KEY_ROWS, POSITION, key_rows, render_rows
+from feed_assets.sql.rows import RowMapper, TableStore, select_keys
+from feed_assets.sql.total_tables import TotalKind
+from feed_assets.sql.totals import Total, Totals
+from feed_assets.sql.upserts import build_insert_if_absent
+from feed_assets.timing.dates import NEVER
+
+UNENDED = frozenset(
+    {
+        ProcessInstanceStatus.WAITING,
+        ProcessInstanceStatus.READY,
+        ProcessInstanceStatus.RUNNING,
+        ProcessInstanceStatus.SUSPENDED,
+    }
+)
+ENDED = frozenset(ProcessInstanceStatus) - UNENDED
+_ENDED_WITHOUT_RUN = frozenset(
+    {ProcessInstanceStatus.KILLED, ProcessInstanceStatus.SKIPPED, ProcessInstanceStatus.TIMEDOUT}
+)
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_T = process_instances.c
+_IS_AGAIN = and_(_T.attempt > 0, func.coalesce(_T.cause, "") != Cause.RUN_LOST)
+"""As `ProcessInstance.is_again`."""
+_OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
+
+ROWS = RowMapper(process_instances, ProcessInstance)
+
+
+class Progress(NamedTuple):
+    """The progress of an instance; it differs if an attempt has begun or ended since."""
+
+    status: ProcessInstanceStatus
+    attempt: int
+
+
+class ProcessInstances(TableStore):
+    """The process instances as one transaction sees them."""
+
+    def add_waiting(self, rows: Iterable[ProcessInstance]) -> int:
+        """Insert created instances; instances with a row stay as they are.
+
+        Returns how many were new.
+        """
+        by_key = {row.key: ROWS.values(row) for row in rows}
+        if not by_key:
+            return 0
+        known = self.get_many(by_key)
+        new = [by_key[key] for key in sorted(by_key) if key not in known]
+        if not new:
+            return 0
+        statement = build_insert_if_absent(self._dialect, process_instances)
+        if self._dialect == "sqlite":
+            self._connection.execute(statement, new)
+            added = [(row["process"], row["cluster"], row["status"]) for row in new]
+        else:
+            found = self._connection.execute(statement.returning(_T.process, _T.cluster, _T.status), new)
+            added = [(process, cluster, status) for process, cluster, status in found]
+        self._count_ends(added)
+        return len(added)
+
+    def get(self, process: str, cluster: str, nominal_time: datetime) -> ProcessInstance | None:
+        """Return one instance; None if it was not created yet."""
+        return self.get_many([ProcessKey(process, cluster, nominal_time)]).get(
+            ProcessKey(process, cluster, nominal_time)
+        )
+
+    def get_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, ProcessInstance]:
+        """Return the instances that have a row, in one statement."""
+        return {each.key: each for each in ROWS.of_keys(self._connection, ProcessKey._fields, keys)}
+
+    def get_progress(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Progress]:
+        """Return the progress of the instances that have a row, in one statement; cheaper than whole rows."""
+        if not keys:
+            return {}
+        columns = (_T.process, _T.cluster, _T.nominal_time, _T.status, _T.attempt)
+        found = select_keys(self._connection, process_instances, ProcessKey._fields, columns, keys)
+        return {ProcessKey(*key): Progress(status, attempt) for *key, status, attempt in found}
+
+    def find_between(self, process: str, cluster: str, first: datetime, last: datetime) -> list[ProcessInstance]:
+        """Return the instances with a row from `first` to `last`, both inclusive, oldest first."""
+        return self._find(
+            ROWS.select.where(
+                _T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last)
+            ).order_by(_T.nominal_time)
+        )
+
+    def with_status(
+        self,
+        status: ProcessInstanceStatus,
+        process: str | None = None,
+        cluster: str | None = None,
+        *,
+        limit: int | None,
+        newest_first: bool = False,
+    ) -> list[ProcessInstance]:
+        """Return the first `limit` instances with a status (None: all), by nominal time; of one process and one cluster
+        if given.
+        """
+        is_wanted = [_T.status == status]
+        if process is not None:
+            is_wanted.append(_T.process == process)
+        if cluster is not None:
+            is_wanted.append(_T.cluster == cluster)
+        order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
+        statement = ROWS.select.where(*is_wanted).order_by(*order).limit(limit)
+        if process is not None and cluster is not None:
+            # The times first: SQLite finds them in an index alone, instead of scanning the ended instances.
+            times = select(_T.nominal_time).where(*is_wanted).order_by(order[0]).limit(limit).correlate(None)
+            statement = statement.where(_T.nominal_time.in_(times))
+        return self._find(statement)
+
+    def times_in(
+        self,
+        spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]],
+        statuses: AbstractSet[ProcessInstanceStatus],
+    ) -> dict[EntityKey, list[datetime]]:
+        """Return the nominal times of instances with some statuses in spans of several processes, in one statement,
+        oldest first.
+
+        `spans` has for each (process, cluster) first and last nominal times, both inclusive; None means no end.
+        Processes without such instances are left out.
+        """
+        rows = [
+            (process, cluster, first, _FOREVER if last is None else last)
+            for (process, cluster), pairs in spans.items()
+            for first, last in pairs
+        ]
+        if not rows:
+            return {}
+        times: dict[EntityKey, set[datetime]] = {}
+        wanted = key_rows(self._dialect, ("process", "cluster", "first", "last"))
+        is_wanted = and_(
+            _T.process == wanted.c.process,
+            _T.cluster == wanted.c.cluster,
+            _T.status.in_(sorted(statuses)),
+            _T.nominal_time.between(wanted.c.first, wanted.c.last),
+        )
+        # An outer join, in which a span without instances gives a null: SQLite keeps its order, spans before instances.
+        statement = select(wanted.c[POSITION], _T.nominal_time)
+        statement = statement.join_from(wanted, process_instances, is_wanted, isouter=True)
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(rows)})
+        for position, nominal_time in found:
+            if nominal_time is not None:
+                process, cluster, *_ = rows[position]
+                times.setdefault(EntityKey(process, cluster), set()).add(nominal_time)
+        return {key: sorted(moments) for key, moments in times.items()}
+
+    def transition(
+        self,
+        key: tuple[str, str, datetime],
+        expected: AbstractSet[ProcessInstanceStatus],
+        **changes: Unpack[ProcessChanges],
+    ) -> bool:
+        """Change an instance if its status is one of `expected`; return whether it was. Of two concurrent calls, one
+        wins.
+        """
+        return self.transition_many([key], expected, **changes) == 1
+
+    def transition_many(
+        self,
+        keys: Collection[tuple[str, str, datetime]],
+        expected: AbstractSet[ProcessInstanceStatus],
+        **changes: Unpack[ProcessChanges],
+    ) -> int:
+        """Make the same change to the instances whose status is one of `expected`; return how many were changed.
+
+        People are told at once of one that ends without a run that could show it.
+        """
+        if not keys:
+            return 0
+        status = changes.get("status")
+        if status in _ENDED_WITHOUT_RUN:
+            changes = {"notice_at": changes["updated_at"], **changes}
+        parameters = {**changes, KEY_ROWS: render_rows(keys)}
+        if status not in ENDED:
+            statement = _update_expected(self._dialect, frozenset(expected))
+            return self._connection.execute(statement, parameters).rowcount
+        returning = _update_expected(self._dialect, frozenset(expected), returns_entities=True)
+        changed = self._connection.execute(returning, parameters).all()
+        self._count_ends((process, cluster, status) for process, cluster in changed)
+        return len(changed)
+
+    def deadlines_passed(
+        self,
+        as_of: datetime,
+        limit: int,
+        *,
+        cluster: str | None = None,
+        without_row: ScheduleState = ScheduleState.SCHEDULED,
+    ) -> list[ProcessInstance]:
+        """Return WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue
+        first.
+
+        Of one cluster if given; `without_row` is the state of a process that has no schedule.
+        """
+        is_passed = (_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _is_active(without_row))
+        statement = ROWS.select.where(*is_passed, *_is_on(cluster))
+        return self._find(statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit))
+
+    def postpone_deadlines(self, process: str, cluster: str, delay: timedelta, updated_at: datetime) -> int:
+        """Put off the deadlines of a process's WAITING instances by a delay; return how many there were."""
+        later = type_coerce(_T.deadline_at, BigInteger) + delay // timedelta(microseconds=1)
+        statement = update(process_instances).where(
+            _T.process == process, _T.cluster == cluster, IS_WAITING_WITH_DEADLINE
+        )
+        values = {_T.deadline_at: type_coerce(later, _T.deadline_at.type), _T.updated_at: updated_at}
+        return self._connection.execute(statement.values(values)).rowcount
+
+    def unended(self, process: str, cluster: str) -> list[ProcessInstance]:
+        """Return the instances of a process that were created and have not ended, oldest first."""
+        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.status.in_(sorted(UNENDED)))
+        return self._find(statement.order_by(*_OLDEST_FIRST))
+
+    def undecided(self, cluster: str, limit: int) -> list[ProcessInstance]:
+        """Return FAILED and TIMEDOUT instances without a decision about a retry."""
+        is_undecided = (_T.cluster == cluster, HAS_FAILED, _T.retry_at.is_(None))
+        return self._find(ROWS.select.where(*is_undecided).order_by(*_OLDEST_FIRST).limit(limit))
+
+    def due_retries(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
+        """Return FAILED and TIMEDOUT instances whose retry is due at `as_of`, the longest overdue first."""
+        is_due = (_T.cluster == cluster, HAS_FAILED, _T.retry_at <= as_of)
+        return self._find(ROWS.select.where(*is_due).order_by(_T.retry_at, *_OLDEST_FIRST).limit(limit))
+
+    def retry_outages(self, cluster: str) -> None:
+        """Let the instances that wait for an address be due for their retry."""
+        waits = (_T.cluster == cluster, HAS_FAILED, _T.cause == Cause.OUTAGE, _T.retry_at < NEVER)
+        self._connection.execute(update(process_instances).where(*waits).values(retry_at=_T.ended_at))
+
+    def has_unrequested(
+        self, cluster: str | None = None, *, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> bool:
+        """Return whether an instance of a scheduled process is READY without a requested run."""
+        is_unrequested = (IS_UNREQUESTED, _is_active(without_row))
+        statement = select(_T.nominal_time).where(*is_unrequested, *_is_on(cluster)).limit(1)
+        return self._connection.execute(statement).first() is not None
+
+    def unrequested(
+        self, cluster: str, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> list[ProcessKey]:
+        """Return the keys of READY instances of scheduled processes without a requested run, oldest first.
+
+        In a write transaction only: it locks the rows, so that no two transactions request the same run.
+        """
+        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_unrequested)
+        statement = statement.order_by(_T.nominal_time).limit(limit).with_for_update()
+        return [ProcessKey(*row) for row in self._connection.execute(statement)]
+
+    def ran_before(self, cluster: str, without_row: ScheduleState) -> dict[ProcessKey, Cause | None]:
+        """Return those unrequested instances that have run before, with their causes."""
+        is_it = (_T.cluster == cluster, IS_UNREQUESTED, _T.attempt > 0, _is_active(without_row))
+        statement = select(_T.process, _T.cluster, _T.nominal_time, _T.cause).where(*is_it)
+        return {ProcessKey(*key): cause for *key, cause in self._connection.execute(statement)}
+
+    def first_unrequested(
+        self, process: str, cluster: str, *, newest_first: bool, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> ProcessInstance | None:
+        """Return the READY instance of a scheduled process without a requested run that goes before the others: the
+        newest one, or else the oldest one of those that have run before, if there are any.
+        """
+        is_it = (_T.process == process, _T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        order = (_T.nominal_time.desc(),) if newest_first else (_IS_AGAIN.desc(), _T.nominal_time)
+        return ROWS.find_one(self._connection, ROWS.select.where(*is_it).order_by(*order).limit(1))
+
+    def free(self, cluster: str, request_key: str, updated_at: datetime) -> list[ProcessKey]:
+        """Take the instances of a request that have not begun out of it, and return them, oldest first: they are READY
+        as before it.
+        """
+        ready = {ProcessInstanceStatus.READY}
+        keys = [row.key for row in self.of_request(cluster, request_key) if row.status in ready]
+        self.transition_many(keys, ready, request_key=None, requested_at=None, updated_at=updated_at)
+        return keys
+
+    def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
+        """Return READY instances whose run was requested at `moment` or before and has not begun with them."""
+        is_open = (_T.cluster == cluster, IS_REQUESTED, _T.requested_at <= moment)
+        return self._find(ROWS.select.where(*is_open).order_by(_T.requested_at, *_OLDEST_FIRST))
+
+    def of_request(self, cluster: str, request_key: str) -> list[ProcessInstance]:
+        """Return the instances of a request that have not ended, oldest first."""
+        is_open = or_(IS_REQUESTED, _T.status == ProcessInstanceStatus.RUNNING)
+        statement = ROWS.select.where(_T.cluster == cluster, _T.request_key == request_key, is_open)
+        return self._find(statement.order_by(*_OLDEST_FIRST))
+
+    def in_flight(self, keys: Collection[tuple[str, str]]) -> dict[EntityKey, int]:
+        """Return how many requested or running runs each (process, cluster) has; keys without runs are left out.
+
+        Instances launched together share their request key; a run that somebody started by hand has only its run id.
+        """
+        if not keys:
+            return {}
+        wanted = {EntityKey(*key) for key in keys}
+        runs = select(_T.process, _T.cluster, func.coalesce(_T.request_key, _T.run_id).label("run")).where(
+            _T.cluster.in_(sorted({key.cluster for key in wanted}))
+        )
+        statement = union(runs.where(_T.status == ProcessInstanceStatus.RUNNING), runs.where(IS_REQUESTED))
+        found = (EntityKey(process, cluster) for process, cluster, _ in self._connection.execute(statement))
+        return dict(Counter(key for key in found if key in wanted))
+
+    def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
+        """Return RUNNING instances with a run id, oldest first; of one cluster if given."""
+        is_active = (_T.status == ProcessInstanceStatus.RUNNING, _T.run_id.is_not(None), *_is_on(cluster))
+        return self._find(ROWS.select.where(*is_active).order_by(*_OLDEST_FIRST))
+
+    def counts(self, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
+        """Return how many instances of a process have each status; a status without instances is left out."""
+        statement = (
+            select(_T.status, func.count()).where(_T.process == process, _T.cluster == cluster).group_by(_T.status)
+        )
+        return dict(self._connection.execute(statement).all())
+
+    def unended_counts(self) -> dict[EntityKey, int]:
+        """Return how many unended instances each process has; processes without any are left out."""
+        statement = select(_T.process, _T.cluster, func.count()).where(_T.status.in_(sorted(UNENDED)))
+        found = self._connection.execute(statement.group_by(_T.process, _T.cluster))
+        return {EntityKey(process, cluster): count for process, cluster, count in found}
+
+    def newest(self, process: str, cluster: str, first: datetime, last: datetime, limit: int) -> list[ProcessInstance]:
+        """Return the newest instances with a row from `first` to `last`, both inclusive, newest first."""
+        return self._find(
+            ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
+            .order_by(_T.nominal_time.desc())
+            .limit(limit)
+        )
+
+    def _count_ends(self, rows: Iterable[tuple[str, str, ProcessInstanceStatus]]) -> None:
+        ended = (
+            Total(TotalKind.ENDS, process, cluster, status) for process, cluster, status in rows if status in ENDED
+        )
+        Totals(self._connection).add(ended)
+
+    def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
+        return ROWS.find(self._connection, statement)
+
+
+@cache  # measured: building it takes eight times as long as executing it
+def _update_expected(
+    dialect: str, expected: frozenset[ProcessInstanceStatus], *, returns_entities: bool = False
+) -> Any:
+    """Return the update of the instances in the parameter `KEY_ROWS` whose status is one of `expected`. The other
+    parameters name the columns that change. It may return process and cluster of each changed instance.
+    """
+    wanted = key_rows(dialect, ProcessKey._fields)
+    # Concatenated, so that SQLite looks up the keys instead of scanning all instances with the status.
+    is_expected = _T.status.concat("").in_(sorted(expected))
+    is_wanted = (_T[name] == wanted.c[name] for name in ProcessKey._fields)
+    statement = update(process_instances).where(*is_wanted, is_expected)
+    return statement.returning(_T.process, _T.cluster) if returns_entities else statement
+
+
+def _is_on(cluster: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if cluster is None else (_T.cluster == cluster,)
+
+
+def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:
+    return is_process_scheduled(_T.process, _T.cluster, without_row)

@@ -1,0 +1,136 @@
+"""Store messages for other programs: written in the transaction that they describe, and read by number."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, delete, func, insert, select
+
+from feed_assets.issues import EntityKey
+from feed_assets.log.messages.records import OutboxMessage, parse_payload, render_payload
+from feed_assets.log.messages.tables import outbox
+from feed_assets.receivers import MessageLevel, Topic
+from feed_assets.sql.locks import lock_log
+from feed_assets.sql.rows import TableStore, select_keys
+
+_T = outbox.c
+_COLUMNS = (_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)
+
+
+class MessageHead(NamedTuple):
+    """What a way out chooses a message by."""
+
+    seq: int
+    topic: Topic
+    level: MessageLevel | None
+    subject: EntityKey
+    recorded_at: datetime
+
+
+class Outbox(TableStore):
+    """The messages as one transaction sees them. None is lost or changed."""
+
+    def append_many(self, messages: Sequence[OutboxMessage]) -> int:
+        """Add messages, in the given order; return how many were new.
+
+        A message whose idempotency key exists already, or twice in `messages`, is not added again. Numbers have no
+        gaps, and a reader that has seen n will never find a new message below n. Takes the lock of the log
+        (`lock_log`).
+        """
+        if not messages:
+            return 0
+        lock_log(self._connection)
+        first_of_key = {message.idempotency_key: message for message in reversed(messages)}
+        known = self.find_keys(first_of_key)
+        last = self.last_seq()
+        new = [message for message in messages if first_of_key[message.idempotency_key] is message]
+        new = [message for message in new if message.idempotency_key not in known]
+        if new:
+            self._connection.execute(insert(outbox), [_row(message, seq) for seq, message in enumerate(new, last + 1)])
+        return len(new)
+
+    def read(self, after: int, limit: int, topic: Topic | None = None) -> list[OutboxMessage]:
+        """Return at most `limit` messages with a number above `after`, in order; for readers with a cursor. Of one
+        topic if given.
+        """
+        statement = select(*_COLUMNS).where(*_later(after, topic)).order_by(_T.seq).limit(limit)
+        return [_load(row) for row in self._connection.execute(statement)]
+
+    def heads(self, after: int, limit: int) -> list[MessageHead]:
+        """Return what ways choose messages by, for at most `limit` messages above `after`, in order."""
+        columns = (_T.seq, _T.topic, _T.level, _T.kind, _T.entity, _T.recorded_at)
+        statement = select(*columns).where(_T.seq > after).order_by(_T.seq).limit(limit)
+        return [
+            MessageHead(seq, topic, level, (kind or "", entity or ""), recorded_at)
+            for seq, topic, level, kind, entity, recorded_at in self._connection.execute(statement)
+        ]
+
+    def get_many(self, seqs: Collection[int]) -> dict[int, OutboxMessage]:
+        """Return messages by number; those that are not there any more are left out."""
+        rows = select_keys(self._connection, outbox, ("seq",), _COLUMNS, [(seq,) for seq in sorted(seqs)])
+        return {row.seq: _load(row) for row in rows}
+
+    def count(self, after: int, topic: Topic | None = None) -> int:
+        """Return how many messages have a number above `after`; of one topic if given."""
+        return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
+
+    def count_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Return how many messages `remove_old` would remove."""
+        return len(self._find_old(before, up_to, limit))
+
+    def remove_old(self, before: datetime, up_to: int | None, limit: int) -> int:
+        """Remove at most `limit` messages from the beginning of the log that are older than `before`, up to the number
+        `up_to` if given; return how many. The newest message stays, so that numbers are never used again.
+        """
+        found = self._find_old(before, up_to, limit)
+        if found:
+            self._connection.execute(delete(outbox).where(_T.seq <= found[-1]))
+        return len(found)
+
+    def _find_old(self, before: datetime, up_to: int | None, limit: int) -> list[int]:
+        last = self.last_seq() - 1
+        last = last if up_to is None else min(last, up_to)
+        statement = select(_T.seq, _T.recorded_at).where(_T.seq <= last).order_by(_T.seq).limit(limit)
+        rows = self._connection.execute(statement)
+        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, rows)]
+
+    def last_seq(self) -> int:
+        """Return the number of the newest message; 0 if there is none."""
+        return self._connection.scalar(select(func.max(_T.seq))) or 0
+
+    def find_keys(self, keys: Collection[str]) -> dict[str, int]:
+        """Return the numbers of the messages that have one of the idempotency keys, by key."""
+        names, columns = ("idempotency_key",), (_T.idempotency_key, _T.seq)
+        rows = select_keys(self._connection, outbox, names, columns, [(key,) for key in keys])
+        return {row.idempotency_key: row.seq for row in rows}
+
+
+def _later(after: int, topic: Topic | None) -> list[ColumnElement[bool]]:
+    is_later = [_T.seq > after]
+    return is_later if topic is None else [*is_later, _T.topic == topic]
+
+
+def _row(message: OutboxMessage, seq: int) -> dict[str, Any]:
+    kind, entity = message.payload.subject
+    return {
+        "seq": seq,
+        "topic": message.topic,
+        "recorded_at": message.recorded_at,
+        "payload": render_payload(message.payload),
+        "idempotency_key": message.idempotency_key,
+        "user_topic": message.user_topic,
+        "level": message.payload.level,
+        "kind": kind,
+        "entity": entity,
+    }
+
+
+def _load(row: Any) -> OutboxMessage:
+    return OutboxMessage(
+        seq=row.seq,
+        recorded_at=row.recorded_at,
+        payload=parse_payload(row.topic, row.payload),
+        idempotency_key=row.idempotency_key,
+        user_topic=row.user_topic,
+    )

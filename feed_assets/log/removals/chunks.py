@@ -1,0 +1,208 @@
+"""Store the chunks of sweeps: their items, the claims on them, and the results of the items.
+
+One worker at a time claims a chunk, until an expiry. The holder of a sweep's lease may revoke claims.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, func, insert, or_, select, update
+
+from feed_assets.log.removals.drafts import digest_chunks, digest_items
+from feed_assets.log.removals.records import (
+    ChunkHead,
+    ChunkState,
+    ItemOutcome,
+    ItemResult,
+    Sweep,
+    SweepChunk,
+    SweepItem,
+)
+from feed_assets.log.removals.tables import sweep_chunks, sweep_items
+from feed_assets.sql.errors import ChunkTakenError, SweepDamagedError
+from feed_assets.sql.rows import RowMapper
+
+_T = sweep_chunks.c
+_I = sweep_items.c
+_HEADS = RowMapper(sweep_chunks, ChunkHead)
+_CHUNKS = RowMapper(sweep_chunks, SweepChunk)
+_ITEMS = RowMapper(sweep_items, SweepItem)
+_RESULT_COLUMNS = (_I.outcome, _I.outcome_reason, _I.outcome_bytes, _I.outcome_files)
+_IN_CHUNK = sweep_items.join(sweep_chunks, (_I.sweep_id == _T.sweep_id) & (_I.chunk == _T.number))
+_FREE: dict[str, object] = {"holder": None, "held_until": None}
+
+
+class SweepChunks:
+    """The chunks of one sweep as one transaction sees them."""
+
+    def __init__(self, connection: Connection, sweep_id: str) -> None:
+        self._connection = connection
+        self._sweep_id = sweep_id
+        self._is_of_sweep = _T.sweep_id == sweep_id
+
+    def add(self, chunks: Iterable[SweepChunk]) -> None:
+        """Store new chunks with their items, and with results if they have them."""
+        for chunk in chunks:
+            self._connection.execute(insert(sweep_chunks), _CHUNKS.values(chunk))
+            rows = [
+                {"sweep_id": chunk.sweep_id, "chunk": chunk.number, "position": position, **_ITEMS.values(item)}
+                for position, item in enumerate(chunk.items)
+            ]
+            self._connection.execute(insert(sweep_items), rows)
+            if chunk.results:
+                self._put_results(chunk, chunk.results)
+
+    def heads(self, *, state: ChunkState | None = None) -> list[ChunkHead]:
+        """Return the chunks without their items, by number; in one state if given."""
+        return _HEADS.find(self._connection, self._select(_HEADS.columns, state))
+
+    def get(self, number: int) -> SweepChunk:
+        """Return one chunk.
+
+        Raises:
+            SweepDamagedError: there is none with this number, or it differs from the plan.
+        """
+        row = self._connection.execute(self._select(_CHUNKS.columns).where(_T.number == number)).one_or_none()
+        if row is None:
+            raise SweepDamagedError(sweep=self._sweep_id, chunk=number)
+        return self._load(row)
+
+    def iter_all(self, *, feed: str | None = None) -> Iterator[SweepChunk]:
+        """Yield the chunks with their items, by number; of one feed if given.
+
+        Raises:
+            SweepDamagedError: a chunk differs from the plan.
+        """
+        statement = self._select(_CHUNKS.columns)
+        if feed is not None:
+            statement = statement.where(_T.feed == feed)
+        return map(self._load, self._connection.execute(statement).all())
+
+    def count_outcomes(
+        self, feeds: Collection[str] | None = None, times: Collection[datetime] | None = None
+    ) -> dict[tuple[str, ItemOutcome | None], int]:
+        """Return the number of items by feed and outcome (None: not run); of some feeds and at some times if given."""
+        statement = self._select_items((_T.feed, _I.outcome, func.count()), feeds).group_by(_T.feed, _I.outcome)
+        if times is not None:
+            statement = statement.where(_I.nominal_time.in_(times))
+        return {(feed, outcome): count for feed, outcome, count in self._connection.execute(statement)}
+
+    def find_nearest(
+        self, time: datetime, feeds: Collection[str] | None = None
+    ) -> tuple[datetime | None, datetime | None]:
+        """Return the nearest nominal times of items until and from a time; both are the time if an item has it."""
+        until = func.max(case((_I.nominal_time <= time, _I.nominal_time)))
+        since = func.min(case((_I.nominal_time >= time, _I.nominal_time)))
+        before, after = self._connection.execute(self._select_items((until, since), feeds)).one()
+        return before, after
+
+    def find_sample_paths(self, outcome: ItemOutcome) -> dict[int, str]:
+        """Return a path with an outcome for each chunk that has one, by the number of the chunk."""
+        statement = select(_I.chunk, func.min(_I.path)).where(_I.sweep_id == self._sweep_id, _I.outcome == outcome)
+        return dict(self._connection.execute(statement.group_by(_I.chunk)).all())
+
+    def require_intact(self, sweep: Sweep) -> None:
+        """Make sure that the chunks are those that were planned, all of them; items are checked when they are read.
+
+        Raises:
+            SweepDamagedError: chunks are missing, were added or differ.
+        """
+        if digest_chunks(sweep.cluster, self.heads()) != sweep.digest:
+            raise SweepDamagedError(sweep=sweep.sweep_id)
+
+    def claim(
+        self,
+        holder: str,
+        now: datetime,
+        ttl: timedelta,
+        limit: int = 1,
+        *,
+        state: ChunkState = ChunkState.OPEN,
+        after: int = -1,
+        without: Collection[str] = (),
+    ) -> list[SweepChunk]:
+        """Claim at most `limit` free chunks in a state until `now + ttl`, in numeric order above `after`.
+
+        Skips chunks of the feeds in `without`, and those of other holders until their claims expire; a holder may claim
+        its own chunks again. So `holder` must name one run of one worker. In a write transaction only.
+        """
+        free = self._select((_T.number,), state).where(
+            _T.number > after, _T.feed.not_in(without), _is_free(holder, now)
+        )
+        free = free.limit(limit)
+        numbers = list(self._connection.scalars(free.with_for_update(skip_locked=True)))
+        if not numbers:
+            return []
+        taken = update(sweep_chunks).where(
+            self._is_of_sweep, _T.number.in_(numbers), _T.state == state, _is_free(holder, now)
+        )
+        self._connection.execute(taken.values(holder=holder, held_until=now + ttl))
+        wanted = self._select(_CHUNKS.columns).where(_T.number.in_(numbers), _T.holder == holder)
+        return list(map(self._load, self._connection.execute(wanted).all()))
+
+    def renew(self, chunk: ChunkHead, holder: str, held_until: datetime) -> None:
+        """Extend the holder's claim on a chunk; do nothing if it has none."""
+        held = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number, _T.holder == holder)
+        self._connection.execute(held.values(held_until=held_until))
+
+    def finish(
+        self, chunk: SweepChunk, holder: str, state: ChunkState, results: Mapping[SweepItem, ItemResult]
+    ) -> None:
+        """End the work on a claimed chunk: write its new state (the same, if there is more to do) and a result for each
+        item.
+
+        Call it in the transaction with all other database changes of the work.
+
+        Raises:
+            ChunkTakenError: another holder has it or has ended it; the transaction must not be committed.
+            ValueError: the number of results differs from the number of items.
+        """
+        if len(results) != chunk.count:
+            raise ValueError(f"{len(results)} results for {chunk.count} items of chunk {chunk.number}")
+        claimed = self._select((_T.state, _T.holder)).where(_T.number == chunk.number).with_for_update()
+        row = self._connection.execute(claimed).one_or_none()
+        if row is None or (row.state, row.holder) != (chunk.state, holder):
+            raise ChunkTakenError(
+                sweep=self._sweep_id, chunk=chunk.number, holder=holder, other=None if row is None else row.holder
+            )
+        ended = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number)
+        self._connection.execute(ended.values(state=state, **_FREE))
+        self._put_results(chunk, results)
+
+    def release(self, holder: str) -> int:
+        """Release all claims of a holder that stops or has died; return how many chunks."""
+        held = update(sweep_chunks).where(self._is_of_sweep, _T.holder == holder)
+        return self._connection.execute(held.values(_FREE)).rowcount
+
+    def _select(self, columns: Sequence[Any], state: ChunkState | None = None) -> Select[Any]:
+        statement = select(*columns).where(self._is_of_sweep).order_by(_T.number)
+        return statement if state is None else statement.where(_T.state == state)
+
+    def _select_items(self, columns: Sequence[ColumnElement[Any]], feeds: Collection[str] | None) -> Select[Any]:
+        statement = select(*columns).select_from(_IN_CHUNK).where(self._is_of_sweep)
+        return statement if feeds is None else statement.where(_T.feed.in_(feeds))
+
+    def _load(self, row: Row[Any]) -> SweepChunk:
+        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == row.number)
+        statement = select(*_ITEMS.columns, *_RESULT_COLUMNS).where(*is_in_chunk).order_by(_I.position)
+        found = self._connection.execute(statement).all()
+        width = len(_ITEMS.columns)
+        items = tuple(SweepItem(*each[:width]) for each in found)
+        results = {
+            item: ItemResult(*each[width:]) for item, each in zip(items, found, strict=True) if each.outcome is not None
+        }
+        chunk = _CHUNKS.load(row, items=items, results=results)
+        if digest_items(items) != chunk.digest:
+            raise SweepDamagedError(sweep=self._sweep_id, chunk=chunk.number)
+        return chunk
+
+    def _put_results(self, chunk: SweepChunk, results: Mapping[SweepItem, ItemResult]) -> None:
+        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == chunk.number)
+        names = [column.name for column in _RESULT_COLUMNS]
+        rows = [dict(zip(names, results[item], strict=True), at=at) for at, item in enumerate(chunk.items)]
+        self._connection.execute(update(sweep_items).where(*is_in_chunk, _I.position == bindparam("at")), rows)
+
+
+def _is_free(holder: str, now: datetime) -> Any:
+    return or_(_T.holder.is_(None), _T.holder == holder, _T.held_until <= now)

@@ -1,0 +1,90 @@
+"""Store planned sweeps, and change their state by compare-and-set."""
+
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from typing import Unpack
+
+from sqlalchemy import ColumnElement, func, select, update
+
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
+from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
+from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.total_tables import TotalKind
+from feed_assets.sql.totals import Total, Totals
+
+_T = sweeps.c
+_ROWS = RowMapper(sweeps, Sweep)
+_PURGEABLE = frozenset({SweepState.DONE, SweepState.UNDONE})
+
+
+class Sweeps(TableStore):
+    """The sweeps as one transaction sees them."""
+
+    def add(self, sweep: Sweep, chunks: Iterable[SweepChunk]) -> None:
+        """Store a planned sweep with its chunks."""
+        _ROWS.insert(self._connection, [sweep])
+        if not sweep.is_open:
+            Totals(self._connection).add([Total(TotalKind.SWEEPS, "", sweep.cluster, sweep.state)])
+        SweepChunks(self._connection, sweep.sweep_id).add(chunks)
+
+    def find(self, sweep_id: str) -> Sweep | None:
+        """Return one sweep; None if there is none with this id."""
+        return _ROWS.find_one(self._connection, _ROWS.select.where(_T.sweep_id == sweep_id))
+
+    def find_many(self, sweep_ids: Collection[str]) -> dict[str, Sweep]:
+        """Return the existing sweeps, by id."""
+        found = _ROWS.find(self._connection, _ROWS.select.where(_T.sweep_id.in_(sorted(set(sweep_ids)))))
+        return {sweep.sweep_id: sweep for sweep in found}
+
+    def find_prefix(self, prefix: str, limit: int = 2) -> list[Sweep]:
+        """Return the first sweeps whose id has a prefix; for people who abbreviate ids."""
+        statement = _ROWS.select.where(_T.sweep_id >= prefix, _T.sweep_id < f"{prefix}\U0010ffff")
+        return _ROWS.find(self._connection, statement.order_by(_T.sweep_id).limit(limit))
+
+    def newest(self, limit: int, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> list[Sweep]:
+        """Return at most `limit` sweeps, the last planned first; of some clusters and in some states if given."""
+        statement = _ROWS.select.where(*_is_one_of(clusters, states)).order_by(_T.created_at.desc(), _T.sweep_id)
+        return _ROWS.find(self._connection, statement.limit(limit))
+
+    def count(self, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> int:
+        """Return how many sweeps there are; of some clusters and in some states if given."""
+        statement = select(func.count()).select_from(sweeps).where(*_is_one_of(clusters, states))
+        return self._connection.scalar(statement) or 0
+
+    def with_state(self, cluster: str, states: AbstractSet[SweepState] = OPEN_STATES) -> list[Sweep]:
+        """Return the sweeps of a cluster in some states, by default open ones, in the order of planning."""
+        # Sorted here: with ORDER BY, SQLite would scan all sweeps of the cluster.
+        found = _ROWS.find(self._connection, _ROWS.select.where(_T.state.in_(sorted(states)), _T.cluster == cluster))
+        return sorted(found, key=lambda sweep: (sweep.created_at, sweep.sweep_id))
+
+    def clusters(self) -> set[str]:
+        """Return the clusters of all sweeps, also those that are not declared any more."""
+        return set(self._connection.scalars(select(_T.cluster).distinct()))
+
+    def to_purge(self, cluster: str, as_of: datetime, limit: int) -> list[Sweep]:
+        """Return ended sweeps whose trash is due for purging at `as_of`, the longest overdue first."""
+        is_due = (_T.cluster == cluster, _T.purge_at <= as_of, IS_TO_PURGE, _T.state.in_(sorted(_PURGEABLE)))
+        statement = _ROWS.select.where(*is_due).order_by(_T.purge_at, _T.sweep_id).limit(limit)
+        return _ROWS.find(self._connection, statement)
+
+    def transition(self, sweep_id: str, expected: AbstractSet[SweepState], **changes: Unpack[SweepChanges]) -> bool:
+        """Change a sweep if its state is one of `expected`; return whether it was. Of two concurrent calls, one
+        wins.
+        """
+        is_expected = (_T.sweep_id == sweep_id, _T.state.in_(sorted(expected)))
+        statement = update(sweeps).where(*is_expected).values(**changes).returning(_T.cluster)
+        clusters = self._connection.scalars(statement).all()
+        if changes["state"] not in OPEN_STATES | expected:
+            Totals(self._connection).add(Total(TotalKind.SWEEPS, "", cluster, changes["state"]) for cluster in clusters)
+        return bool(clusters)
+
+
+def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if clusters:
+        conditions.append(_T.cluster.in_(sorted(clusters)))
+    if states:
+        conditions.append(_T.state.in_(sorted(states)))
+    return conditions

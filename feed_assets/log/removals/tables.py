@@ -1,0 +1,125 @@
+"""Tables of retention: sweeps with their chunks and items, the schedule, and holds.
+
+They belong to the same schema as all other tables.
+"""
+
+from dataclasses import asdict
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    text,
+)
+
+from feed_assets.log.removals.records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
+from feed_assets.sql.column_types import AnyText, Choice, Entries, NumberedChoice, Text, UtcDateTime
+from feed_assets.sql.tables import define_table, index_where, metadata
+
+# Queries repeat these conditions literally, as for the other tables.
+IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
+
+
+def _obstacle_values(obstacle: SweepObstacle) -> list[str]:
+    return [obstacle.code, obstacle.sentence]
+
+
+def _to_obstacle(values: list[str]) -> SweepObstacle:
+    code, sentence = values
+    return SweepObstacle(code=code, sentence=sentence)
+
+
+sweeps = define_table(
+    "fa_sweeps",
+    Column("sweep_id", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("state", Choice(SweepState), nullable=False),
+    Column("as_of", UtcDateTime, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("log_seq", BigInteger, nullable=False),
+    Column("instances", BigInteger, nullable=False),
+    Column("paths", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("chunks", BigInteger, nullable=False),
+    Column("obstacles", Entries("obstacles", _obstacle_values, _to_obstacle)),
+    Column("counts", Entries("counts", asdict, lambda values: FeedCount(**values))),
+    Column("approved_by", Text),
+    Column("approved_at", UtcDateTime),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("purge_at", UtcDateTime),
+    Column("purged_at", UtcDateTime),
+    Column("undone_at", UtcDateTime),
+    Column("note", Text),
+    Index("fa_sweeps_by_state", "state", "cluster", "created_at"),
+    Index("fa_sweeps_by_cluster", "cluster", "created_at"),
+    Index("fa_sweeps_by_time", "created_at"),
+    index_where("fa_sweeps_to_purge", IS_TO_PURGE, "cluster", "purge_at"),
+    key=("sweep_id",),
+)
+
+sweep_chunks = Table(
+    "fa_sweep_chunks",
+    metadata,
+    Column("sweep_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("feed", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("place", BigInteger),
+    Column("first_time", UtcDateTime, key="first", nullable=False),
+    Column("last_time", UtcDateTime, key="last", nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("state", NumberedChoice(ChunkState), nullable=False),
+    Column("holder", Text),
+    Column("held_until", UtcDateTime),
+    PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
+    Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
+)
+
+sweep_items = define_table(
+    "fa_sweep_items",
+    Column("sweep_id", Text, nullable=False),
+    Column("chunk", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("path", AnyText, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("bytes", BigInteger),
+    Column("files", BigInteger),
+    Column("rule", AnyText, nullable=False),
+    Column("reason", AnyText, nullable=False),
+    Column("fingerprint", AnyText, nullable=False),
+    Column("outcome", Choice(ItemOutcome)),
+    Column("outcome_reason", AnyText),
+    Column("outcome_bytes", BigInteger),
+    Column("outcome_files", BigInteger),
+    key=("sweep_id", "chunk", "position"),
+)
+
+
+holds = Table(
+    "fa_holds",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("feed", Text),
+    Column("cluster", Text),
+    Column("first_time", UtcDateTime, key="first"),
+    Column("last_time", UtcDateTime, key="last"),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("released_at", UtcDateTime),
+    Column("released_by", Text),
+    Index("fa_holds_by_name", "name"),
+    Index("fa_holds_by_release", "released_at"),
+)

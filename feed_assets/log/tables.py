@@ -1,0 +1,85 @@
+"""Tables of the event log, watermarks, cursors, leases and the audit."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    Table,
+    text,
+)
+
+from feed_assets.log.records import FeedEventKind, WatermarkKind
+from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
+from feed_assets.sql.tables import define_table, index_where, metadata
+
+HAS_KEY = text("idempotency_key IS NOT NULL")
+
+HAS_NEXT_TIME = text("next_time IS NOT NULL")
+
+HAS_HOLDER = text("holder IS NOT NULL")
+
+feed_events = Table(
+    "fa_feed_events",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("kind", Choice(FeedEventKind), nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("manifest_digest", Text),
+    Column("bytes", BigInteger),
+    Column("files", BigInteger),
+    Column("payload", Payload),
+    Column("idempotency_key", Text),
+    Column("marking", Text),
+    Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
+    Index("fa_feed_events_by_feed", "feed", "cluster", "seq"),
+    Index("fa_feed_events_by_cluster", "cluster", "seq"),
+    index_where("fa_feed_events_by_key", HAS_KEY, "idempotency_key", unique=True),
+)
+
+watermarks = define_table(
+    "fa_watermarks",
+    Column("kind", Choice(WatermarkKind), nullable=False),
+    Column("entity", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("next_index", BigInteger, nullable=False),
+    Column("next_time", UtcDateTime),
+    Column("due_at", UtcDateTime),
+    index_where("fa_watermarks_due", HAS_NEXT_TIME, "kind", "due_at"),
+    key=("kind", "entity", "cluster"),
+)
+
+cursors = Table(
+    "fa_cursors",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+leases = define_table(
+    "fa_leases",
+    Column("entity", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("holder", Text),
+    Column("expires_at", UtcDateTime, nullable=False),
+    index_where("fa_leases_by_holder", HAS_HOLDER, "holder"),
+    key=("entity", "cluster", "nominal_time"),
+)
+
+audit = Table(
+    "fa_audit",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text),
+    Column("details", Payload),
+)

@@ -1,0 +1,98 @@
+"""Store how far the instances of each feed and process were created, to find due instances at once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, select
+
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import is_process_scheduled, is_scheduled
+from feed_assets.log.records import EntityKey, Watermark, WatermarkKind
+from feed_assets.log.tables import HAS_NEXT_TIME, watermarks
+from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
+from feed_assets.sql.upserts import build_upsert
+
+_T = watermarks.c
+_ROWS = RowMapper(watermarks, Watermark)
+_KEY = ("kind", "entity", "cluster")
+_OF_PROCESSES = frozenset(
+    {WatermarkKind.PROCESS, WatermarkKind.PROCESS_LOW, WatermarkKind.PROCESS_HIGH, WatermarkKind.PROCESS_RISK}
+)
+_SELECT = select(*_ROWS.columns, _T.due_at)
+
+
+class Watermarks(TableStore):
+    """The watermarks as one transaction sees them."""
+
+    def due(
+        self,
+        kind: WatermarkKind,
+        as_of: datetime,
+        limit: int,
+        cluster: str | None = None,
+        *,
+        without_row: ScheduleState | None = None,
+    ) -> list[Watermark]:
+        """Return the watermarks whose next instance is due at `as_of`, oldest first; of one cluster if given.
+
+        With `without_row`, the state of entities without a schedule, return only those of scheduled entities.
+        """
+        statement = _SELECT.where(_T.kind == kind, _T.due_at <= as_of, HAS_NEXT_TIME)
+        if cluster is not None:
+            statement = statement.where(_T.cluster == cluster)
+        if without_row is not None:
+            statement = statement.where(_is_active(kind, without_row))
+        return self._find(statement.order_by(_T.due_at, _T.entity, _T.cluster).limit(limit))
+
+    def get(self, kind: WatermarkKind, entity: str, cluster: str) -> Watermark | None:
+        """Return the watermark of an entity on a cluster; None if it has none yet."""
+        found = self._find(_SELECT.where(_T.kind == kind, _T.entity == entity, _T.cluster == cluster))
+        return found[0] if found else None
+
+    def all(self, kind: WatermarkKind) -> dict[EntityKey, Watermark]:
+        """Return every watermark of a kind; for commands, not for ticks."""
+        return {watermark.key: watermark for watermark in self._find(_SELECT.where(_T.kind == kind))}
+
+    def starting_with(self, kind: WatermarkKind, prefix: str, cluster: str) -> list[str]:
+        """Return the entities on a cluster whose names have a prefix; for commands, not for ticks."""
+        is_one = (_T.kind == kind, _T.cluster == cluster, _T.entity.startswith(prefix, autoescape=True))
+        return list(self._connection.scalars(select(_T.entity).where(*is_one).order_by(_T.entity)))
+
+    def put(self, rows: Iterable[Watermark]) -> None:
+        """Insert or replace rows. Of two rows of one entity the last counts."""
+        by_key = {(row.kind, *row.key): _to_row(row) for row in rows}
+        if by_key:
+            upsert = build_upsert(self._dialect, watermarks)
+            self._connection.execute(upsert, [by_key[key] for key in sorted(by_key)])
+
+    def missing(self, kind: WatermarkKind, keys: Sequence[tuple[str, str]]) -> list[EntityKey]:
+        """Return the (entity, cluster) keys that have no watermark, in the given order."""
+        rows = self._connection.execute(select(_T.entity, _T.cluster).where(_T.kind == kind))
+        present = {(entity, cluster) for entity, cluster in rows}
+        return [EntityKey(*key) for key in keys if key not in present]
+
+    def remove(self, kind: WatermarkKind, keys: Iterable[tuple[str, str]]) -> None:
+        """Remove the watermarks of (entity, cluster) keys; keys without one are ignored."""
+        delete_keys(self._connection, watermarks, _KEY, ((kind, *key) for key in keys))
+
+    def _find(self, statement: Select[Any]) -> list[Watermark]:
+        return [_from_row(row) for row in self._connection.execute(statement)]
+
+
+def _is_active(kind: WatermarkKind, without_row: ScheduleState) -> ColumnElement[bool]:
+    if kind in _OF_PROCESSES:
+        return is_process_scheduled(_T.entity, _T.cluster, without_row)
+    return is_scheduled(kind.value, _T.entity, _T.cluster, without_row)
+
+
+def _to_row(watermark: Watermark) -> dict[str, object]:
+    due_at = None if watermark.next_time is None else watermark.next_time + watermark.delay
+    return _ROWS.values(watermark) | {"due_at": due_at}
+
+
+def _from_row(row: Sequence[Any]) -> Watermark:
+    *values, due_at = row
+    watermark = _ROWS.load(values)
+    return watermark if watermark.next_time is None else replace(watermark, delay=due_at - watermark.next_time)

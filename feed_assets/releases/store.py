@@ -1,0 +1,70 @@
+"""Store the releases of each process: which definitions govern its instances from which nominal time on, and with which
+files of workflows.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from sqlalchemy import select
+
+from feed_assets.log.definitions.records import Release
+from feed_assets.log.records import EntityKey
+from feed_assets.releases.tables import releases, workflow_files
+from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.upserts import build_insert_if_absent
+
+_T = releases.c
+_ROWS = RowMapper(releases, Release)
+_F = workflow_files.c
+
+
+class Releases(TableStore):
+    """The releases as one transaction sees them."""
+
+    def of(self, process: str, cluster: str) -> list[Release]:
+        """Return the releases of a process, by number."""
+        statement = _ROWS.select.where(_T.process == process, _T.cluster == cluster).order_by(_T.release)
+        return _ROWS.find(self._connection, statement)
+
+    def on(self, cluster: str) -> dict[EntityKey, list[Release]]:
+        """Return the releases of all processes of a cluster, by number."""
+        found: dict[EntityKey, list[Release]] = defaultdict(list)
+        statement = _ROWS.select.where(_T.cluster == cluster).order_by(_T.process, _T.release)
+        for release in _ROWS.find(self._connection, statement):
+            found[EntityKey(release.process, release.cluster)].append(release)
+        return dict(found)
+
+    def all(self) -> dict[EntityKey, list[Release]]:
+        """Return the releases of all processes, by number."""
+        found: dict[EntityKey, list[Release]] = defaultdict(list)
+        statement = _ROWS.select.order_by(_T.process, _T.cluster, _T.release)
+        for release in _ROWS.find(self._connection, statement):
+            found[EntityKey(release.process, release.cluster)].append(release)
+        return dict(found)
+
+    def put(self, rows: Iterable[Release]) -> None:
+        """Insert releases, or replace those with the same number."""
+        _ROWS.put(self._connection, rows)
+
+
+class WorkflowFiles(TableStore):
+    """The contents of files of workflows as one transaction sees them: each once for all releases, never removed."""
+
+    def find(self, digest: str) -> bytes | None:
+        """Return a content; None if it is not stored."""
+        return self._connection.execute(select(_F.content).where(_F.digest == digest)).scalar()
+
+    def known(self, digests: Collection[str]) -> frozenset[str]:
+        """Return those of some digests whose content is stored."""
+        found: set[str] = set()
+        ordered = sorted(digests)
+        for start in range(0, len(ordered), 500):
+            statement = select(_F.digest).where(_F.digest.in_(ordered[start : start + 500]))
+            found.update(self._connection.execute(statement).scalars())
+        return frozenset(found)
+
+    def put(self, contents: Mapping[str, bytes]) -> None:
+        """Store contents by their digests."""
+        if contents:
+            rows = [{"digest": digest, "content": content} for digest, content in sorted(contents.items())]
+            self._connection.execute(build_insert_if_absent(self._dialect, workflow_files), rows)

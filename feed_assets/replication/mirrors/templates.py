@@ -1,0 +1,250 @@
+"""Template for the definition of a mirror, with all optional fields, from command options or Falcon's properties."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from feed_assets.context.errors import MirrorTemplateError
+from feed_assets.definitions.folder import open_folder
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.common import Kind
+from feed_assets.entities.copies.mirror import Mirror
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.process import Process
+from feed_assets.issues import Finding, Issue, Severity, SourceMap
+from feed_assets.json_form import Hidden, shown
+from feed_assets.loading.messages import explain
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.replication.mirrors.falcon_properties import put, read_properties
+from feed_assets.timing.dates import render_datetime
+from feed_assets.validation.rules import validate_bundle
+
+COMMENTS: Mapping[str, str] = {
+    "source": "what is read: directory, or several directories",
+    "target": "what is written; no other declaration may use this location",
+    "removed_files": "keep, or remove files that the source does not have (any more)",
+    "limits": "a run that would remove more fails and changes nothing",
+    "allow_emptying": "whether a source without files may empty the target",
+    "snapshots": "every state has a name; how many always stay, and the maximum age of others; implies remove",
+    "verification": "read back what was copied; whole: also unchanged files; none",
+    "overwrite": "copy every file again",
+    "ignore_errors": "publish the other files if one cannot be read",
+    "preserve": "times, permissions",
+    "max_tasks": "concurrent copies",
+    "bandwidth": "limit per second for all copies together",
+    "task_bandwidth": "limit per second for each copy",
+    "include": "globs: only these files",
+    "exclude": "globs: not these files",
+    "hidden": "also files whose names begin with . or _",
+}
+_EXAMPLES: Mapping[str, str] = {
+    "removed_files": "keep",
+    "limits": "{share: 0.5, files: 10000}",
+    "snapshots": "{source_keep: 3, target_keep: 7, source_age: days(7), target_age: days(7)}",
+    "preserve": "[times, permissions]",
+    "bandwidth": "100MB",
+    "task_bandwidth": "20MB",
+    "include": '["**.parquet"]',
+    "exclude": '["tmp/**"]',
+}
+_RETRY = {"policy": "periodic", "delay": "minutes(30)", "attempts": 3}
+_SIDE = re.compile(r"(?:([A-Za-z][A-Za-z0-9-]*):(?!//))?(.+)")  # "primary:/models", "/models", "s3://bucket/models"
+_KEY = re.compile(r"    ([a-z_]+):")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorRequest:
+    """The requested mirror. A field that is None or empty is taken from `properties`, in Falcon's names, or has its
+    default.
+
+    Sides are `cluster:/directory`, `/directory` or a URL. `cluster` is where the mirror runs: by default the target's,
+    else the source's. `snapshots` is the number always kept at the source and at the target.
+    """
+
+    name: str | None = None
+    sources: tuple[str, ...] = ()
+    target: str | None = None
+    cluster: str | None = None
+    frequency: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    removes: bool = False
+    snapshots: tuple[int, int] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorTemplate:
+    """A definition, its text, warnings about it, and notes about omitted properties."""
+
+    process: Hidden[Process]
+    text: str
+    warnings: tuple[Issue, ...]
+    notes: tuple[str, ...]
+
+    @shown
+    def name(self) -> str:
+        """The name of the process."""
+        return self.process.name
+
+
+def make_mirror(
+    request: MirrorRequest, declared: Bundle, as_of: datetime, *, is_forced: bool = False
+) -> MirrorTemplate:
+    """Make the definition of a mirror, and validate it together with the declared entities.
+
+    Raises:
+        MirrorTemplateError: the options do not say what to mirror; or the process is already declared, and
+            `is_forced` is False.
+        DefinitionsError: the definition has errors; carries the issues.
+    """
+    document, notes = _document(request, as_of)
+    try:
+        process = Process.model_validate(document)
+    except ValidationError as exc:
+        findings = [finding for _, _, finding in explain(exc, Process)]
+        raise _refused(str(document.get("name")), [_issue(document, each) for each in findings]) from exc
+    if declared.find(process.key) is not None and not is_forced:
+        raise MirrorTemplateError(
+            reason=f"process {process.name!r} is already declared", next_step="Give the mirror another name."
+        )
+    bundle = Bundle(entities=(*(each for each in declared.entities if each.key != process.key), process))
+    issues = validate_bundle(bundle, SourceMap(), as_of, only=[process.key])
+    errors = [issue for issue in issues if issue.severity is Severity.ERROR]
+    if errors:
+        raise _refused(process.name, errors)
+    return MirrorTemplate(process=process, text=render_template(process), warnings=tuple(issues), notes=notes)
+
+
+def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) -> str:
+    """Write the text to a file, given by path or URL. Returns the name of the file for messages.
+
+    Raises:
+        MirrorTemplateError: the file exists with other content, and `is_forced` is False.
+    """
+    place, _, file = (target if "://" in target else str(Path(target).absolute())).rpartition("/")
+    folder = open_folder(place)
+    there, content = folder.read_file(file), template.text.encode()
+    if there is not None and there != content and not is_forced:
+        raise MirrorTemplateError(
+            reason=f"{target} already exists with another content", next_step="Remove it, or write with --force."
+        )
+    folder.write(file, content)
+    return folder.shown(file)
+
+
+def render_template(process: Process) -> str:
+    """Return the YAML of a mirror: its fields with comments, and its unused fields as comments."""
+    lines, said, end = render_yaml(process).splitlines(), set(), 0
+    inside = False
+    for number, line in enumerate(lines):
+        inside = line == "  mirror:" or (inside and line.startswith("    "))
+        if not inside:
+            continue
+        end = number + 1
+        if (found := _KEY.match(line)) and found[1] in COMMENTS:
+            said.add(found[1])
+            lines[number] = _commented(line, COMMENTS[found[1]])
+    others = [
+        _commented(f"    # {name}: {_example(name)}", comment) for name, comment in COMMENTS.items() if name not in said
+    ]
+    head = "# A mirror keeps a directory equal to another one; see docs/mirroring.md."
+    return "\n".join([head, *lines[:end], *others, *lines[end:], ""])
+
+
+def _commented(line: str, comment: str) -> str:
+    return f"{line}  # {comment}"
+
+
+def _example(name: str) -> str:
+    if name in _EXAMPLES:
+        return _EXAMPLES[name]
+    default = Mirror.model_fields[name].get_default()
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
+    values, notes = read_properties(request.properties)
+    mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
+    for text in request.sources:
+        cluster, directory = _parse_side(text)
+        own = mirror.setdefault("source", {}).get("cluster")
+        if cluster is not None and own not in (None, cluster):
+            raise MirrorTemplateError(
+                reason=f"the sources are on two clusters, {own} and {cluster}", next_step="Write a mirror for each."
+            )
+        mirror["source"] |= {"cluster": cluster or own} if cluster or own else {}
+        mirror["source"]["directories"] = [*mirror["source"].get("directories", []), directory]
+    if request.target is not None:
+        cluster, directory = _parse_side(request.target)
+        mirror["target"] = {**({"cluster": cluster} if cluster else {}), "directory": directory}
+    for side, option in (("source", "--source"), ("target", "--target")):
+        if not mirror.get(side, {}).keys() & {"directory", "directories"}:
+            raise MirrorTemplateError(reason=f"it has no {side}", next_step=f"Give it with {option}.")
+    if len(mirror["source"]["directories"]) == 1:
+        mirror["source"]["directory"] = mirror["source"].pop("directories")[0]
+    if request.removes:
+        mirror["removed_files"] = "remove"
+    if request.snapshots is not None:
+        put(mirror, ("snapshots", "source_keep"), request.snapshots[0])
+        put(mirror, ("snapshots", "target_keep"), request.snapshots[1])
+        mirror.pop("removed_files", None)
+    return _process(request, values, as_of), notes
+
+
+def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) -> dict[str, Any]:
+    mirror = values["workflow"]["mirror"]
+    given = values.pop("cluster", None)
+    cluster = request.cluster or given or mirror["target"].get("cluster") or mirror["source"].get("cluster")
+    if cluster is None:
+        raise MirrorTemplateError(
+            reason="it has no cluster", next_step="Give --cluster, or name the clusters of source and target."
+        )
+    midnight = render_datetime(as_of.replace(hour=0, minute=0, second=0, microsecond=0))
+    validity = {"start": values.pop("start", midnight)}
+    if "end" in values:
+        validity["end"] = values.pop("end")
+    validity |= {"start": render_datetime(request.start)} if request.start else {}
+    validity |= {"end": render_datetime(request.end)} if request.end else {}
+    mirror = {"source": mirror.pop("source"), "target": mirror.pop("target"), **mirror}
+    return {
+        **values,
+        "name": request.name or values.get("name"),
+        "clusters": {cluster: {"validity": validity}},
+        "order": "LAST_ONLY",
+        "catch_up": "latest",
+        "frequency": request.frequency or values.get("frequency", "days(1)"),
+        "workflow": {"engine": "directory-mirror", "mirror": mirror},
+        "retry": {**_RETRY, **values.get("retry", {})},
+    }
+
+
+def _parse_side(text: str) -> tuple[str | None, str]:
+    found = _SIDE.fullmatch(text.strip())
+    if found is None:
+        raise MirrorTemplateError(
+            reason=f"{text!r} is not a directory", next_step="Write cluster:/directory, or a URL."
+        )
+    return found[1], found[2]
+
+
+def _issue(document: Mapping[str, Any], finding: Finding) -> Issue:
+    return Issue(
+        severity=Severity.ERROR,
+        code="value",
+        entity=f"{Kind.PROCESS.value} {document.get('name')!r}",
+        message=finding.message,
+        remedy=finding.remedy,
+        source=None,
+    )
+
+
+def _refused(name: str, issues: Sequence[Issue]) -> DefinitionsError:
+    return DefinitionsError(
+        location=f"mirror {name!r}", reason="it cannot be declared", next_step="Correct this:", issues=issues
+    )

@@ -1,0 +1,334 @@
+"""Remove what old runs have left behind: their captured logs, and messages that everybody has been told.
+
+How long something is kept depends on the frequency of the process. Runs, attempts, materializations and instances stay:
+only what a run has printed goes. Each attempt is read once for each unit, in the order of ends: the cost follows what
+has ended since, not history.
+
+Differs from Falcon: the logs of a process whose instances come as they come are kept like those of daily ones.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.alerts.delivery.store import WaysOut
+from feed_assets.clock import TimeBudget
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.instances.attempts import Attempts, EndedAttempt, RunAttempt
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.run_names import is_command
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
+from feed_assets.setting_sections import CleanupSettings
+from feed_assets.sql.database import Database
+from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+
+PERIOD = timedelta(days=1)
+"""The time between two clean-ups of a cluster by its schedule."""
+ATTEMPTS_A_STEP = 500
+MESSAGES_A_STEP = 5_000
+UNITS = (Unit.MINUTES, Unit.HOURS, Unit.DAYS, Unit.MONTHS)
+"""The units that have a limit of their own."""
+
+OnProgress = Callable[[str, int, int], None]
+
+
+class Leftover(StrEnum):
+    """What is removed."""
+
+    CAPTURED_LOGS = "captured logs"
+    RETENTION_LOGS = "captured logs of retention"
+    MESSAGES = "messages"
+
+
+class CapturedLogs(ABC):
+    """What runs have printed, as Dagster keeps it."""
+
+    @abstractmethod
+    def find(self, runs: Mapping[str, Collection[Key]]) -> list[str]:
+        """Return those of some runs that have ended, have captured logs, and consist of the given processes alone."""
+
+    @abstractmethod
+    def find_retention(self, cluster: str, after: datetime | None, before: datetime, limit: int) -> "RetentionRuns":
+        """Return at most `limit` ended runs of a cluster's retention job that were created between two moments of real
+        time, with captured logs, the oldest first.
+        """
+
+    @abstractmethod
+    def remove(self, run_id: str) -> None:
+        """Remove the captured logs of a run, and nothing else; do nothing if there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRuns:
+    """Runs of a retention job with captured logs, and until when runs were looked at; None if there were none."""
+
+    run_ids: tuple[str, ...]
+    until: datetime | None
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedUp:
+    """What was removed, or would be: `count` runs or messages that ended before `before`.
+
+    `unit` is that of the processes, `limit` how long their logs are kept. `cluster` is None for messages. If it is not
+    `is_complete`, the next clean-up goes on.
+    """
+
+    leftover: Leftover
+    cluster: str | None
+    unit: Unit | None
+    limit: str
+    before: datetime
+    count: int
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingTimes:
+    """How long the logs of processes are kept, by the unit of their frequency."""
+
+    by_unit: Mapping[Unit, Frequency]
+
+    @classmethod
+    def of(cls, settings: CleanupSettings) -> "KeepingTimes":
+        """Return the times that the settings say."""
+        texts = (settings.minutes, settings.hours, settings.days, settings.months)
+        return cls(by_unit={unit: parse_frequency(text) for unit, text in zip(UNITS, texts, strict=True)})
+
+    def cutoff(self, unit: Unit, as_of: datetime) -> datetime:
+        """Return the moment before which something has ended that goes now; a month has 31 days."""
+        return as_of - self.by_unit[unit].as_duration()
+
+    def longest(self) -> Unit:
+        """Return the unit whose logs are kept longest."""
+        return max(UNITS, key=lambda unit: self.by_unit[unit].as_duration())
+
+
+def find_unit(plan: Plan, key: Key) -> Unit:
+    """Return the unit that decides how long the logs of a process are kept; one that is gone counts as monthly."""
+    record = plan.processes.get(key)
+    if record is None:
+        return Unit.MONTHS
+    if not record.is_enumerated:
+        return Unit.DAYS
+    match record.sequence.frequency.unit:
+        case Unit.SECONDS | Unit.MINUTES:
+            return Unit.MINUTES
+        case (Unit.HOURS | Unit.DAYS | Unit.MONTHS) as unit:
+            return unit
+        case unit:
+            assert_never(unit)
+
+
+def decide_removable(
+    plan: Plan, runs: Mapping[str, Sequence[RunAttempt]], times: KeepingTimes, as_of: datetime
+) -> dict[str, list[Key]]:
+    """Return the runs all of whose attempts ended long enough ago, with their processes."""
+
+    def is_old(attempt: RunAttempt) -> bool:
+        unit = find_unit(plan, (attempt.process, attempt.cluster))
+        return attempt.ended_at is not None and attempt.ended_at <= times.cutoff(unit, as_of)
+
+    return {
+        run_id: [(attempt.process, attempt.cluster) for attempt in attempts]
+        for run_id, attempts in runs.items()
+        if all(map(is_old, attempts))
+    }
+
+
+def is_cleanup_due(connection: Connection, cluster: str, times: KeepingTimes, as_of: datetime) -> bool:
+    """Return whether the last clean-up was a day ago, and attempts have ended long enough ago since; a few queries."""
+    last = Cursors(connection).get(_last(cluster))
+    if last is not None and abs(as_of - datetime.fromisoformat(last)) < PERIOD:
+        return False
+    return any(
+        Attempts(connection).ended(cluster, _position(connection, cluster, unit), times.cutoff(unit, as_of), limit=1)
+        for unit in UNITS
+    )
+
+
+def begin_cleanup(connection: Connection, cluster: str, as_of: datetime) -> bool:
+    """Note that the clean-up of a day begins; return False if one has begun less than a day ago."""
+    last = Cursors(connection).get(_last(cluster))
+    if last is not None and abs(as_of - datetime.fromisoformat(last)) < PERIOD:
+        return False
+    Cursors(connection).put(_last(cluster), as_of.isoformat())
+    return True
+
+
+def apply_cleanup(
+    database: Database,
+    plan: Plan,
+    cluster: str,
+    times: KeepingTimes,
+    logs: CapturedLogs,
+    as_of: datetime,
+    real_now: datetime,
+    budget: TimeBudget,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> list[CleanedUp]:
+    """Remove what a cluster's old runs have left, until the budget is spent; return what was removed, by unit.
+
+    `real_now` is the real time, by which Dagster knows its runs. A repeat goes on where this ended, whatever happens.
+    With `dry_run`, nothing is removed.
+
+    Raises:
+        Exception: whatever the manager of captured logs raises; what was removed before is not tried again.
+    """
+    cleanup = _Cleanup(database, plan, cluster, times, logs, budget, on_progress, dry_run=dry_run)
+    done = [cleanup.clean_processes(unit, as_of) for unit in UNITS]
+    return [*done, cleanup.clean_retention(real_now)]
+
+
+def apply_message_cleanup(
+    database: Database, times: KeepingTimes, as_of: datetime, budget: TimeBudget, *, dry_run: bool = False
+) -> CleanedUp:
+    """Remove the messages that everybody was told, and that are older than anything else is kept."""
+    unit = times.longest()
+    before, count, is_complete = times.cutoff(unit, as_of), 0, False
+    with database.read() as connection:
+        up_to = WaysOut(connection).told_up_to()
+        if dry_run:
+            count, is_complete = Outbox(connection).count_old(before, up_to, ALL_MESSAGES), True
+    while not is_complete and not budget.is_spent:
+        with database.begin() as connection:
+            removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
+        count, is_complete = count + removed, removed < MESSAGES_A_STEP
+    limit = times.by_unit[unit].render()
+    return CleanedUp(
+        leftover=Leftover.MESSAGES,
+        cluster=None,
+        unit=None,
+        limit=limit,
+        before=before,
+        count=count,
+        is_complete=is_complete,
+    )
+
+
+ALL_MESSAGES = 1_000_000
+"""How many messages a dry run counts."""
+
+
+class _Cleanup:
+    """The clean-up of one cluster."""
+
+    def __init__(
+        self,
+        database: Database,
+        plan: Plan,
+        cluster: str,
+        times: KeepingTimes,
+        logs: CapturedLogs,
+        budget: TimeBudget,
+        on_progress: OnProgress | None,
+        *,
+        dry_run: bool,
+    ) -> None:
+        self._database = database
+        self._plan = plan
+        self._cluster = cluster
+        self._times = times
+        self._logs = logs
+        self._budget = budget
+        self._on_progress = on_progress
+        self._dry_run = dry_run
+        self._counted: set[str] = set()
+
+    def clean_processes(self, unit: Unit, as_of: datetime) -> CleanedUp:
+        """Remove the captured logs of the runs of processes with a frequency in this unit."""
+        before, is_complete = self._times.cutoff(unit, as_of), False
+        with self._database.read() as connection:
+            position = _position(connection, self._cluster, unit)
+        count = 0
+        while not is_complete and not self._budget.is_spent:
+            with self._database.read() as connection:
+                ended = Attempts(connection).ended(self._cluster, position, before, ATTEMPTS_A_STEP)
+                runs = Attempts(connection).of_runs(self._runs_of(ended, unit))
+            count += self._remove(self._logs.find(decide_removable(self._plan, runs, self._times, as_of)))
+            is_complete = len(ended) < ATTEMPTS_A_STEP
+            if ended:
+                position = ended[-1]
+                self._put(_cursor(self._cluster, unit), _render(position))
+        return self._cleaned(Leftover.CAPTURED_LOGS, unit, before, count, is_complete=is_complete)
+
+    def clean_retention(self, real_now: datetime) -> CleanedUp:
+        """Remove the captured logs of the runs of the retention job, which are kept like those of daily processes."""
+        name, before = f"cleanup/{self._cluster}/retention", self._times.cutoff(Unit.DAYS, real_now)
+        with self._database.read() as connection:
+            text = Cursors(connection).get(name)
+        after, count, is_complete = None if text is None else datetime.fromisoformat(text), 0, False
+        while not is_complete and not self._budget.is_spent:
+            found = self._logs.find_retention(self._cluster, after, before, ATTEMPTS_A_STEP)
+            count, is_complete = count + self._remove(found.run_ids), found.is_last
+            if found.until is not None:
+                after = found.until
+                self._put(name, after.isoformat())
+        return self._cleaned(Leftover.RETENTION_LOGS, Unit.DAYS, before, count, is_complete=is_complete)
+
+    def _runs_of(self, ended: Iterable[EndedAttempt], unit: Unit) -> set[str]:
+        return {
+            each.run_id
+            for each in ended
+            if each.run_id is not None
+            and not is_command(each.run_id)
+            and find_unit(self._plan, (each.process, self._cluster)) is unit
+        }
+
+    def _remove(self, run_ids: Collection[str]) -> int:
+        new = [run_id for run_id in run_ids if run_id not in self._counted]
+        for number, run_id in enumerate(new, 1):
+            if not self._dry_run:
+                self._logs.remove(run_id)
+            self._counted.add(run_id)
+            if self._on_progress is not None:
+                self._on_progress(f"captured logs on {self._cluster}", number, len(new))
+        return len(new)
+
+    def _put(self, name: str, value: str) -> None:
+        if not self._dry_run:
+            with self._database.begin() as connection:
+                Cursors(connection).put(name, value)
+
+    def _cleaned(self, leftover: Leftover, unit: Unit, before: datetime, count: int, *, is_complete: bool) -> CleanedUp:
+        return CleanedUp(
+            leftover=leftover,
+            cluster=self._cluster,
+            unit=unit,
+            limit=self._times.by_unit[unit].render(),
+            before=before,
+            count=count,
+            is_complete=is_complete,
+        )
+
+
+def _last(cluster: str) -> str:
+    return f"cleanup/{cluster}"
+
+
+def _cursor(cluster: str, unit: Unit) -> str:
+    return f"cleanup/{cluster}/{unit.value}"
+
+
+def _position(connection: Connection, cluster: str, unit: Unit) -> EndedAttempt | None:
+    text = Cursors(connection).get(_cursor(cluster, unit))
+    if text is None:
+        return None
+    ended_at, process, nominal_time, attempt = json.loads(text)
+    return EndedAttempt(datetime.fromisoformat(ended_at), process, datetime.fromisoformat(nominal_time), attempt, None)
+
+
+def _render(attempt: EndedAttempt) -> str:
+    return json.dumps(
+        [attempt.ended_at.isoformat(), attempt.process, attempt.nominal_time.isoformat(), attempt.attempt]
+    )

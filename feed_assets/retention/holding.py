@@ -1,0 +1,277 @@
+"""`hold`: named protections of instances against retention."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from feed_assets.command_lines import command_line
+from feed_assets.context.audit_notes import note_target
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.subjects import Subject, resolve_subject
+from feed_assets.entities.common import Kind
+from feed_assets.instances.attempts.displacement import MIRRORED
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.holds import Holds
+from feed_assets.log.removals.records import Hold, Sweep
+from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.instance_texts import parse_instance
+from feed_assets.timing.sequence import InstanceSequence
+
+_UTC = ZoneInfo("UTC")
+_MOMENT = timedelta(microseconds=1)
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSpan:
+    """The scope of a hold: feeds (none: every feed) on clusters (none: every cluster), and `start <= nominal time <
+    end`, or up to and including `last`.
+    """
+
+    feeds: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    last: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldChange:
+    """The holds that were placed or released, and the stores with their data that do not know it yet."""
+
+    holds: tuple[Hold, ...]
+    unsettled: tuple[UnsettledStore, ...] = ()
+
+
+def find_spans(
+    context: OperationContext,
+    feeds: Collection[str],
+    clusters: Collection[str],
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    instance: str | None = None,
+) -> list[HeldSpan]:
+    """Parse the times of a hold, in the time zone of each feed unless they are UTC times; one span for equal times.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        DateTimeError: a text is not a time.
+    """
+
+    def parse(feed: Subject | None, text: str | None) -> datetime | None:
+        if text is None:
+            return None
+        return parse_instance(text, _UTC) if feed is None else feed.parse(text)
+
+    spans: dict[HeldSpan, list[str]] = {}
+    for feed in [resolve_subject(context, name, kind=Kind.FEED) for name in feeds] or (None,):
+        only = parse(feed, instance)
+        span = HeldSpan(clusters=tuple(clusters), start=only or parse(feed, start), end=parse(feed, end), last=only)
+        spans.setdefault(span, []).extend([] if feed is None else [feed.name])
+    return [replace(span, feeds=tuple(named)) for span, named in spans.items()]
+
+
+def add_holds(
+    context: OperationContext,
+    name: str,
+    spans: Sequence[HeldSpan],
+    *,
+    reason: str,
+    author: str,
+    expires_at: datetime | None = None,
+    dry_run: bool = False,
+) -> HoldChange:
+    """Protect instances against retention until the hold is released or expires. Several holds may protect the same
+    instance. Instances that are created later are protected, too. Holds with the same name are released together.
+    A storage that is away does not prevent it.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        InstanceQueryError: the name or reason is empty, a cluster is not declared, the range is empty or has no
+            instance, or the hold would already have expired.
+    """
+    for span in spans:
+        _check(context, name, span, reason, expires_at)
+        for feed in span.feeds:
+            _require_cover(context, name, feed, span)
+    new = [
+        Hold(
+            name=name,
+            feed=feed,
+            cluster=cluster,
+            first=span.start,
+            last=span.last if span.end is None else span.end - _MOMENT,
+            reason=reason,
+            author=author,
+            created_at=context.as_of,
+            expires_at=expires_at,
+        )
+        for span in spans
+        for feed in span.feeds or (None,)
+        for cluster in span.clusters or (None,)
+    ]
+    if dry_run:
+        return HoldChange(holds=tuple(new))
+    with context.database.begin() as connection:
+        added = Holds(connection).add(new)
+    note_target(context, author, "hold add", f"hold {name!r}", reason=reason, holds=len(added))
+    return _with_traces(context, added)
+
+
+def release_hold(context: OperationContext, name: str, *, author: str, dry_run: bool = False) -> HoldChange:
+    """Release all active holds of a name. A storage that is away does not prevent it.
+
+    Raises:
+        SafeModeError: safe mode is on.
+        InstanceQueryError: the name has no active hold.
+    """
+    require_mode(context.database, Operation.RETENTION_RELEASE)
+    with context.database.read() as connection:
+        known = Holds(connection).of_name(name)
+    active = [hold for hold in known if hold.released_at is None]
+    if not active:
+        reason = "it was already released" if known else "it does not exist"
+        raise InstanceQueryError(
+            subject=f"hold {name!r}", reason=reason, next_step=f"List the holds: {command_line('hold', 'list')}"
+        )
+    released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
+    if dry_run:
+        return HoldChange(holds=tuple(released))
+    with context.database.begin() as connection:
+        Holds(connection).release(name, context.as_of, author)
+    note_target(context, author, "hold release", f"hold {name!r}", holds=len(active))
+    return _with_traces(context, released)
+
+
+def _with_traces(context: OperationContext, holds: Sequence[Hold]) -> HoldChange:
+    """Bring the traces of changed holds up to date."""
+    traces = HoldTraces(database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of)
+    traces.settle_reachable(holds)
+    return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled))
+
+
+def list_holds(context: OperationContext, *, everything: bool = False, feed: str | None = None) -> list[Hold]:
+    """Return the active holds; with `everything` also released and expired ones. Newest first."""
+    with context.database.read() as connection:
+        holds = Holds(connection)
+        found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
+    return [hold for hold in found if feed is None or hold.feed in (None, feed)]
+
+
+def hold_restored(
+    context: OperationContext,
+    sweep: Sweep,
+    feeds: Collection[str] | None,
+    times: Collection[datetime] | None,
+    author: str,
+    until: datetime,
+) -> HoldChange:
+    """Hold the instances that an undo restores, so that the next sweep does not remove them at once.
+
+    What a mirror has displaced belongs to no instance.
+    """
+    with context.database.read() as connection:
+        heads = [
+            head
+            for head in SweepChunks(connection, sweep.sweep_id).heads()
+            if (feeds is None or head.feed in feeds) and head.kind != MIRRORED
+        ]
+    spans: dict[str, tuple[datetime, datetime]] = {}
+    for head in heads:
+        first, last = spans.get(head.feed, (head.first, head.last))
+        spans[head.feed] = (min(first, head.first), max(last, head.last))
+    if times:
+        spans = {feed: (min(times), max(times)) for feed in spans}
+    new = [
+        Hold(
+            name=undo_hold_name(sweep),
+            feed=feed,
+            cluster=sweep.cluster,
+            first=first,
+            last=last,
+            reason=f"sweep {sweep.sweep_id} was undone",
+            author=author,
+            created_at=context.as_of,
+            expires_at=until,
+        )
+        for feed, (first, last) in sorted(spans.items())
+    ]
+    with context.database.begin() as connection:
+        holds = Holds(connection)
+        known = [hold for hold in holds.of_name(undo_hold_name(sweep)) if hold.is_active(context.as_of)]
+        has = {(hold.feed, hold.first, hold.last) for hold in known}
+        added = holds.add([hold for hold in new if (hold.feed, hold.first, hold.last) not in has])
+    return _with_traces(context, known + added)
+
+
+def undo_hold_name(sweep: Sweep) -> str:
+    """Return the name of the hold that an undo places on restored instances."""
+    return f"undo-{sweep.sweep_id}"
+
+
+def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, expires_at: datetime | None) -> None:
+    for feed in span.feeds:
+        context.kinds_of(feed, Kind.FEED)
+    unknown = sorted(set(span.clusters) - set(context.plan.clusters))
+    faults = [
+        (not name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),
+        (not reason.strip(), f"hold {name!r}", "it has no reason", "Give the reason, for people who find it later."),
+        (
+            bool(unknown),
+            f"cluster {', '.join(unknown)}",
+            "it is not declared",
+            f"Declared are {', '.join(sorted(context.plan.clusters))}.",
+        ),
+        (
+            span.start is not None and span.end is not None and span.end <= span.start,
+            f"hold {name!r}",
+            "its end is not after its start",
+            "Give a later end; the end is exclusive.",
+        ),
+        (
+            expires_at is not None and expires_at <= context.as_of,
+            f"hold {name!r}",
+            "it would already have expired",
+            f"Give a time after {render_datetime(context.as_of)}.",
+        ),
+    ]
+    for is_wrong, subject, what, next_step in faults:
+        if is_wrong:
+            raise InstanceQueryError(subject=subject, reason=what, next_step=next_step)
+
+
+def _require_cover(context: OperationContext, name: str, feed: str, span: HeldSpan) -> None:
+    """Require that a hold covers an instance of a feed, declared or on record; the error names the nearest one."""
+    if span.start is None and span.end is None:
+        return
+    keys = [(feed, each) for each in span.clusters or context.plan.clusters if (feed, each) in context.plan.feeds]
+    start, last = span.start or _FIRST, span.last or (span.end or _LAST) - _MOMENT
+    with context.database.read() as connection:
+        rows = FeedInstances(connection)
+        if any(rows.find_between(*key, start, last) for key in keys):
+            return
+    near = [time for key in keys for time in _find_nearest(context.plan.feeds[key].sequence, start, last)]
+    if any(start <= time <= last for time in near):
+        return
+    nearest = min(near, key=lambda time: max(start - time, time - last), default=None)
+    ends = {"from": span.start, "before": span.end}
+    span_text = " ".join(f"{word} {render_datetime(time)}" for word, time in ends.items() if time is not None)
+    what = render_datetime(start) if start == last else span_text
+    raise InstanceQueryError(
+        subject=f"hold {name!r}",
+        reason=f"it covers nothing: feed {feed!r} has no instance {what}",
+        next_step=f"The nearest instance is {render_datetime(nearest)}." if nearest else "Choose another cluster.",
+    )
+
+
+def _find_nearest(sequence: InstanceSequence, start: datetime, last: datetime) -> list[datetime]:
+    """Return the instances next to both ends of a span, of which one is in the span if any is."""
+    found = {sequence.index_at_or_after(max(start, sequence.start)), sequence.index_at_or_before(start)}
+    found |= {sequence.index_at_or_before(min(last, sequence.end - _MOMENT if sequence.end else last))}
+    return [time for n in found if n >= 0 and sequence.contains(time := sequence.at(n))]

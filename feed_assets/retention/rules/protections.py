@@ -1,0 +1,359 @@
+"""Find the protections of instances that are eligible for removal. Fail closed: unknown facts protect.
+
+Protections are checked twice: when a sweep is planned, and directly before the instances are moved, with their leases
+held.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import Clock, FrozenClock
+from feed_assets.entities.common import Kind
+from feed_assets.errors import FeedAssetsError
+from feed_assets.instances.attempts.copy_records import copy_of, has_changed
+from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.leases import find_held
+from feed_assets.log.records import EntityKey, FeedInstanceStatus, FeedKey, ProcessKey
+from feed_assets.log.removals.holds import Holds
+from feed_assets.log.removals.records import Hold
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.releases.feed_readers import find_feed_readers
+from feed_assets.releases.left_out import find_former_holds, find_left_out_neighbour
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.retention.rules.readers import find_at_work, find_late_readers, find_unread
+from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability
+from feed_assets.timing.dates import render_datetime
+from feed_assets.transfer.errors import SourceNotAvailableError
+from feed_assets.transfer.plans import is_current, source_side, target_side
+from feed_assets.triggers.queue.batches import Batches
+from feed_assets.triggers.queue.inputs import TriggerInputs
+
+BEHIND = "behind: its source has changed since it was copied"
+"""What a replica is that was copied from other content; the end of a sentence about it."""
+
+
+class ProtectionKind(StrEnum):
+    """The kind of a protection; the names appear in plans, results and explanations."""
+
+    HOLD = "hold"
+    """A named hold covers it."""
+    LEASE = "lease"
+    """A worker is writing it at this moment."""
+    READER = "reader"
+    """A process instance that reads it is READY or RUNNING."""
+    QUEUED = "queued"
+    """A process that takes what comes has not processed it: it is pending, or in a batch that has not succeeded."""
+    UNREAD = "unread"
+    """A process that must read it first has not read it (`until_read_by`)."""
+    LATE_DATA = "late-data"
+    """It, or an instance that reads it, is still checked for late data."""
+    REPLICA = "replica"
+    """A cluster that must get it first has not got its content (`until_replicated_to`), or a copy is still pending."""
+    NEWEST = "newest"
+    """It is among the newest instances, which stay (`keep_newest`)."""
+    NEIGHBOUR = "neighbour"
+    """Its location overlaps that of a feed that is declared, but left out of the plan because of errors."""
+    STORAGE = "storage"
+    """Storage must not move it: it contains a link, or is on another device."""
+    PLACE = "place"
+    """It is at a former place of the feed, and what is there may not be it, or not it alone."""
+    POLICY = "policy"
+    """The retention of the feed has changed since the sweep was planned."""
+
+
+_ABSENT = ", which is not declared at present,"
+_HAS_BEEN_THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
+
+
+class Protection(NamedTuple):
+    """One reason why an instance stays."""
+
+    kind: ProtectionKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionQuery:
+    """A query for protections: `as_of` is the time of the data, `real_now` the real time, which leases use.
+
+    A lease held by `holder` is no protection; with None, all leases are ignored.
+    """
+
+    as_of: datetime
+    real_now: datetime
+    holder: str | None
+
+
+def find_protections(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    times: Collection[datetime],
+    query: ProtectionQuery,
+) -> dict[datetime, list[Protection]]:
+    """Return the protections of a feed's instances, by nominal time; unprotected instances are left out.
+
+    Args:
+        connection: a transaction in which the releases were refreshed.
+        timeline: the current plan, and the releases.
+        record: the feed.
+        times: nominal times, including those without an instance in the current definition.
+        query: the times of the query, and the lease holder.
+    """
+    if not times:
+        return {}
+    timeline.refresh(connection, query.as_of)
+    expected = set(times)
+    kept: dict[datetime, list[Protection]] = {}
+
+    def note(kind: ProtectionKind, found: Mapping[datetime, str]) -> None:
+        for time, reason in found.items():
+            kept.setdefault(time, []).append(Protection(kind, reason))
+
+    neighbour = find_left_out_neighbour(connection, timeline, record)
+    note(ProtectionKind.NEIGHBOUR, dict.fromkeys(expected, neighbour) if neighbour else {})
+    holds = Holds(connection).active(query.as_of)
+    for hold in holds:
+        note(ProtectionKind.HOLD, {time: _describe_hold(hold) for time in expected if hold.covers(*record.key, time)})
+    note(ProtectionKind.HOLD, find_former_holds(connection, timeline, record, expected, holds))
+    if query.holder is not None:
+        note(ProtectionKind.LEASE, _find_leased(connection, record, expected, query))
+    feed_readers = find_feed_readers(connection, timeline, record)
+    note(ProtectionKind.READER, find_at_work(connection, feed_readers, record, expected, query.as_of))
+    note(ProtectionKind.LATE_DATA, _find_late_checked(connection, record, expected))
+    note(ProtectionKind.LATE_DATA, find_late_readers(connection, feed_readers, record, expected, query.as_of))
+    note(ProtectionKind.QUEUED, _find_queued(connection, timeline.plan, record, expected))
+    policy = record.retention
+    if policy is not None and policy.until_read_by:
+        undeclared, names = _split_by_declaration(timeline.plan, policy.until_read_by)
+        note(ProtectionKind.UNREAD, {time: _describe_undeclared(undeclared) for time in expected} if undeclared else {})
+        note(ProtectionKind.UNREAD, find_unread(connection, feed_readers, record, names, expected, query.as_of))
+    for cluster in policy.until_replicated_to if policy else ():
+        note(ProtectionKind.REPLICA, _find_missing_on(connection, timeline.plan, record, cluster, expected))
+    note(ProtectionKind.REPLICA, _find_pending_copies(connection, timeline.plan, record, expected, query.as_of))
+    return kept
+
+
+def _find_queued(
+    connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime]
+) -> dict[datetime, str]:
+    """Return the instances whose events a consumer has not processed, with a phrase that names it.
+
+    A consumer that is not in the plan, because of errors or a missing file, has its queue still.
+    """
+    consumers = {mark.key.consumer for mark in TriggerInputs(connection).of_feed(*record.key)}
+    if not consumers:
+        return {}
+    naming = {EntityKey(*process.key) for process, _ in plan.triggers_of(record.key)}
+    absent = {consumer for consumer in consumers if consumer not in plan.processes}
+    queued = Batches(connection).queued(*record.key, naming | absent)
+    return {
+        key.nominal_time: f"process {consumer.entity!r}{_ABSENT if consumer in absent else ''} has not processed it yet"
+        for key, consumer in queued.items()
+        if key.nominal_time in times
+    }
+
+
+def find_replica_protections(
+    database: Database,
+    stores: StorePool,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    times: Collection[datetime],
+    query: ProtectionQuery,
+) -> dict[datetime, list[Protection]]:
+    """Return the instances whose replicas, by the storages of both sides, are behind; the record may not know that.
+
+    Reads nothing unless the policy names clusters that must get the instances first.
+    """
+    behind = find_behind(database, stores, timeline.plan, record, times, query.real_now)
+    return {time: [Protection(ProtectionKind.REPLICA, reason)] for time, reason in behind.items()}
+
+
+def find_at_work_now(
+    connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, times: Collection[datetime], as_of: datetime
+) -> dict[datetime, str]:
+    """Return a feed's instances that a process instance reads now, or is about to read.
+
+    Each has a phrase that names the reader.
+    """
+    timeline.refresh(connection, as_of)
+    return find_at_work(connection, find_feed_readers(connection, timeline, record), record, set(times), as_of)
+
+
+def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple[str, str, datetime]]:
+    """Return the lease keys of a feed's instances, with which writers lock out one another."""
+    return [(f"feed/{feed}", cluster, time) for time in times]
+
+
+def leased_by(holder: str | None) -> str:
+    """Return the phrase for a lease that protects an instance."""
+    return f"'{holder}' holds its lease"
+
+
+def _describe_hold(hold: Hold) -> str:
+    until = f" until {render_datetime(hold.expires_at)}" if hold.expires_at else ""
+    return f"hold '{hold.name}' of {hold.author}{until}: {hold.reason}"
+
+
+def _find_leased(
+    connection: Connection, record: FeedRecord, times: Collection[datetime], query: ProtectionQuery
+) -> dict[datetime, str]:
+    held = find_held(connection, lease_keys(*record.key, times), query.real_now)
+    return {lease.nominal_time: leased_by(lease.holder) for lease in held if lease.holder != query.holder}
+
+
+def _find_late_checked(connection: Connection, record: FeedRecord, times: Iterable[datetime]) -> dict[datetime, str]:
+    keys = [LateKey(Kind.FEED.value, *record.key, time) for time in times]
+    return {key.nominal_time: "it is still checked for late data" for key in LateChecks(connection).get_many(keys)}
+
+
+def _split_by_declaration(plan: Plan, processes: Sequence[str]) -> tuple[list[str], list[str]]:
+    declared = {process for process, _ in plan.processes}
+    return [name for name in processes if name not in declared], [name for name in processes if name in declared]
+
+
+def _describe_undeclared(names: Sequence[str]) -> str:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"it stays until {listed} has read it, but no such process is declared"
+
+
+def _find_missing_on(
+    connection: Connection, plan: Plan, record: FeedRecord, cluster: str, times: Collection[datetime]
+) -> dict[datetime, str]:
+    """Return the instances that a cluster lacks. Times without an instance there can never arrive and are ignored."""
+    target = plan.feeds.get((record.feed, cluster))
+    if target is None:
+        return dict.fromkeys(times, f"it stays until cluster '{cluster}' has it, but the feed is not declared there")
+    expected = [time for time in times if target.sequence.contains(time)]
+    lacking = _find_lacking(connection, record, target, find_flows(plan, record, cluster), expected)
+    return {
+        time: f"it stays until cluster '{cluster}' has it, where it is {status}" for time, status in lacking.items()
+    }
+
+
+def _find_pending_copies(
+    connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime], as_of: datetime
+) -> dict[datetime, str]:
+    """Return the instances of a source that a target lacks, will get, and would still keep."""
+    found: dict[datetime, str] = {}
+    for flow in (plan.processes[edge.process_key] for edge in record.inputs_of):
+        if flow.copy is None:
+            continue
+        target = plan.feeds[flow.outputs[0].feed_key]
+        limit = target.retention_limit
+        expected = [
+            time
+            for time in times
+            if flow.sequence.contains(time) and (limit is None or time >= as_of - limit.as_duration())
+        ]
+        lacking = _find_lacking(connection, record, target, [flow], expected)
+        found |= {time: f"its copy on cluster '{target.cluster}' is {status}" for time, status in lacking.items()}
+    return found
+
+
+def _find_lacking(
+    connection: Connection,
+    record: FeedRecord,
+    target: FeedRecord,
+    flows: Sequence[ProcessRecord],
+    times: Collection[datetime],
+) -> dict[datetime, str]:
+    """Return the instances whose present content a target lacks, by the record; each with what is there instead."""
+    keys = {time: FeedKey(*target.key, time) for time in times}
+    rows = FeedInstances(connection).get_many(list(keys.values()))
+    statuses = {time: rows[key].status if key in rows else FeedInstanceStatus.MISSING for time, key in keys.items()}
+    lacking: dict[datetime, str] = {time: status for time, status in statuses.items() if status not in _HAS_BEEN_THERE}
+    copied = [time for time in times if time not in lacking]
+    return lacking | dict.fromkeys(find_changed_since_copy(connection, record, flows, copied), BEHIND)
+
+
+def find_flows(plan: Plan, record: FeedRecord, target: str) -> list[ProcessRecord]:
+    """Return the flows that copy a feed from its cluster to a target."""
+    readers = (plan.processes[edge.process_key] for edge in record.inputs_of if edge.cluster == target)
+    return [flow for flow in readers if flow.copy is not None]
+
+
+def find_changed_since_copy(
+    connection: Connection, record: FeedRecord, flows: Sequence[ProcessRecord], times: Collection[datetime]
+) -> set[datetime]:
+    """Return the instances of a source that have changed since one of the flows copied them, by the record."""
+    if not flows or not times:
+        return set()
+    log, runs = EventLog(connection), ProcessInstances(connection)
+    at_source = {time: FeedKey(*record.key, time) for time in times}
+    sources = FeedInstances(connection).get_many(list(at_source.values()))
+    source_events = log.for_instances(list(at_source.values()))
+    found: set[datetime] = set()
+    for flow in flows:
+        at_target = {time: FeedKey(*flow.outputs[0].feed_key, time) for time in times if flow.sequence.contains(time)}
+        copies = log.for_instances(list(at_target.values()))
+        attempts = runs.get_many([ProcessKey(*flow.key, time) for time in at_target])
+        found.update(
+            time
+            for time, target in at_target.items()
+            if has_changed(
+                sources.get(at_source[time]),
+                source_events.get(at_source[time], ()),
+                attempts.get(ProcessKey(*flow.key, time)),
+                copy_of(copies.get(target, ()), flow.process),
+            )
+        )
+    return found
+
+
+def find_behind(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    record: FeedRecord,
+    times: Collection[datetime],
+    real_now: datetime,
+) -> dict[datetime, str]:
+    """Return the instances that must get to other clusters first and whose replicas there have other content.
+
+    Compares the storages of both sides: what the replica was copied from, and what the source is now, since the record
+    does not know what was written in place. A replica that cannot be compared counts as behind. Each instance has a
+    clause that completes "it stays because".
+    """
+    found: dict[datetime, str] = {}
+    clock = FrozenClock(real_now)
+    for cluster in record.retention.until_replicated_to if record.retention else ():
+        for flow in find_flows(plan, record, cluster):
+            target = plan.feeds[flow.outputs[0].feed_key]
+            left = [time for time in times if time not in found and flow.sequence.contains(time)]
+            with database.read() as connection:
+                rows = FeedInstances(connection).get_many([FeedKey(*target.key, time) for time in left])
+            there = [row.nominal_time for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE]
+            answers = stores.each(partial(_compare, stores, record, target, flow, clock), there)
+            found |= {
+                time: f"it stays until cluster '{cluster}' has it, where it is {answer}"
+                for time, answer in zip(there, answers, strict=True)
+                if answer is not None
+            }
+    return found
+
+
+def _compare(
+    stores: StorePool, record: FeedRecord, target: FeedRecord, flow: ProcessRecord, clock: Clock, time: datetime
+) -> str | None:
+    """Return what a replica is instead of current; None if it is current, or if there is nothing at the source."""
+    assert flow.copy is not None
+    source, replica = source_side(record, time), target_side(target, time)
+    try:
+        return None if is_current(stores, source, replica, flow.copy.options, clock) else BEHIND
+    except SourceNotAvailableError as exc:
+        return None if exc.availability is Availability.MISSING else BEHIND
+    except FeedAssetsError as exc:
+        return f"not comparable: {exc}"

@@ -1,0 +1,198 @@
+"""Schedule the retention of feeds: at once when a feed is new or its policy changes, then by its cadence.
+
+A policy that became stricter is scheduled after its grace period.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.schedules import ScheduleView
+from feed_assets.log.removals.records import ScheduledRetention
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.retention.rules.grace import find_graces
+from feed_assets.retention.rules.policies import digest_policy
+from feed_assets.retention.rules.store import RetentionSchedule
+from feed_assets.sql.database import Database
+from feed_assets.timing.dates import NEVER
+
+FEEDS_A_RUN = 1_000
+"""The number of feeds that one retention run handles."""
+
+_DUE_AT_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A feed whose retention is due."""
+
+    record: FeedRecord
+    scheduled: ScheduledRetention
+
+
+def digest_schedule(record: FeedRecord) -> str:
+    """Return a digest of everything that decides the due times and the effect of a feed's retention."""
+    cadence = record.retention.cadence if record.retention else None
+    return hashlib.sha256(f"{digest_policy(record)}|{cadence}".encode()).hexdigest()
+
+
+def decide_next(policy: RetentionRecord, scheduled: ScheduledRetention, as_of: datetime) -> datetime:
+    """Decide when retention is due next after a run at `as_of`; NEVER if there is none.
+
+    It is due whole cadences after the previous due time, so it does not drift.
+
+    >>> from datetime import UTC
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> policy = RetentionRecord(limit=None, cadence=parse_frequency("hours(6)"), trash=parse_frequency("days(7)"))
+    >>> scheduled = ScheduledRetention("clicks", "primary", datetime(2013, 11, 1, tzinfo=UTC), None, "")
+    >>> str(decide_next(policy, scheduled, datetime(2013, 11, 1, 13, tzinfo=UTC)))
+    '2013-11-01 18:00:00+00:00'
+    """
+    cadence = policy.cadence.as_duration()
+    has_ended = policy.stops_at is not None and as_of >= policy.stops_at
+    last = as_of if has_ended or as_of < scheduled.next_at else as_of - (as_of - scheduled.next_at) % cadence
+    return decide_next_retention(policy, last, as_of) or NEVER
+
+
+def decide_retention_schedule(
+    plan: Plan, cluster: str, known: Mapping[str, ScheduledRetention], as_of: datetime
+) -> tuple[list[ScheduledRetention], list[str]]:
+    """Decide which entries to write and which feeds to remove, so that the schedule matches the plan.
+
+    A feed that is new or has another policy is due at once.
+    """
+    declared = {
+        record.feed: record
+        for record in plan.feeds.values()
+        if record.cluster == cluster and record.retention is not None
+    }
+    changed = []
+    for feed, record in declared.items():
+        scheduled = known.get(feed)
+        digest = digest_schedule(record)
+        if scheduled is None or scheduled.policy_digest != digest:
+            changed.append(ScheduledRetention(feed, cluster, as_of, scheduled.last_at if scheduled else None, digest))
+    return changed, sorted(known.keys() - declared.keys())
+
+
+def apply_retention_schedule(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, grace: timedelta
+) -> None:
+    """Make a cluster's schedule match the plan; costs one query if it does already.
+
+    A feed whose retention became stricter is due after the grace period.
+    """
+    plan = timeline.plan
+    name = f"retention/schedule/{cluster}"
+    with database.read() as connection:
+        if Cursors(connection).get(name) == plan.digest:
+            return
+    with database.begin() as connection:
+        schedule = RetentionSchedule(connection)
+        changed, gone = decide_retention_schedule(plan, cluster, schedule.of_cluster(cluster), as_of)
+        schedule.put(_after_graces(connection, timeline, changed, as_of, grace))
+        schedule.remove([(feed, cluster) for feed in gone])
+        Cursors(connection).put(name, plan.digest)
+
+
+def _after_graces(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    entries: Iterable[ScheduledRetention],
+    as_of: datetime,
+    grace: timedelta,
+) -> list[ScheduledRetention]:
+    """Return the entries, due at the earliest when their grace period is over."""
+    entries = list(entries)
+    records = [record for each in entries if (record := timeline.plan.feeds.get(each.key)) is not None]
+    graces = find_graces(connection, timeline, records, as_of, grace)
+    return [
+        each._replace(next_at=max(each.next_at, graces[each.key].until)) if each.key in graces else each
+        for each in entries
+    ]
+
+
+def find_due(connection: Connection, plan: Plan, view: ScheduleView, cluster: str, as_of: datetime) -> list[Due]:
+    """Return the scheduled feeds whose retention is due, the highest priority first, then the longest waiting.
+
+    A feed that is suspended or only submitted stays due until it is scheduled.
+    """
+    due = []
+    for scheduled in RetentionSchedule(connection).due(cluster, as_of, _DUE_AT_MOST):
+        record = plan.feeds.get((scheduled.feed, cluster))
+        if (
+            record is not None
+            and record.retention is not None
+            and view.is_scheduled(Kind.FEED, scheduled.feed, cluster)
+        ):
+            due.append(Due(record=record, scheduled=scheduled))
+    due.sort(key=lambda each: -(each.record.retention.priority if each.record.retention else 0))
+    return due[:FEEDS_A_RUN]
+
+
+def reschedule_retention(
+    connection: Connection, due: Sequence[Due], as_of: datetime, pauses: Mapping[str, timedelta] = MappingProxyType({})
+) -> None:
+    """Record that retention of feeds ran at `as_of`, and when it is due next; not if the policy has changed since.
+
+    `pauses` contains the feeds for which it failed, with the time until the next try: by the cadence, at the latest.
+    """
+    schedule = RetentionSchedule(connection)
+    current = schedule.find_many([each.record.key for each in due])
+    rescheduled = []
+    for each in due:
+        entry = current.get(each.record.key)
+        if each.record.retention is None or entry is None or entry.policy_digest != each.scheduled.policy_digest:
+            continue
+        next_at = decide_next(each.record.retention, each.scheduled, as_of)
+        if each.record.feed in pauses:
+            rescheduled.append(entry._replace(next_at=min(next_at, as_of + pauses[each.record.feed])))
+        else:
+            rescheduled.append(entry._replace(next_at=next_at, last_at=as_of))
+    schedule.put(rescheduled)
+
+
+def schedule_retention_now(
+    connection: Connection, timeline: ReleaseTimeline, keys: Iterable[Key], as_of: datetime, grace: timedelta
+) -> None:
+    """Make (feed, cluster) keys due at `as_of` at the latest, or when their grace period is over.
+
+    Keys without an entry are ignored.
+    """
+    schedule = RetentionSchedule(connection)
+    found = schedule.find_many(list(keys)).values()
+    entries = [each._replace(next_at=min(each.next_at, as_of)) for each in found]
+    schedule.put(_after_graces(connection, timeline, entries, as_of, grace))
+
+
+def decide_next_retention(policy: RetentionRecord, last: datetime | None, as_of: datetime) -> datetime | None:
+    """Return when retention is due next; None if never again. A past moment means now.
+
+    It is due at once if it never ran, then one cadence after the last run. If retention stops with the validity, it is
+    due a last time at the end; a feed that had ended before also gets one run.
+
+    Differs from Falcon: by default retention continues after the end, also for a feed with a lifecycle that has ended;
+    and one run makes up for all missed ones.
+
+    Args:
+        policy: the retention of the feed on the cluster.
+        last: the last run; None if there was none.
+        as_of: the present.
+    """
+    if last is None:
+        return as_of
+    if policy.stops_at is not None and last >= policy.stops_at:
+        return None
+    try:
+        following = last + policy.cadence.as_duration()
+    except OverflowError:
+        return policy.stops_at
+    return following if policy.stops_at is None else min(following, policy.stops_at)

@@ -1,0 +1,298 @@
+"""Undo a sweep: restore all or some of the removed paths, chunk by chunk, except where newer data exist."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from feed_assets.log.leases import Leases
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import (
+    ChunkState,
+    ItemOutcome,
+    ItemResult,
+    Sweep,
+    SweepChunk,
+    SweepItem,
+    SweepState,
+)
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.retention.errors import FeedsUnrestoredError, SweepRefusedError
+from feed_assets.retention.rules.locations import find_declared_location, find_store
+from feed_assets.retention.rules.protections import lease_keys
+from feed_assets.retention.sweeps.removal_records import Removal, find_evictions
+from feed_assets.retention.sweeps.restoring import REMOVED_OUTCOMES, Restoration
+from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.port import InstanceStore
+from feed_assets.timing.dates import render_datetime
+
+UNDOABLE = frozenset({SweepState.RUNNING, SweepState.DONE, SweepState.UNDOING, SweepState.UNDONE, SweepState.PURGED})
+_WORKED_ON = (ChunkState.DONE, ChunkState.OPEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneSweep:
+    """The result of an undo: `restored` counts the restored paths; `left` has the others, with the reasons.
+
+    `is_complete` says that no other worker held a part of the sweep.
+    """
+
+    sweep: Sweep
+    restored: int
+    left: tuple[tuple[str, ItemResult], ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreSelection:
+    """The parts of a sweep to restore: some feeds, and some nominal times; None for all."""
+
+    feeds: frozenset[str] | None = None
+    times: frozenset[datetime] | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether this is the whole sweep."""
+        return self.feeds is None and self.times is None
+
+    def select(self, chunk: SweepChunk) -> list[SweepItem]:
+        """Return a chunk's items to restore."""
+        if self.feeds is not None and chunk.feed not in self.feeds:
+            return []
+        return [item for item in chunk.items if self.times is None or item.nominal_time in self.times]
+
+
+EVERYTHING = RestoreSelection()
+_NOTHING = RestoreSelection(feeds=frozenset())
+
+
+def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSelection = EVERYTHING) -> None:
+    """Make sure that what is selected of a sweep can be found and restored; change nothing.
+
+    Raises:
+        SweepRefusedError: its cluster or its storage is not declared any more, or it has nothing at one of the times.
+        StorageError: the storage of all feeds fails.
+    """
+    if sweep.cluster not in context.plan.clusters:
+        raise SweepRefusedError(
+            sweep=sweep.sweep_id,
+            reason=f"its cluster '{sweep.cluster}' is not declared any more, so its storage is unknown",
+            next_step="Declare the cluster again as before and repeat, or move the directories back by hand.",
+        )
+    for time in sorted(selection.times or ()):
+        _require_known(context, sweep, selection, time)
+    with context.database.read() as connection:
+        chunks = SweepChunks(connection, sweep.sweep_id)
+        heads = {(head.feed, head.kind): head.number for head in chunks.heads()}
+        samples = [chunks.get(number) for number in heads.values()]
+    wanted = [chunk for chunk in samples if selection.feeds is None or chunk.feed in selection.feeds]
+    failures = []
+    for chunk in wanted:
+        try:
+            _find_origin(context, sweep, chunk)
+        except StorageError as exc:
+            failures.append(exc)
+    if failures and len(failures) == len(wanted):
+        raise failures[0]
+
+
+def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
+    """Raise unless the sweep has a path at a nominal time; the error names the nearest ones before and after."""
+    with context.database.read() as connection:
+        nearest = SweepChunks(connection, sweep.sweep_id).find_nearest(time, selection.feeds)
+    if time in nearest:
+        return
+    near = " and ".join(render_datetime(each) for each in nearest if each is not None)
+    raise SweepRefusedError(
+        sweep=sweep.sweep_id,
+        reason=f"it has no instance {render_datetime(time)}",
+        next_step=f"The nearest that it has: {near}." if near else "It has no instances.",
+    )
+
+
+def undo_sweep(
+    context: SweepContext, sweep_id: str, selection: RestoreSelection = EVERYTHING, *, progress: Progress | None = None
+) -> UndoneSweep:
+    """Restore the paths that a sweep removed, with the former states of its instances; replace nothing that exists.
+
+    Restored paths stay restored: a repeat continues where an earlier undo stopped, and does nothing if all is restored.
+    A sweep that was interrupted can be undone too, but only as a whole. Archived data are restored from the archive
+    once the trash is purged. Feeds whose storage fails stay removed; the others are restored.
+
+    Raises:
+        SweepRefusedError: it has not removed anything, must be resumed first, or cannot be found (see
+            `require_undoable`).
+        StorageError: the storage of all feeds fails; nothing is begun.
+        FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
+    """
+    sweep, is_resumed = _begin(context, sweep_id, selection)
+    worker = _Worker(context=context, sweep=sweep, selection=selection, is_resumed=is_resumed)
+    claims = context.claims(sweep_id)
+    restored, settled = 0, 0
+    left: list[tuple[str, ItemResult]] = []
+    handled: set[int] = set()
+    failures: dict[str, Exception] = {}
+    claims.release_dead()
+    try:
+        for state in _WORKED_ON:
+            after = -1
+            while (chunk := claims.take(state, after)) is not None:
+                after = chunk.number
+                if chunk.feed in failures:
+                    continue
+                try:
+                    back, away = worker.restore(chunk)
+                except StorageError as exc:
+                    failures[chunk.feed] = exc
+                    continue
+                handled.add(after)
+                restored += back
+                left += away
+                settled += chunk.count
+                if progress is not None:
+                    progress(settled, sweep.paths)
+    finally:
+        claims.release()
+    if failures:
+        raise FeedsUnrestoredError(sweep=sweep_id, restored=restored, failures=failures)
+    with context.database.read() as connection:
+        heads = SweepChunks(connection, sweep_id).heads()
+    is_complete = all(head.number in handled for head in heads if head.state in _WORKED_ON)
+    ended = _end(context, sweep) if is_complete else sweep
+    return UndoneSweep(sweep=ended, restored=restored, left=tuple(left), is_complete=is_complete)
+
+
+def end_restores(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
+    """End what an interrupted run has begun to restore for readers, and record it; return what failed, by feed."""
+    worker = _Worker(context=context, sweep=sweep, selection=_NOTHING, is_resumed=True)
+    claims, after, failures = context.claims(sweep.sweep_id), -1, dict[str, Exception]()
+    while (chunk := claims.take(ChunkState.DONE, after)) is not None:
+        after = chunk.number
+        try:
+            worker.restore(chunk)
+        except StorageError as exc:
+            failures[chunk.feed] = exc
+    return failures
+
+
+def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) -> tuple[Sweep, bool]:
+    now = context.clock.now()
+    with context.database.read() as connection:
+        sweep = require_sweep(Sweeps(connection), sweep_id)
+    if sweep.state in UNDOABLE:
+        require_undoable(context, sweep, selection)
+    with context.database.begin() as connection:
+        sweeps = Sweeps(connection)
+        sweep = require_sweep(sweeps, sweep_id)
+        if sweep.state not in UNDOABLE:
+            raise SweepRefusedError(
+                sweep=sweep_id,
+                reason=f"it is {sweep.state.value}, so it has removed nothing",
+                next_step="Cancel it to prevent it from running.",
+            )
+        if sweep.state is SweepState.RUNNING and not selection.is_all:
+            raise SweepRefusedError(
+                sweep=sweep_id,
+                reason="it has not ended, so it can only be undone as a whole",
+                next_step="Finish it first, or undo it as a whole.",
+            )
+        SweepChunks(connection, sweep_id).require_intact(sweep)
+        note = "it was undone before it had ended" if sweep.state is SweepState.RUNNING else sweep.note
+        ended_at = sweep.ended_at or now
+        sweeps.transition(sweep_id, {sweep.state}, state=SweepState.UNDOING, ended_at=ended_at, note=note)
+        return require_sweep(sweeps, sweep_id), sweep.state is SweepState.UNDOING
+
+
+def _end(context: SweepContext, sweep: Sweep) -> Sweep:
+    """Set the state of a sweep after an undo: UNDONE if everything is restored, else its former state.
+
+    It stays UNDOING if chunks never ran.
+    """
+    with context.database.begin() as connection:
+        sweeps, chunks = Sweeps(connection), SweepChunks(connection, sweep.sweep_id)
+        states = {head.state for head in chunks.heads()}
+        now = context.clock.now()
+        if ChunkState.OPEN in states:
+            return require_sweep(sweeps, sweep.sweep_id)
+        Leases(context.database).release_all(connection, lease_holder(sweep.sweep_id))
+        if states <= {ChunkState.UNDONE}:
+            sweeps.transition(sweep.sweep_id, {SweepState.UNDOING}, state=SweepState.UNDONE, undone_at=now)
+        else:
+            before = SweepState.PURGED if sweep.purged_at else SweepState.DONE
+            sweeps.transition(sweep.sweep_id, {SweepState.UNDOING}, state=before)
+        return require_sweep(sweeps, sweep.sweep_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worker:
+    """Restores chunks of one sweep, one after another."""
+
+    context: SweepContext
+    sweep: Sweep
+    selection: RestoreSelection
+    is_resumed: bool
+
+    def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
+        """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
+
+        Also records the items that interrupted work has restored, whether selected now or not.
+        """
+        selected = set(self.selection.select(chunk))
+        if not selected and not self.is_resumed:
+            return 0, []
+        removal, store = _find_origin(self.context, self.sweep, chunk)
+        items = self._find_removed(chunk, store, selected)
+        if not items and not selected:
+            return 0, []
+        restoration = Restoration(
+            context=self.context,
+            sweep=self.sweep,
+            chunk=chunk,
+            removal=removal,
+            store=store,
+            is_resumed=self.is_resumed,
+        )
+        with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
+            if removal.is_data:
+                leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, {item.nominal_time for item in items}))
+            results = restoration.restore(leased, items)
+        back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
+        away = [item for item in items if item in selected and results[item].outcome in REMOVED_OUTCOMES]
+        return len(back), [(item.path, results[item]) for item in away]
+
+    def _find_removed(
+        self, chunk: SweepChunk, store: InstanceStore, selected: AbstractSet[SweepItem]
+    ) -> list[SweepItem]:
+        """Return the selected items that were removed, and those that interrupted work may have restored."""
+        away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
+        if chunk.results and not self.is_resumed:
+            return [item for item in away if item in selected]
+        unsure = [item for item in away if item not in selected] if chunk.results else chunk.items
+        removed = store.trash().settle(chunk.sweep_id, [item.path for item in unsure])
+        if not chunk.results:
+            return [item for item in chunk.items if item in selected and item.path in removed]
+        unsure = [item for item in unsure if item.path not in removed]
+        measures = store.measure([item.path for item in unsure])
+        back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
+        return [item for item in away if item in selected or item in back]
+
+
+def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
+    """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
+    cluster, record = sweep.cluster, context.feed_of(chunk, sweep.cluster)
+    location = find_declared_location(record, chunk.kind)
+    store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
+    removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
+    with context.database.read() as connection:
+        events = find_evictions(connection, removal, chunk.items)
+    url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
+    if url is None or url == store.root_url:
+        return removal, store
+    found = find_store(context, context.plan, cluster, url)
+    if found is None:
+        raise SweepRefusedError(
+            sweep=chunk.sweep_id,
+            reason=f"feed '{chunk.feed}' is in the trash of {url}, where no feed is declared any more",
+            next_step="Declare the feed again as before, or move the directories back by hand.",
+        )
+    return replace(removal, store=found.root_url), found

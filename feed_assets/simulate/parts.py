@@ -1,0 +1,201 @@
+"""The simulated surroundings: temporary storage, jobs that write digests of their inputs, and arrivals."""
+
+import csv
+import hashlib
+import random
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from feed_assets.context.errors import ArrivalsFileError
+from feed_assets.engines.port import Engine, Judged, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.entities.workflow import Workflow
+from feed_assets.errors import FeedAssetsError
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.registry import open_store
+from feed_assets.timing.dates import parse_datetime, render_datetime
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = ("feed", "cluster", "instance", "at")
+_FILE = "part-0"
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Arrival:
+    """An external write of an instance at a given time; it replaces existing content. `content` distinguishes
+    writes.
+    """
+
+    at: datetime
+    feed: str
+    cluster: str
+    nominal_time: datetime
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalPattern:
+    """The arrival pattern of external feeds: most instances within a tenth of the feed's frequency, some late, some
+    never, some twice with other content. Shares are between 0 and 1; a late instance comes up to `latest` frequencies
+    later.
+    """
+
+    late: float = 0.05
+    missing: float = 0.01
+    again: float = 0.02
+    latest: float = 3.0
+
+
+def iter_arrivals(
+    plan: Plan, start: datetime, end: datetime, pattern: ArrivalPattern, source: random.Random
+) -> Iterator[Arrival]:
+    """Yield the arrivals of all external feeds, for the instances with `start <= nominal time < end`."""
+    for _, record in sorted(plan.feeds.items()):
+        if not record.is_external or not record.is_expected:
+            continue
+        step = record.sequence.frequency.as_duration()
+        for nominal_time in record.sequence.between(start, end):
+            if source.random() < pattern.missing:
+                continue
+            is_late = source.random() < pattern.late
+            delay = step * (source.uniform(0.5, pattern.latest) if is_late else source.uniform(0, 0.1))
+            at = _whole_minute(nominal_time + delay)
+            arrival = Arrival(at=at, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="1")
+            yield arrival
+            if source.random() < pattern.again:
+                later = _whole_minute(at + step * source.uniform(0.1, pattern.latest))
+                yield Arrival(
+                    at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
+                )
+
+
+def with_polls(plan: Plan) -> Plan:
+    """Return a plan whose feeds are all polled: in a simulation no asset says that it has made an instance."""
+    return replace(plan, feeds={key: replace(record, produced_by=None) for key, record in plan.feeds.items()})
+
+
+def with_work_here(plan: Plan) -> Plan:
+    """Return a plan without work elsewhere: in a simulation, whoever does it takes each batch as soon as it may."""
+    here = Workflow(path="elsewhere:work")
+    moved = {key: replace(each, workflow=here) for key, each in plan.processes.items() if each.is_elsewhere}
+    return replace(plan, processes={**plan.processes, **moved})
+
+
+def load_arrivals(file: Path, plan: Plan) -> list[Arrival]:
+    """Load arrivals from a CSV file with the columns `feed`, `cluster`, `instance`, `at` and optionally `content`.
+
+    Raises:
+        ArrivalsFileError: the file cannot be read, or a line does not name an instance of an external feed.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise ArrivalsFileError(file=str(file), line=1, reason=f"it cannot be read: {exc}") from exc
+    return sorted(_arrival(file, line, row, plan) for line, row in enumerate(rows, start=2))
+
+
+def _arrival(file: Path, line: int, row: Mapping[str, str | None], plan: Plan) -> Arrival:
+    lacking = [name for name in _COLUMNS if not row.get(name)]
+    if lacking:
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"it has no {', '.join(lacking)}")
+    feed, cluster, instance, at = (str(row[name]).strip() for name in _COLUMNS)
+    record = plan.feeds.get((feed, cluster))
+    if record is None or not record.is_external:
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"feed {feed!r} on {cluster} is not an external feed")
+    try:
+        nominal_time, moment = parse_datetime(instance, seconds=True), parse_datetime(at, seconds=True)
+    except FeedAssetsError as exc:
+        raise ArrivalsFileError(file=str(file), line=line, reason=str(exc)) from exc
+    if not record.sequence.contains(nominal_time):
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"{instance} is not an instance of feed {feed!r}")
+    return Arrival(at=moment, feed=feed, cluster=cluster, nominal_time=nominal_time, content=row.get("content") or "1")
+
+
+def _whole_minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+class SimulatedStores:
+    """The stores of a plan, each in its own folder, in memory if the system has a filesystem there."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="feed-assets-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._numbers: dict[str, int] = {}
+        self.pool = StorePool(self._open, threads=1)
+
+    def _open(self, url: str, _: dict[str, object]) -> InstanceStore:
+        root = Path(self._folder.name) / str(self._numbers.setdefault(url, len(self._numbers)))
+        root.mkdir(exist_ok=True)
+        return open_store(f"file://{root}", {})
+
+    def write(self, record: FeedRecord, nominal_time: datetime, content: str) -> None:
+        """Write an instance like an external program: its data, then its flag."""
+        folder = self._path(record, nominal_time)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _FILE).write_text(content)
+        if record.flag is not None:
+            (folder / record.flag).touch()
+
+    def read(self, record: FeedRecord, nominal_time: datetime) -> str | None:
+        """Return the content of an instance; None if it does not exist."""
+        file = self._path(record, nominal_time) / _FILE
+        return file.read_text() if file.exists() else None
+
+    def remove(self) -> None:
+        """Remove all stores."""
+        self._folder.cleanup()
+
+    def _path(self, record: FeedRecord, nominal_time: datetime) -> Path:
+        path = self.pool.get(record.store).local_path(record.path(nominal_time))
+        assert path is not None
+        return path
+
+
+class DigestEngine(Engine):
+    """An engine whose jobs write a digest of process, instance and inputs: other inputs give another output."""
+
+    def run(self, work: Work, session: "Any") -> WorkReport:  # noqa: ARG002 - needs no session
+        digest = hashlib.sha256(f"{work.process}|{render_datetime(work.nominal_time)}|{work.path}".encode())
+        for data in work.inputs:
+            digest.update(f"|{data.name}".encode())
+            for instance, path in sorted(zip(data.instances, data.paths, strict=True), key=_time_of):
+                digest.update(f"|{render_datetime(instance.nominal_time)}|".encode())
+                digest.update(_content(path))
+        return WorkReport(outputs=tuple(_write(target, digest.hexdigest()[:16]) for target in work.outputs))
+
+
+def _write(target: OutputTarget, digest: str) -> OutputReport:
+    """Write one row, which is good; a quarantine gets an instance like any other."""
+    folder = Path(urlsplit(target.url).path)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _FILE).write_text(f"{digest} {target.name}")
+    if target.quality is None:
+        return OutputReport(name=target.name, rows=1)
+    quarantine = _write(target.quarantine, digest) if target.quarantine is not None else None
+    rows = target.quality.min_rows or 1
+    return OutputReport(name=target.name, rows=1, judged=Judged(rows=rows, bad=0, broken={}, quarantine=quarantine))
+
+
+def _time_of(pair: tuple[Any, str]) -> datetime:
+    nominal_time: datetime = pair[0].nominal_time
+    return nominal_time
+
+
+def _content(path: str) -> bytes:
+    files = sorted(file for file in Path(urlsplit(path).path).rglob("part-*") if file.is_file())
+    return b"".join(file.read_bytes() for file in files)
+
+
+def no_session() -> "SparkSession":
+    """Stand in for Spark, which no simulated job needs."""
+    raise AssertionError("a simulation runs nothing on Spark")

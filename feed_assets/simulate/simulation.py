@@ -1,0 +1,377 @@
+"""Simulates days of a location in seconds: real decisions and record, temporary storage, and a clock that jumps. It
+runs in one thread; the same seed gives the same log.
+"""
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import assert_never
+
+from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import OperationContext
+from feed_assets.errors import FeedAssetsError
+from feed_assets.instances.attempts.attempts import Published, begin_attempt
+from feed_assets.instances.attempts.execution import InstanceRunner
+from feed_assets.instances.gates.catch_up_policy import ON_TIME
+from feed_assets.instances.gates.clock_setback import apply_clock
+from feed_assets.instances.gates.plan_changes import apply_plan
+from feed_assets.instances.gates.readiness import apply_readiness
+from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.instances.gates.requests import LaunchRequest, apply_requests
+from feed_assets.instances.gates.retries import apply_retries
+from feed_assets.instances.late.detection import apply_late_checks, apply_updates
+from feed_assets.instances.leasing import TTL
+from feed_assets.instances.looking import look_for_arrivals
+from feed_assets.log.causes import Cause
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.leases import Leases
+from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.replication.flows import FlowRunner
+from feed_assets.simulate.event_files import Command, FileEvent, GivenCommand, ToldArrival
+from feed_assets.simulate.log import LogLine, SimulatedEvent
+from feed_assets.simulate.outside import give, land, tell
+from feed_assets.simulate.parts import Arrival, DigestEngine, SimulatedStores, no_session, with_polls, with_work_here
+from feed_assets.simulate.queue_log import QueueLog
+from feed_assets.simulate.wrong_clock import ClockSteps, WrongClock, describe_step
+from feed_assets.sql.database import Database, open_database
+from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
+
+_REQUESTS_A_TICK = 50
+_OPEN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)
+
+
+_ENDED_WITHOUT_RUN = (
+    (ProcessInstanceStatus.TIMEDOUT, SimulatedEvent.TIMED_OUT),
+    (ProcessInstanceStatus.SKIPPED, SimulatedEvent.SKIPPED),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """The faults: the share of runs whose worker dies at its start, the share whose request is lost, the share of ticks
+    before which the daemon pauses, for up to `pause`, and the clock settings.
+    """
+
+    death: float = 0.0
+    loss: float = 0.0
+    stop: float = 0.0
+    pause: timedelta = timedelta(hours=12)
+    clock: ClockSteps = field(default_factory=ClockSteps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """The period of a simulation, its random seed, the interval of the sensors, the duration of runs, the faults, and
+    the folder of the project, with the files of workflows.
+    """
+
+    start: datetime
+    end: datetime
+    seed: int = 0
+    every: timedelta = timedelta(minutes=15)
+    run_time: timedelta = timedelta(minutes=10)
+    faults: Faults = Faults()
+    root: Path = Path()
+
+
+@dataclass(slots=True)
+class Simulation:
+    """A simulated location; iterate over `run` once. `record` records the definitions of the plan in a database, as
+    before they take effect. `events` are what a file says, beside the arrivals that polls must find. `database` and
+    `stores` may be read during the simulation. Close it afterwards.
+    """
+
+    plan: Plan
+    record: Callable[[Database], object]
+    arrivals: Sequence[Arrival]
+    settings: SimulationSettings
+    events: Sequence[FileEvent] = ()
+    database: Database = field(init=False)
+    stores: SimulatedStores = field(init=False)
+    in_flight: dict[str, LaunchRequest] = field(default_factory=dict)
+    _timeline: ReleaseTimeline = field(init=False)
+    _source: random.Random = field(init=False)
+    _clock: WrongClock = field(init=False)
+    _runs: list[tuple[datetime, int, LaunchRequest, str]] = field(default_factory=list)
+    _dead: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _known_ends: set[tuple[ProcessKey, datetime]] = field(default_factory=set)
+    _queue_log: QueueLog = field(default_factory=QueueLog)
+    _suspended: set[EntityKey] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.database = open_database("sqlite://")
+        self.database.migrate()
+        self.record(self.database)
+        self.stores = SimulatedStores()
+        self.plan = with_work_here(with_polls(self.plan))
+        self._timeline = ReleaseTimeline(self.plan)
+        self._source = random.Random(self.settings.seed)
+        self._clock = WrongClock(self.settings.faults.clock, random.Random(f"clock {self.settings.seed}"))
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.stores.remove()
+        self.database.close()
+
+    def run(self) -> Iterator[LogLine]:
+        """Yield all events in order; at the end the instances that never ran, and what is still pending."""
+        settings = self.settings
+        coming = deque(sorted([*sorted(self.arrivals), *self.events], key=lambda each: each.at))
+        now = settings.start
+        while coming and coming[0].at < now:
+            yield from self._happen(coming.popleft())
+        self._begin()
+        while now <= settings.end:
+            while coming and coming[0].at <= now:
+                yield from self._finish_runs(coming[0].at)
+                yield from self._happen(coming.popleft())
+            yield from self._finish_runs(now)
+            if self._source.random() < settings.faults.stop:
+                now += settings.faults.pause * self._source.random()
+                self._timeline = ReleaseTimeline(self.plan)
+                yield LogLine(at=now, what=SimulatedEvent.RESTARTED)
+                continue
+            yield from self._tick(now)
+            step = self._clock.step()
+            if step is not None:
+                yield LogLine(at=now, what=SimulatedEvent.CLOCK_SET, note=describe_step(step))
+            now += settings.every if step is None else settings.run_time
+        yield from self._finish_runs(now + settings.run_time * 2)
+        yield from self._missed(now)
+        yield from self._queue_log.iter_left(self._operation_context(now), now)
+
+    def _begin(self) -> None:
+        """Follow the triggers from now on: what has happened before is history."""
+        as_of = self._clock.read(self.settings.start)
+        for cluster in sorted(self.plan.clusters):
+            bulkheads = Unconfined(cluster, FrozenClock(as_of))
+            apply_triggers(self.database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads, may_cut=False)
+
+    def _happen(self, event: Arrival | FileEvent) -> Iterator[LogLine]:
+        context = self._operation_context(event.at)
+        match event:
+            case Arrival():
+                yield land(context, self.stores, event)
+            case ToldArrival():
+                yield tell(context, self.stores, event)
+            case GivenCommand():
+                yield from give(context, event)
+                keys = {EntityKey(event.process, cluster) for cluster in event.clusters}
+                self._suspended = self._suspended | keys if event.command is Command.SUSPEND else self._suspended - keys
+            case _:
+                assert_never(event)
+
+    def _tick(self, now: datetime) -> Iterator[LogLine]:
+        as_of = self._clock.read(now)
+        database, stores, timeline = self.database, self.stores.pool, self._timeline
+        apply_plan(database, timeline, as_of)
+        for cluster in sorted(self.plan.clusters):
+            apply_clock(database, timeline, cluster, as_of, as_of)
+            self._reconcile(cluster, as_of)
+            bulkheads = Unconfined(cluster, FrozenClock(as_of))
+            look_for_arrivals(
+                database, stores, self.plan, cluster, as_of, as_of, TimeBudget.ample(), bulkheads, may_take=False
+            )
+            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget.ample(), bulkheads)
+            apply_retries(database, timeline, cluster, as_of, bulkheads)
+            done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
+            yield from self._queue_lines(cluster, done, now)
+            on_time = max(ON_TIME, self.settings.every)
+            readied = apply_readiness(
+                database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads, on_time=on_time
+            )
+            apply_updates(database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads)
+            requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK, bulkheads)
+            if readied.timed_out or readied.materialized or requests:
+                yield from self._ended_without_run(cluster, now)
+            for request in requests:
+                yield from self._launch(request, now)
+
+    def _queue_lines(self, cluster: str, done: TriggerResult, now: datetime) -> Iterator[LogLine]:
+        suspended = [consumer for consumer in self._suspended if consumer.cluster == cluster]
+        if done.batches or (done.routed and suspended):
+            context = self._operation_context(now)
+            yield from self._queue_log.iter_passed(context, suspended, now)
+            yield from self._queue_log.iter_cut(context, done.batches, now)
+
+    def _launch(self, request: LaunchRequest, now: datetime) -> Iterator[LogLine]:
+        run_id = f"run-{next(self._numbers)}"
+        fate = self._source.random()
+        faults = self.settings.faults
+        if fate < faults.loss:
+            self._dead[request.key] = run_id
+            return
+        duration = self.settings.run_time * self._source.uniform(0.5, 1.5)
+        self.in_flight[run_id] = request
+        heapq.heappush(self._runs, (now + duration, next(self._numbers), request, run_id))
+        yield self._about(
+            now, SimulatedEvent.ASKED_FOR, request, request.first, counted(len(request.nominal_times), "instance")
+        )
+        if fate < faults.loss + faults.death:
+            self._dead[request.key] = self._dead[run_id] = run_id
+
+    def _finish_runs(self, now: datetime) -> Iterator[LogLine]:
+        while self._runs and self._runs[0][0] <= now:
+            at, _, request, run_id = heapq.heappop(self._runs)
+            yield from self._work(request, run_id, at)
+            self.in_flight.pop(run_id, None)
+            self._dead.setdefault(request.key, run_id)
+            self._dead.setdefault(run_id, run_id)
+
+    def _work(self, request: LaunchRequest, run_id: str, at: datetime) -> Iterator[LogLine]:
+        for time in request.nominal_times:
+            row = self._row(request.process.key, time)
+            if row is None or row.request_key != request.key or row.status is not ProcessInstanceStatus.READY:
+                continue
+            if run_id in self._dead:
+                self._die(request, time, run_id, self._clock.read(at))
+                yield self._about(at, SimulatedEvent.DIED, request, time)
+                return
+            yield self._run_one(request, row, run_id, at)
+
+    def _run_one(self, request: LaunchRequest, row: ProcessInstance, run_id: str, at: datetime) -> LogLine:
+        with self.database.read() as connection:
+            active = self._timeline.find(connection, request.process.key, row.nominal_time)
+        plan, process, release = (
+            (active.plan, active.record, active.release) if active else (self.plan, request.process, None)
+        )
+        published: list[Published] = []
+        try:
+            context = self._context(run_id, self._clock.read(at), plan, release)
+            if process.copy is not None:
+                self._copy(process, row.nominal_time, context, published)
+            else:
+                runner = InstanceRunner(
+                    context=context, root=self.settings.root, session=no_session, engines=lambda _: DigestEngine()
+                )
+                runner.run(process, row.nominal_time, published.append)
+        except FeedAssetsError as exc:
+            return self._about(at, SimulatedEvent.FAILED, request, row.nominal_time, str(exc))
+        is_again = row.attempt > 0 and row.cause in (Cause.LATE_DATA, Cause.UPDATED)
+        note = row.reason if is_again and row.reason else ""
+        missing = {name: times for done in published for name, times in done.missing.items()}
+        if missing:
+            note = "; ".join([note, *(f"without {len(times)} of {name}" for name, times in missing.items())]).strip(
+                "; "
+            )
+        return self._about(
+            at, SimulatedEvent.LATE_RUN if is_again else SimulatedEvent.RUN, request, row.nominal_time, note
+        )
+
+    def _copy(
+        self, flow: ProcessRecord, nominal_time: datetime, context: AttemptContext, published: list[Published]
+    ) -> None:
+        def end(_: datetime, outcome: Published | Exception) -> None:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+        FlowRunner(context=context).run(flow, [nominal_time], published.append, end)
+
+    def _operation_context(self, at: datetime) -> OperationContext:
+        """Return the context of a person's or program's operation at a true time."""
+        clock = FrozenClock(self._clock.read(at))
+        return OperationContext(
+            database=self.database,
+            stores=self.stores.pool,
+            timeline=self._timeline,
+            clock=clock,
+            real_clock=clock,
+            as_of=clock.now(),
+        )
+
+    def _context(self, run_id: str, at: datetime, plan: Plan, release: int | None) -> AttemptContext:
+        clock = FrozenClock(at)
+        return AttemptContext(
+            database=self.database,
+            stores=self.stores.pool,
+            plan=plan,
+            clock=clock,
+            real_clock=clock,
+            run_id=run_id,
+            release=release,
+        )
+
+    def _die(self, request: LaunchRequest, time: datetime, run_id: str, at: datetime) -> None:
+        """Leave the traces of a worker that dies at its start: a RUNNING instance and its lease."""
+        Leases(self.database).acquire(
+            f"process/{request.process.process}", request.process.cluster, time, run_id, at, TTL
+        )
+        with self.database.begin() as connection:
+            begin_attempt(connection, request.process, time, run_id, at)
+
+    def _reconcile(self, cluster: str, now: datetime) -> None:
+        launched = find_launched(self.database, cluster, now)
+        by_run = dict.fromkeys(self.in_flight, RunState.ALIVE)
+        by_run |= dict.fromkeys((run_id for run_id in self._dead if run_id.startswith("run-")), RunState.ENDED)
+        by_request = {
+            request.key: RunState.ALIVE for run_id, request in self.in_flight.items() if run_id not in self._dead
+        }
+        by_request |= {key: RunState.ENDED for key in self._dead if not key.startswith("run-")}
+        apply_reconciliation(self.database, launched, by_run, by_request, now, self.plan)
+
+    def _row(self, key: Key, time: datetime) -> ProcessInstance | None:
+        with self.database.read() as connection:
+            return ProcessInstances(connection).get(*key, time)
+
+    def _ended_without_run(self, cluster: str, now: datetime) -> Iterator[LogLine]:
+        with self.database.read() as connection:
+            instances = ProcessInstances(connection)
+            found = [
+                (what, instances.with_status(status, cluster=cluster, limit=100_000))
+                for status, what in _ENDED_WITHOUT_RUN
+            ]
+        for what, rows in found:
+            for row in rows:
+                end = (row.key, row.ended_at or now)
+                if end not in self._known_ends:
+                    self._known_ends.add(end)
+                    yield LogLine(at=now, what=what, entity=row.process, cluster=cluster, nominal_time=row.nominal_time)
+
+    def _missed(self, now: datetime) -> Iterator[LogLine]:
+        with self.database.read() as connection:
+            rows = [row for status in _OPEN for row in ProcessInstances(connection).with_status(status, limit=100_000)]
+        for row in sorted(rows, key=_key_of):
+            yield LogLine(
+                at=now,
+                what=SimulatedEvent.MISSED,
+                entity=row.process,
+                cluster=row.cluster,
+                nominal_time=row.nominal_time,
+                note=row.status.value,
+            )
+
+    @staticmethod
+    def _about(at: datetime, what: SimulatedEvent, request: LaunchRequest, time: datetime, note: str = "") -> LogLine:
+        process = request.process
+        return LogLine(at=at, what=what, entity=process.process, cluster=process.cluster, nominal_time=time, note=note)
+
+
+def _key_of(row: ProcessInstance) -> ProcessKey:
+    return row.key
+
+
+def simulate(
+    plan: Plan,
+    record: Callable[[Database], object],
+    arrivals: Iterable[Arrival],
+    settings: SimulationSettings,
+    events: Sequence[FileEvent] = (),
+) -> Iterator[LogLine]:
+    """Simulate a location, yield all events in order, and remove it. The arguments are those of `Simulation`."""
+    simulation = Simulation(plan=plan, record=record, arrivals=tuple(arrivals), settings=settings, events=events)
+    try:
+        yield from simulation.run()
+    finally:
+        simulation.close()

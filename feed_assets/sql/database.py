@@ -1,0 +1,363 @@
+"""Open the state database, make its tables, and manage transactions.
+
+SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, and a read transaction sees
+the database at one moment.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, select, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.schema import CreateSchema
+
+from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
+from feed_assets.sql.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
+from feed_assets.sql.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
+from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
+from feed_assets.sql.totals import forget_totals, write_totals
+
+LOCK_WAIT_SECONDS = 30
+MEMORY_WAIT_SECONDS = 5
+SQLITE_CACHE_KIB = 65_536
+
+_FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
+_PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
+_WAL_ATTEMPTS = 300
+_WAL_PAUSE_SECONDS = 0.1
+
+
+class Database:
+    """A SQLite or PostgreSQL database with the project's tables; created by `open_database`.
+
+    One object serves all threads of a process, and a forked child. Do not nest transactions in one thread: on SQLite
+    the inner one waits in vain for the outer one.
+    """
+
+    def __init__(self, engine: Engine, namespace: str | None = None) -> None:
+        self._engine = engine
+        self._namespace = namespace
+        self._process = os.getpid()
+        self._file: tuple[int, int] | None = None
+        self._is_current = False
+        self._store_lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The URL without its password, for messages."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def dialect(self) -> Literal["sqlite", "postgresql"]:
+        """The database system."""
+        return "sqlite" if self._engine.dialect.name == "sqlite" else "postgresql"
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Open a write transaction: committed at the end of the block, rolled back on an exception.
+
+        On SQLite it holds the single write lock from its start, so what it has read cannot change before it writes. On
+        PostgreSQL this holds only for locked rows: write the log and feed instances before other tables (see
+        `lock_log`), and decide by compare-and-set.
+
+        Raises:
+            StateError: the database refused, was locked for more than half a minute, or has another schema.
+        """
+        with self._translated():
+            self._require_current()
+            with self._connected() as connection, connection.begin():
+                self._begin(connection, BEGIN_WRITING)
+                forget_totals(connection)
+                yield connection
+                if connection.in_transaction():  # else it was rolled back
+                    write_totals(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a connection that sees the database at one moment and rejects writes.
+
+        Raises:
+            StateError: the database refused, or has another schema.
+        """
+        with self._translated():
+            self._require_current()
+            connection = self._connected()
+            if self.dialect == "postgresql":
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection:
+                self._begin(connection, BEGIN_READING)
+                yield connection
+
+    def migrate(self) -> None:
+        """Make the tables if there are none; refuse those of another release.
+
+        Several processes may call it at once: one makes them and the others wait. A process that lives long calls it
+        again and again: another release may use the database meanwhile, or a backup may have been restored.
+
+        Raises:
+            StateSchemaError: it has the tables of another release; nothing was changed.
+            StateError: the database cannot be used.
+        """
+        with self._translated():
+            self._is_current = False
+            revision = self._revision()
+            if revision is not None:
+                self._require(revision)
+                return
+            if self.dialect == "sqlite":
+                self._use_write_ahead_log()
+            with self._connected() as connection, connection.begin():
+                self._begin(connection, BEGIN_WRITING)
+                if self.dialect == "postgresql":
+                    lock_tables(connection)
+                    if self._namespace is not None:
+                        connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
+                found = _find_revision(connection)
+                if found is None:
+                    load_tables().create_all(connection, checkfirst=False)
+                    connection.execute(version.insert().values(version_num=SCHEMA_REVISION))
+            self._require(found or SCHEMA_REVISION)
+
+    def has_tables(self) -> bool:
+        """Return whether the database is there, with tables of this or of another release; changes nothing.
+
+        Raises:
+            StateError: the database cannot be used.
+        """
+        with self._translated():
+            return self.exists() and self._revision() is not None
+
+    @contextmanager
+    def changing_definitions(self) -> Iterator[None]:
+        """Hold the lock for changing the definition store, over several transactions; wait for it.
+
+        The lock ends with the process that holds it, however the process ends. It is an advisory lock of a PostgreSQL
+        session, or a lock on a file beside the SQLite database.
+
+        Raises:
+            StateError: the database refused.
+        """
+        if self.dialect == "postgresql":
+            with self._translated(), self._connected() as connection:
+                arguments = {"family": LOCK_FAMILY, "number": STORE_LOCK}
+                connection.execute(text("SET lock_timeout = 0"))
+                connection.execute(text(f"SELECT pg_advisory_lock({LOCK_KEY})"), arguments)
+                connection.commit()
+                try:
+                    yield
+                finally:
+                    connection.execute(text(f"SELECT pg_advisory_unlock({LOCK_KEY})"), arguments)
+                    connection.execute(text(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'"))
+                    connection.commit()
+            return
+        path = self._engine.url.database
+        with self._store_lock:
+            if path in (None, "", ":memory:"):
+                yield
+                return
+            with Path(f"{path}.definitions.lock").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+
+    def exists(self) -> bool:
+        """Return whether there is a file of SQLite; a database elsewhere is only found by asking it."""
+        return self.dialect != "sqlite" or self._identify_file() is not None
+
+    def close(self) -> None:
+        """Close all connections; the object opens new ones if it is used again."""
+        self._engine.dispose()
+
+    def _connected(self) -> Connection:
+        file = self._identify_file()
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)
+        elif self._file != file:
+            self._engine.dispose()  # connections to a file that was removed or replaced would write into nothing
+        self._process, self._file = os.getpid(), file
+        return self._engine.connect()
+
+    def _identify_file(self) -> tuple[int, int] | None:
+        """Return device and inode of the file of SQLite; None if there is none."""
+        path = self._engine.url.database
+        if self.dialect != "sqlite" or path in (None, "", ":memory:"):
+            return None
+        with suppress(FileNotFoundError):
+            found = Path(str(path)).stat()
+            return (found.st_dev, found.st_ino)
+        return None
+
+    def _begin(self, connection: Connection, statement: str) -> None:
+        """Begin a transaction explicitly: SQLite's driver begins none."""
+        if self.dialect == "sqlite":
+            connection.exec_driver_sql(statement)
+
+    def _revision(self) -> str | None:
+        with self._connected() as connection:
+            return _find_revision(connection)
+
+    def _require_current(self) -> None:
+        if self._is_current:
+            return
+        revision = self._revision()
+        if revision is None:
+            raise StateError(
+                database=self.name,
+                reason="it has no feed-assets tables",
+                next_step="The first command or tick that writes makes them.",
+            )
+        self._require(revision)
+
+    def _require(self, revision: str) -> None:
+        if revision != SCHEMA_REVISION:
+            raise StateSchemaError(database=self.name, revision=revision, known=SCHEMA_REVISION)
+        self._is_current = True
+
+    def _use_write_ahead_log(self) -> None:
+        """Switch SQLite to the write-ahead log. SQLite does not wait for this lock, so concurrent starts retry."""
+        for attempt in range(_WAL_ATTEMPTS):
+            try:
+                with self._connected() as connection:
+                    connection.connection.driver_connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[union-attr]
+                return
+            except Exception as exc:
+                if not _is_locked(exc) or attempt == _WAL_ATTEMPTS - 1:
+                    raise
+                time.sleep(_WAL_PAUSE_SECONDS)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as exc:
+            cause = getattr(exc, "orig", None) or exc
+            if _is_away(exc):
+                raise StateUnreachableError(
+                    database=self.name,
+                    reason=f"it cannot be used: {_in_one_line(cause)}",
+                    next_step="Check that it can be reached and written, and that no other program keeps it locked.",
+                ) from exc
+            raise StateError(
+                database=self.name,
+                reason=f"it refused: {_in_one_line(cause)}",
+                next_step="Nothing of this transaction was written. If it repeats, this is a bug of feed-assets.",
+            ) from exc
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    """Return whether the database itself is the obstacle, and not a statement: away, locked, forbidden, or none."""
+    if not isinstance(error, DBAPIError):
+        return False
+    is_no_database = type(error.orig) is sqlite3.DatabaseError  # sqlite3 has no class of its own for this
+    is_forbidden = getattr(error.orig, "pgcode", None) in _FORBIDDEN
+    is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return is_lost or is_no_database or is_forbidden
+
+
+def open_database(url: str, namespace: str | None = None) -> Database:
+    """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
+
+    A namespace has its own tables: in the schema `feed_assets_<namespace>` of PostgreSQL, or in a file beside the
+    SQLite file, with the namespace before its suffix. Connects on first use. A database in memory lives as long as the
+    object and has one connection; transactions of several threads follow one another.
+
+    Raises:
+        StateUnreachableError: the URL is invalid, or its database is not supported.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as exc:
+        raise StateUnreachableError(
+            reason="its address is not a database URL",
+            next_step="Write it like sqlite:////var/lib/feed-assets.db or postgresql://user@host/database.",
+        ) from exc
+    match parsed.get_backend_name():
+        case "sqlite":
+            return Database(_open_sqlite(_file_of(parsed, namespace)))
+        case "postgresql" | "postgres":
+            engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
+            return Database(engine, namespace)
+        case other:
+            raise StateUnreachableError(
+                database=parsed.render_as_string(hide_password=True),
+                reason=f"databases of the kind {other!r} are not supported",
+                next_step="Use sqlite:///… or postgresql://….",
+            )
+
+
+def _find_revision(connection: Connection) -> str | None:
+    return connection.scalar(select(version.c.version_num)) if inspect(connection).has_table(VERSION_TABLE) else None
+
+
+def _in_one_line(error: object) -> str:
+    return " ".join(str(error).split()).rstrip("?.")
+
+
+def _is_locked(exc: Exception) -> bool:
+    code: int = getattr(getattr(exc, "orig", exc), "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & _PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _open_sqlite(url: URL) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            pool_timeout=MEMORY_WAIT_SECONDS,
+            connect_args={"factory": GuardedConnection, "check_same_thread": False},
+        )
+    else:
+        engine = create_engine(url, connect_args={"factory": GuardedConnection, "timeout": LOCK_WAIT_SECONDS})
+    event.listen(engine, "connect", _set_up_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions of its own
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA cache_size = -{SQLITE_CACHE_KIB}")
+    cursor.close()
+
+
+def _file_of(url: URL, namespace: str | None) -> URL:
+    if namespace is None or url.database in (None, "", ":memory:"):
+        return url
+    file = Path(str(url.database))
+    return url.set(database=str(file.with_name(f"{file.stem}.{namespace}{file.suffix}")))
+
+
+def _schema_of(namespace: str) -> str:
+    return f"feed_assets_{namespace}"
+
+
+def _open_postgresql(url: URL, namespace: str | None) -> Engine:
+    engine = create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        executemany_mode="values_plus_batch",
+        connect_args={"connect_timeout": 10, "application_name": "feed-assets"},
+    )
+    event.listen(engine, "connect", partial(_set_up_postgresql, namespace))
+    return engine
+
+
+def _set_up_postgresql(namespace: str | None, connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+    if namespace is not None:
+        cursor.execute("SELECT set_config('search_path', %s, false)", (_schema_of(namespace),))
+    cursor.close()
+    connection.commit()

@@ -1,0 +1,188 @@
+"""Resolve the input windows of process instances: their nominal times, and which of these instances are available."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedSpan, ProcessKey
+from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.timing.windows import AvailabilityRecord, Window
+from feed_assets.triggers.queue.batches import Batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputState:
+    """The state of one input of a process instance: the nominal times of its window, and the available ones.
+
+    `expected` is None for a data-driven window that cannot be resolved yet.
+    """
+
+    edge: InputEdge
+    expected: tuple[datetime, ...] | None
+    available: frozenset[datetime]
+
+    @property
+    def missing(self) -> tuple[datetime, ...]:
+        """Nominal times expected and not available, oldest first."""
+        return tuple(time for time in self.expected or () if time not in self.available)
+
+    @property
+    def present(self) -> tuple[datetime, ...]:
+        """Nominal times expected and available, oldest first."""
+        return tuple(time for time in self.expected or () if time in self.available)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether this input leaves the gate open; an optional input never closes it."""
+        if self.edge.optional:
+            return True
+        if self.expected is None:
+            return False
+        if self.edge.at_least is not None:
+            return len(self.present) >= self.edge.at_least
+        return len(self.missing) <= (self.edge.missing_at_most or 0)
+
+
+def closed_gates(inputs: Sequence[InputState]) -> tuple[InputState, ...]:
+    """Return the inputs that keep a process instance waiting."""
+    return tuple(state for state in inputs if not state.is_satisfied)
+
+
+def decide_ready(inputs: Sequence[InputState]) -> bool:
+    """Return whether a process instance may run: every mandatory instance of every window is available."""
+    return not closed_gates(inputs)
+
+
+def input_states(
+    connection: Connection,
+    plan: Plan,
+    process: ProcessRecord,
+    times: Iterable[datetime],
+    as_of: datetime,
+    *,
+    is_partial: bool = False,
+) -> dict[datetime, tuple[InputState, ...]]:
+    """Return the input states of several instances of one process; see `input_states_many`."""
+    return input_states_many(connection, plan, {process.key: list(times)}, as_of, is_partial=is_partial)[process.key]
+
+
+def input_states_many(
+    connection: Connection,
+    plan: Plan,
+    wanted: Mapping[Key, Sequence[datetime]],
+    as_of: datetime,
+    *,
+    is_partial: bool = False,
+) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
+    """Return the input states of instances of many processes, in one statement except for data-driven windows.
+
+    With `is_partial`, a data-driven window that lacks instances has those that there are.
+    """
+    instances, batches = FeedInstances(connection), Batches(connection)
+    resolved = {
+        key: {
+            time: _resolve_all(instances, batches, plan, plan.processes[key], time, as_of, is_partial=is_partial)
+            for time in times
+        }
+        for key, times in wanted.items()
+    }
+    spans = {
+        _span(edge, window)
+        for by_time in resolved.values()
+        for windows in by_time.values()
+        for edge, window in windows
+        if window
+    }
+    available = {span: frozenset(times) for span, times in instances.available_times_many(list(spans)).items()}
+    return {
+        key: {
+            time: tuple(
+                InputState(
+                    edge=edge,
+                    expected=window,
+                    available=available[_span(edge, window)] if window else frozenset(),
+                )
+                for edge, window in windows
+            )
+            for time, windows in by_time.items()
+        }
+        for key, by_time in resolved.items()
+    }
+
+
+def _resolve_all(
+    instances: FeedInstances,
+    batches: Batches,
+    plan: Plan,
+    process: ProcessRecord,
+    time: datetime,
+    as_of: datetime,
+    *,
+    is_partial: bool,
+) -> list[tuple[InputEdge, tuple[datetime, ...] | None]]:
+    """Return the instances of each input: of its window, or those that the batch has taken."""
+    taken: dict[str, set[datetime]] = {}
+    if any(edge.window is None for edge in process.inputs):
+        for each in batches.events_of(ProcessKey(*process.key, time)):
+            taken.setdefault(each.input, set()).update(event.nominal_time for event in each.events)
+    return [
+        (
+            edge,
+            tuple(sorted(taken.get(edge.name, ())))
+            if edge.window is None
+            else _resolve(instances, plan, edge, edge.window, time, as_of, is_partial=is_partial),
+        )
+        for edge in process.inputs
+    ]
+
+
+def _resolve(
+    instances: FeedInstances,
+    plan: Plan,
+    edge: InputEdge,
+    window: Window,
+    time: datetime,
+    as_of: datetime,
+    *,
+    is_partial: bool,
+) -> tuple[datetime, ...] | None:
+    sequence = plan.feeds[edge.feed_key].sequence
+    if not window.is_data_driven:
+        return tuple(map(sequence.at, window.indices(time, sequence)))
+    recorded = _Recorded(instances, plan, edge)
+    found = window.resolve_data_driven(time, sequence, recorded, as_of, is_partial=is_partial)
+    return None if found is None else tuple(map(sequence.at, found))
+
+
+def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
+    return FeedSpan(*edge.feed_key, window[0], window[-1])
+
+
+class _Recorded(AvailabilityRecord):
+    """The recorded instances of one feed, for `latest` and `future` windows."""
+
+    def __init__(self, instances: FeedInstances, plan: Plan, edge: InputEdge) -> None:
+        self._instances = instances
+        self._edge = edge
+        self._sequence = plan.feeds[edge.feed_key].sequence
+
+    def latest_available(self, not_after_index: int, count: int) -> list[int]:
+        edge, newest, limit = self._edge, self._sequence.at(not_after_index), count
+        while True:
+            times = self._instances.latest_available(*edge.feed_key, newest, limit)
+            found = self._known(times)
+            if len(found) >= count or len(times) < limit:
+                return found[:count]
+            limit *= 2
+
+    def available_between(self, first: int, last: int) -> list[int]:
+        edge, sequence = self._edge, self._sequence
+        return self._known(self._instances.available_times(*edge.feed_key, sequence.at(first), sequence.at(last)))
+
+    def _known(self, times: Iterable[datetime]) -> list[int]:
+        """Return the indices of the times that are instances now; the record may hold times of earlier definitions."""
+        return [self._sequence.index(time) for time in times if self._sequence.contains(time)]

@@ -1,0 +1,74 @@
+"""Store when each consumer is looked at next, so that a tick finds those that something happened to."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from functools import cache
+
+from sqlalchemy import Update, and_, case, or_, update
+
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.log.records import EntityKey
+from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.triggers.queue.records import TriggerState
+from feed_assets.triggers.queue.tables import HAS_WAKE_TIME, triggers
+
+_T = triggers.c
+_ROWS = RowMapper(triggers, TriggerState)
+_KEY = ("process", "cluster")
+_TIMES = ("next_at", "by_at", "wake_at")
+
+
+class Triggers(TableStore):
+    """The consumers as one transaction sees them."""
+
+    def of_cluster(self, cluster: str) -> dict[str, TriggerState]:
+        """Return the consumers of a cluster by process; for changed definitions and commands, not for each tick."""
+        return {
+            state.process: state for state in _ROWS.find(self._connection, _ROWS.select.where(_T.cluster == cluster))
+        }
+
+    def of(self, keys: Collection[EntityKey]) -> dict[EntityKey, TriggerState]:
+        """Return some consumers."""
+        return {state.key: state for state in _ROWS.of_keys(self._connection, _KEY, keys)}
+
+    def due(
+        self, cluster: str, as_of: datetime, limit: int, after: str = "", *, without_row: ScheduleState
+    ) -> list[TriggerState]:
+        """Return scheduled consumers of a cluster that are to be looked at, ordered by process, behind `after`."""
+        is_due = (_T.cluster == cluster, _T.wake_at <= as_of, HAS_WAKE_TIME, _T.process > after)
+        is_active = is_process_scheduled(_T.process, _T.cluster, without_row)
+        statement = _ROWS.select.where(*is_due, is_active).order_by(_T.process).limit(limit)
+        return _ROWS.find(self._connection, statement)
+
+    def put(self, states: Iterable[TriggerState]) -> None:
+        """Insert or replace consumers."""
+        _ROWS.put(self._connection, states)
+
+    def set_times(self, states: Collection[TriggerState]) -> None:
+        """Write the times of consumers, in one statement."""
+        if states:
+            rows = [(*state.key, *(getattr(state, name) for name in _TIMES)) for state in states]
+            self._connection.execute(_set_times(self._dialect), {KEY_ROWS: render_rows(rows)})
+
+    def wake(self, keys: Collection[EntityKey], at: datetime) -> None:
+        """Let consumers be looked at from `at` on, in one statement."""
+        if keys:
+            rows = render_rows((*key, at) for key in keys)
+            self._connection.execute(_wake(self._dialect), {KEY_ROWS: rows})
+
+
+@cache  # measured: building it takes longer than executing it
+def _set_times(dialect: str) -> Update:
+    new = key_rows(dialect, (*_KEY, *_TIMES))
+    is_it = and_(*(_T[name] == new.c[name] for name in _KEY))
+    return update(triggers).where(is_it).values({name: new.c[name] for name in _TIMES})
+
+
+@cache
+def _wake(dialect: str) -> Update:
+    new = key_rows(dialect, (*_KEY, "wake_at"))
+    is_it = and_(*(_T[name] == new.c[name] for name in _KEY))
+    is_earlier = or_(_T.wake_at.is_(None), new.c.wake_at < _T.wake_at)
+    return update(triggers).where(is_it).values(wake_at=case((is_earlier, new.c.wake_at), else_=_T.wake_at))

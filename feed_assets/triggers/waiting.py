@@ -1,0 +1,195 @@
+"""What a process that takes what comes waits for, in sentences: for lists, for `why`, and for the sensor's tick."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
+from feed_assets.entities.triggers import OnPause
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import Schedules
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import EntityKey, ProcessInstanceStatus
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.plan.trigger_records import TriggerRecord
+from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.apply_triggers import pending_of
+from feed_assets.triggers.decide_firing import Fire, Pending, decide_fire, describe_lacking, find_lacking
+from feed_assets.triggers.queue.batches import Batches
+from feed_assets.triggers.queue.changes import QueueChanges
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.records import InputKey, Mark, QueueChange, TriggerState
+from feed_assets.triggers.queue.store import Triggers
+from feed_assets.triggers.routing import find_routed
+from feed_assets.triggers.time_outs import check_gate
+
+_NAMED_AT_MOST = 3
+_ON_PAUSE = {
+    OnPause.QUEUE: "what comes is queued",
+    OnPause.DROP: "what comes is passed over",
+    OnPause.LATEST: "of what comes, the newest instance is queued",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The queue of a process on a cluster: how many events are pending, what its condition lacks, and what else keeps
+    it from running or lets it run.
+    """
+
+    process: str
+    cluster: str
+    pending: int
+    lacks: str
+    waits: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The condition and everything else in one sentence."""
+        return "; ".join((self.lacks, *self.waits))
+
+    @property
+    def headline(self) -> str:
+        """The process and the number of its pending events."""
+        return f"process {self.process} on {self.cluster} has {counted(self.pending, 'pending event')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What decides about the next batch of a process."""
+
+    record: ProcessRecord
+    trigger: TriggerRecord
+    pending: Mapping[str, Pending]
+    state: TriggerState | None
+    under_way: int
+    schedule: ScheduleState
+    lacking: Sequence[str]
+    ahead: int
+    aside: Sequence[QueueChange]
+    as_of: datetime
+
+
+def describe_queues(
+    context: OperationContext, connection: Connection, records: Collection[ProcessRecord]
+) -> list[tuple[Queue, Mapping[InputKey, Mark]]]:
+    """Return the queues of processes that take what comes, in the given order, each with the marks of its inputs."""
+    consumers = [EntityKey(*record.key) for record in records]
+    marks = TriggerInputs(connection).of(consumers)
+    states = Triggers(connection).of(consumers)
+    busy = Batches(connection).under_way(consumers)
+    aside, last = QueueChanges(connection).set_aside(consumers), EventLog(connection).last_seq()
+    schedules = Schedules(connection).of_many(Kind.PROCESS.value, {record.process for record in records})
+    events = {
+        cluster: PendingEvents(
+            connection, find_routed(connection, cluster), [each for each in consumers if each.cluster == cluster]
+        )
+        for cluster in {record.cluster for record in records}
+    }
+    found: list[tuple[Queue, Mapping[InputKey, Mark]]] = []
+    for record, consumer in zip(records, consumers, strict=True):
+        assert record.trigger is not None
+        mine = marks.get(consumer, {})
+        pending = pending_of(record, record.trigger, mine, events[record.cluster], context.as_of)
+        schedule = schedules.get((Kind.PROCESS.value, *record.key))
+        facts = _Facts(
+            record=record,
+            trigger=record.trigger,
+            pending=pending,
+            state=states.get(consumer),
+            under_way=busy.get(consumer, 0),
+            schedule=schedule.state if schedule else context.without_row,
+            lacking=_find_lacking(context, connection, record) if busy.get(consumer, 0) >= record.parallel else (),
+            ahead=sum(events[record.cluster].count_ahead(each.mark, last) for each in pending.values()),
+            aside=aside.get(consumer, ()),
+            as_of=context.as_of,
+        )
+        found.append((_describe(facts), mine))
+    return found
+
+
+def describe_oldest_queue(context: OperationContext, connection: Connection, cluster: str) -> Queue | None:
+    """Return the queue of a cluster with the oldest pending event; None if nothing is pending.
+
+    Only one queue is described, however many there are.
+    """
+    consumer = TriggerInputs(connection).oldest_pending(cluster)
+    record = None if consumer is None else context.plan.processes.get(consumer)
+    if record is None or record.trigger is None:
+        return None
+    ((queue, _),) = describe_queues(context, connection, [record])
+    return queue
+
+
+def _describe(facts: _Facts) -> Queue:
+    return Queue(
+        process=facts.record.process,
+        cluster=facts.record.cluster,
+        pending=sum(each.count for each in facts.pending.values()),
+        lacks=find_lacking(facts.trigger, facts.pending).render(),
+        waits=(*_iter_waits(facts), *facts.lacking, *_iter_aside(facts.aside)),
+    )
+
+
+def _iter_waits(facts: _Facts) -> Iterator[str]:
+    record, trigger, state = facts.record, facts.trigger, facts.state
+    if facts.ahead:
+        yield f"{facts.ahead} not routed yet: the next tick does it"
+    if facts.schedule is not ScheduleState.SCHEDULED:
+        yield f"it is {facts.schedule.value.lower()}: no batch is cut, and {_ON_PAUSE[trigger.on_pause]}"
+    if state is None or state.sign != trigger.sign:
+        yield "the next tick begins to follow its trigger"
+        return
+    if record.sequence.start > facts.as_of:
+        yield f"its validity begins at {render_datetime(record.sequence.start)}"
+        return
+    if record.sequence.end is not None and record.sequence.end <= facts.as_of:
+        yield f"its validity ended at {render_datetime(record.sequence.end)}"
+        return
+    decision = decide_fire(record, trigger, facts.pending, state, facts.as_of)
+    if facts.under_way >= record.parallel:
+        yield f"{facts.under_way} of {record.parallel} batches under way: none is cut before one ends"
+    elif decision.fire is not None and facts.schedule is ScheduleState.SCHEDULED:
+        whoever = "whoever works elsewhere may take" if record.is_elsewhere else "the next tick cuts"
+        yield f"{whoever} a batch{_BECAUSE[decision.fire]}"
+    if decision.quiet_at is not None:
+        yield f"it waits for silence until {render_datetime(decision.quiet_at)}"
+    if trigger.or_every is not None and state.next_at is not None:
+        yield f"a batch is cut at {render_datetime(state.next_at)} in any case"
+    if trigger.and_every is not None and state.next_at is not None and decision.fire is None:
+        yield f"no batch is cut before {render_datetime(state.next_at)}"
+    if state.by_at is not None:
+        yield f"what is pending at {render_datetime(state.by_at)} is taken in any case"
+
+
+def _find_lacking(context: OperationContext, connection: Connection, record: ProcessRecord) -> list[str]:
+    """Return what the batches lack that have not ended, and do not run."""
+    instances, found = ProcessInstances(connection), []
+    failed = instances.with_status(ProcessInstanceStatus.FAILED, *record.key, limit=1)
+    for row in (*instances.unended(*record.key), *failed):
+        active = context.timeline.find_or_declared(connection, record.key, row.nominal_time)
+        if active is not None and row.status is not ProcessInstanceStatus.RUNNING:
+            _, closed = check_gate(connection, active.plan, active.record, row, context.as_of)
+            found += [f"batch {render_datetime(row.nominal_time)} waits: {describe_lacking(closed)}"] if closed else []
+    return found
+
+
+def _iter_aside(changes: Sequence[QueueChange]) -> Iterator[str]:
+    """Yield the newest events that were held or dropped, and how many more there are."""
+    for change in changes[-_NAMED_AT_MOST:]:
+        yield f"event {change.event} at {change.input} is {change.render()}"
+    if len(changes) > _NAMED_AT_MOST:
+        yield f"{len(changes) - _NAMED_AT_MOST} older ones were held or dropped"
+
+
+_BECAUSE = {
+    Fire.CONDITION: "",
+    Fire.EVERY: ", since its time has come",
+    Fire.BY: " of what is pending, since its time has come",
+}

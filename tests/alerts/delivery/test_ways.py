@@ -1,0 +1,159 @@
+"""Which ways a project has, and what each wants."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from feed_assets.alerts.delivery.ways import Way, read_ways
+from feed_assets.clock import SystemClock
+from feed_assets.errors import SettingsError
+from feed_assets.log.messages.outbox import MessageHead
+from feed_assets.masking import mask
+from feed_assets.plan.location import declare_location
+from feed_assets.receivers import MessageLevel, Topic
+from feed_assets.settings import load_settings
+from tests.instances.harness import START, feed, process
+
+INFO, WARNING, ERROR = MessageLevel
+HOOK = "https://hooks.example.org/T0123456789AB/token"
+
+
+def settings_of(**notify: Any) -> Any:
+    return load_settings({"notify": notify}, environ={}, start=None)
+
+
+def head(topic: Topic, level: MessageLevel = INFO, entity: tuple[str, str] = ("process", "daily")) -> MessageHead:
+    return MessageHead(1, topic, level, entity, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def plan_of(**more: Any) -> Any:
+    location = declare_location(
+        [
+            feed("clicks", tags={"team": "web"}),
+            feed("counts"),
+            process("daily", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, **more),
+            {"kind": "cluster"} if False else _cluster(),
+        ],
+        SystemClock().now(),
+    )
+    return location.plan
+
+
+def _cluster() -> Any:
+    from feed_assets.entities.cluster import Cluster
+
+    return Cluster(name="primary", storage="file:///data")
+
+
+def ways_of(settings: Any, environ: dict[str, str] | None = None, **more: Any) -> dict[str, Way]:
+    found = read_ways(settings, plan_of(**more), environ or {})
+    assert not found.faults
+    return dict(found.usable)
+
+
+def test_a_receiver_of_the_settings_chooses_by_topic_level_and_tags() -> None:
+    everything, some, web, arrivals = ways_of(
+        settings_of(
+            every={"url": "http://localhost:1/x"},
+            some={"url": "mailto:ann@example.org", "topics": ["instance", "retry"], "levels": ["error"]},
+            web={"url": "command:/bin/true", "entities": {"team": "web"}},
+            arrivals={"url": "http://localhost:1/y", "topics": ["arrival"]},
+        )
+    ).values()
+    assert {topic for topic in Topic if not everything.wants(head(topic))} == {Topic.ARRIVAL}
+    assert arrivals.wants(head(Topic.ARRIVAL))
+    assert some.wants(head(Topic.INSTANCE, ERROR))
+    assert not some.wants(head(Topic.INSTANCE, WARNING))
+    assert not some.wants(head(Topic.SWEEP, ERROR))
+    assert web.wants(head(Topic.SLA, entity=("feed", "clicks")))
+    assert not web.wants(head(Topic.SLA, entity=("feed", "counts")))
+
+
+@pytest.mark.parametrize(
+    ("notification", "wanted"),
+    [
+        ({}, [(Topic.INSTANCE, INFO), (Topic.INSTANCE, ERROR)]),
+        ({"level": "attempt", "on": ["failure"]}, [(Topic.INSTANCE, WARNING), (Topic.INSTANCE, ERROR)]),
+        ({"level": "instance", "on": ["failure"]}, [(Topic.INSTANCE, ERROR)]),
+        (
+            {"on": ["late", "retry", "sweep", "change"]},
+            [(topic, level) for topic in (Topic.SLA, Topic.RETRY, Topic.SWEEP, Topic.ENTITY) for level in MessageLevel],
+        ),
+    ],
+)
+def test_an_entity_adds_its_own_receivers(
+    notification: dict[str, Any], wanted: list[tuple[Topic, MessageLevel]]
+) -> None:
+    ways = ways_of(settings_of(), notification={"to": ["ann@example.org, bob@example.org"], **notification})
+    assert list(ways) == ["email:ann@example.org", "email:bob@example.org"]
+    way = ways["email:ann@example.org"]
+    found = [(topic, level) for topic in Topic for level in MessageLevel if way.wants(head(topic, level))]
+    assert sorted(found) == sorted(wanted)
+    assert not way.wants(head(Topic.INSTANCE, ERROR, ("feed", "clicks")))
+
+
+def test_an_entity_can_name_a_receiver_of_the_settings() -> None:
+    settings = settings_of(ops={"url": HOOK, "topics": ["sweep"]})
+    ways = ways_of(settings, notification={"type": "webhook", "to": ["ops", "nobody"], "on": ["failure"]})
+    assert list(ways) == ["ops"]
+    assert ways["ops"].wants(head(Topic.SWEEP, entity=("feed", "clicks")))
+    assert ways["ops"].wants(head(Topic.INSTANCE, ERROR))
+    assert not ways["ops"].wants(head(Topic.INSTANCE, INFO))
+
+
+def test_an_entity_that_names_a_receiver_names_each_of_its_addresses() -> None:
+    settings = settings_of(ops={"url": "mailto:ann@x.org,bob@x.org", "topics": ["sweep"]})
+    ways = ways_of(settings, notification={"type": "webhook", "to": ["ops"], "on": ["failure"]})
+    assert list(ways) == ["ops:ann@x.org", "ops:bob@x.org"]
+    assert all(way.wants(head(Topic.INSTANCE, ERROR)) for way in ways.values())
+
+
+def test_secrets_of_receivers_are_in_no_text() -> None:
+    settings = settings_of(
+        hook={"url": HOOK, "secret": "${env:HOOK_SECRET}"},
+        chat={"url": "slack://TokenAlpha/TokenBeta1/TokenGamma1"},
+    )
+    ways = ways_of(settings, {"HOOK_SECRET": "very-secret-value"})
+    assert ways["hook"].secret == "very-secret-value"
+    assert ways["hook"].receiver == "https://hooks.example.org/…"
+    assert ways["chat"].receiver == "slack://…"
+    shown = f"{ways} {settings!r}"
+    for secret in ("T0123456789AB", "very-secret-value", "TokenBeta1"):
+        assert secret not in shown
+    said = mask(f"{HOOK} refuses; very-secret-value; slack://TokenAlpha/TokenBeta1/TokenGamma1")
+    assert said == "https://hooks.example.org/***/token refuses; ${env:HOOK_SECRET}; slack://***"
+
+
+def test_a_variable_that_is_missing_is_the_fault_of_one_way_only() -> None:
+    settings = settings_of(a={"url": "https://x.org/${env:MISSING}"}, b={"url": "https://y.org/hook"})
+    found = read_ways(settings, plan_of(), {})
+    assert list(found.usable) == ["b"]
+    assert str(found.faults["a"]) == (
+        "way out 'notify.a.url': the environment has no MISSING. Set the variable, or write another."
+    )
+
+
+@pytest.mark.parametrize(
+    ("notify", "reason"),
+    [
+        (
+            {"ops": {"url": "not-an-address"}},
+            "'notify.ops.url': its value is not the URL of a receiver: mailto:, http://",
+        ),
+        ({"ops": {"url": "mailto:not-an-address"}}, "is not the URL of a receiver: mailto:, http://"),
+        ({"ops": {"url": "http://"}}, "is not the URL of a receiver"),
+        ({"ops": {"url": "command:"}}, "is not the URL of a receiver"),
+        ({"ops": {"url": 'command:/bin/echo "unbalanced'}}, "its quotes are not closed"),
+        ({"ops": {"url": "http://host/höok"}}, "what is not ASCII must be percent-encoded"),
+        ({"ops": {"url": "http://host/a hook"}}, "it is no URL like https://example.com/hook"),
+        ({"ops": {"url": "http://x.org", "topics": ["gossip"]}}, "'gossip' is not 'eviction', 'metadata', 'instance'"),
+        ({"ops": {"url": "http://x.org", "levels": ["loud"]}}, "'loud' is not 'info', 'warning' or 'error'"),
+        ({"ops": {}}, "'notify.ops.url': it is missing"),
+    ],
+)
+def test_a_receiver_that_is_none_is_refused_with_the_settings(notify: Any, reason: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_of(**notify)
+    assert reason in str(caught.value)
+    assert START

@@ -1,0 +1,319 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed_assets.definitions.errors import DefinitionStoreError
+from feed_assets.definitions.falcon.exporting import export_documents, write_documents
+from feed_assets.definitions.falcon.importing import (
+    FileFormat,
+    ImportedFile,
+    ImportOutcome,
+    ImportReport,
+    import_documents,
+)
+from feed_assets.definitions.falcon.mapping import ImportMapping, parse_mapping
+from feed_assets.definitions.folder import DefinitionFolder, open_folder
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
+from feed_assets.loading.documents import NoteKind
+from feed_assets.loading.entity_files import EntityFile, read_entity_files
+from tests.loading.bundles import load_bundle
+
+DOCUMENTS = Path(__file__).parents[2] / "loading" / "falcon" / "documents"
+NAMES = sorted(file.stem for file in DOCUMENTS.glob("*.xml"))
+NOTHING = ImportMapping()
+
+
+def _files(*names: str) -> list[EntityFile]:
+    return [EntityFile(name=f"{name}.xml", content=(DOCUMENTS / f"{name}.xml").read_bytes()) for name in names or NAMES]
+
+
+def _import(folder: Path, *names: str, mapping: ImportMapping = NOTHING, **options: Any) -> ImportReport:
+    return import_documents(_files(*names), open_folder(folder), mapping, **options)
+
+
+def _notes(file: ImportedFile, kind: NoteKind) -> list[str]:
+    return [note.message for note in file.notes if note.kind is kind]
+
+
+def test_every_document_becomes_a_file_that_says_the_same(tmp_path: Path) -> None:
+    report = _import(tmp_path / "new")
+    assert (report.is_good, report.is_written, len(report.files)) == (True, True, len(NAMES))
+    environ = {"DB_PASSWORD": "top-secret"}
+    imported = load_bundle(tmp_path / "new", variables={}, environ=environ)
+    assert imported.issues == ()
+    assert imported.bundle == load_bundle(DOCUMENTS, variables={}, environ=environ).bundle
+    assert (tmp_path / "new/datasource/orders-db.yaml").read_text().count("${env:DB_PASSWORD}") == 1
+
+
+def test_documents_can_be_written_as_falcons_own(tmp_path: Path) -> None:
+    report = import_documents(_files(), open_folder(tmp_path), NOTHING, file_format=FileFormat.XML)
+    assert {file.target for file in report.files} >= {"feed/clicks.xml", "process/daily-spark.xml"}
+    environ = {"DB_PASSWORD": "top-secret"}
+    assert (
+        load_bundle(tmp_path, variables={}, environ=environ).bundle
+        == load_bundle(DOCUMENTS, variables={}, environ=environ).bundle
+    )
+
+
+def test_importing_again_changes_nothing(tmp_path: Path) -> None:
+    _import(tmp_path)
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.yaml")}
+    assert {file.outcome for file in _import(tmp_path).files} == {ImportOutcome.UNCHANGED}
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.yaml")} == before
+
+
+def test_a_file_that_says_something_else_is_replaced_only_by_force(tmp_path: Path) -> None:
+    _import(tmp_path, "clicks")
+    file = tmp_path / "feed/clicks.yaml"
+    file.write_text(file.read_text() + "# mine\n")
+    report = _import(tmp_path, "clicks", "primary")
+    assert (report.is_good, report.is_written) == (False, False)
+    assert [issue.render() for issue in report.files[0].issues] == [
+        "clicks.xml:2: feed 'clicks': feed/clicks.yaml already exists and differs. Remove it, or import with --force."
+    ]
+    assert not (tmp_path / "cluster").exists()
+    forced = _import(tmp_path, "clicks", "primary", is_forced=True)
+    assert [each.outcome for each in forced.files] == [ImportOutcome.REPLACED, ImportOutcome.NEW]
+    assert "# mine" not in file.read_text()
+
+
+def test_one_wrong_document_keeps_all_from_being_written(tmp_path: Path) -> None:
+    wrong = EntityFile(name="wrong.xml", content=b'<feed xmlns="uri:falcon:feed:0.1" name="f"/>')
+    binary = EntityFile(name="binary.xml", content=b"\xff\xfe")
+    report = import_documents([*_files("clicks"), wrong, binary], open_folder(tmp_path), NOTHING)
+    assert [file.outcome for file in report.files] == [ImportOutcome.NEW, ImportOutcome.REFUSED, ImportOutcome.REFUSED]
+    assert report.files[1].issues
+    assert list(tmp_path.iterdir()) == []
+    assert "nothing was written" in report.render_summary()
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    report = _import(tmp_path, "clicks", is_dry_run=True)
+    assert (report.is_good, report.is_written, list(tmp_path.iterdir())) == (True, False, [])
+
+
+def test_two_documents_of_one_entity_are_refused(tmp_path: Path) -> None:
+    twice = [*_files("clicks"), EntityFile(name="again.xml", content=_files("clicks")[0].content)]
+    report = import_documents(twice, open_folder(tmp_path), NOTHING)
+    assert [file.outcome for file in report.files] == [ImportOutcome.NEW, ImportOutcome.REFUSED]
+    assert report.files[1].issues[0].message == "clicks.xml also declares feed 'clicks'"
+
+
+class _Failing(DefinitionFolder):
+    """A folder whose disk is full after some files."""
+
+    def __init__(self, inner: DefinitionFolder, files: int) -> None:
+        self._inner = inner
+        self._left = files
+
+    @property
+    def location(self) -> str:
+        return self._inner.location
+
+    @property
+    def only_file(self) -> str | None:
+        return None
+
+    def exists(self) -> bool:
+        return self._inner.exists()
+
+    def name_of(self, shown: str) -> str:
+        return self._inner.name_of(shown)
+
+    def shown(self, name: str) -> str:
+        return self._inner.shown(name)
+
+    def _read(self, name: str) -> bytes | None:
+        return self._inner._read(name)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self._left -= 1
+        if self._left == -1:
+            raise OSError("no space left")
+        self._inner._write(name, content)
+
+    def _remove(self, name: str) -> None:
+        self._inner._remove(name)
+
+
+def test_what_was_written_is_taken_back_when_the_disk_is_full(tmp_path: Path) -> None:
+    _import(tmp_path, "clicks")
+    file = tmp_path / "feed/clicks.yaml"
+    file.write_text("kind: feed\n")
+    with pytest.raises(DefinitionStoreError, match="no space left"):
+        import_documents(_files(), _Failing(open_folder(tmp_path), 4), NOTHING, is_forced=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
+    assert file.read_text() == "kind: feed\n"
+
+
+def test_row_28_pig_cannot_run_here_until_it_is_given_another_workflow(tmp_path: Path) -> None:
+    _check_replaced(tmp_path, "monthly-pig", "pig")
+
+
+def test_row_29_oozie_cannot_run_here_until_it_is_given_another_workflow(tmp_path: Path) -> None:
+    _check_replaced(tmp_path, "hourly-oozie", "oozie")
+
+
+def _check_replaced(folder: Path, name: str, engine: str) -> None:
+    (file,) = _import(folder, name).files
+    (unable,) = _notes(file, NoteKind.UNABLE)
+    assert unable.startswith(f"engine {engine}: the process is declared and validated, but cannot be scheduled.")
+    assert f"--replace-workflow {name}=sql:path.sql" in unable
+    mapping = NOTHING.with_workflows({name: Workflow(engine=WorkflowEngine.SQL, path="sql/a.sql")})
+    (replaced,) = _import(folder, name, mapping=mapping, is_forced=True).files
+    assert _notes(replaced, NoteKind.UNABLE) == []
+    assert f"workflow {engine} " in _notes(replaced, NoteKind.MAPPED)[0]
+    (process,) = load_bundle(folder, variables={}, environ={}).bundle.processes
+    assert process.workflow == mapping.workflows[name]
+
+
+def test_late_inputs_of_a_replaced_workflow_run_the_replacement(tmp_path: Path) -> None:
+    mapping = NOTHING.with_workflows({"daily-spark": Workflow(path="jobs:run")})
+    (file,) = _import(tmp_path, "daily-spark", mapping=mapping).files
+    assert any("late input clicks" in note for note in _notes(file, NoteKind.CHECK))
+    (process,) = load_bundle(tmp_path, variables={}, environ={}).bundle.processes
+    assert process.late_process is not None
+    assert process.late_process.inputs == {"clicks": None, "users": None}
+
+
+def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: Path) -> None:
+    (file,) = _import(tmp_path, "primary").files
+    assert _notes(file, NoteKind.UNABLE) == [
+        "storage 'hdfs://nn:8020': 'hdfs' storage is not supported; map it, urls: {'hdfs://nn:8020': 's3://bucket'}"
+    ]
+    mapping = ImportMapping(urls={"hdfs://nn:8020": "memory://lake", "hdfs://nn": "memory://no", "tcp://x": "y"})
+    report = _import(tmp_path, "primary", mapping=mapping, is_forced=True)
+    assert _notes(report.files[0], NoteKind.UNABLE) == []
+    assert "interfaces.write.endpoint: 'hdfs://nn:8020' → 'memory://lake'" in _notes(report.files[0], NoteKind.MAPPED)
+    assert load_bundle(tmp_path, variables={}, environ={}).bundle.get_cluster("primary").storage == "memory://lake"
+    assert report.unused == ("the address hdfs://nn", "the address tcp://x")
+
+
+def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
+    (file,) = _import(tmp_path, "clicks").files
+    assert _notes(file, NoteKind.UNABLE)[-1] == (
+        "the feed is a table on backup: tables are not replicated, so nothing is copied there"
+    )
+
+
+def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
+    (document,) = _files("clicks")
+    topics = b'<property name="queueName"'
+    more = b'<property name="catalog.table" value="a"/>'
+    changed = EntityFile(name="clicks.xml", content=document.content.replace(topics, more + topics))
+    (file,) = import_documents([changed], open_folder(tmp_path), NOTHING).files
+    named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
+    assert named >= {
+        "properties.catalog.table",
+        "clusters.primary.import",
+        "clusters.primary.export",
+    }
+
+
+def test_the_report_is_about_the_document_after_its_replacements(tmp_path: Path) -> None:
+    mapping = ImportMapping(urls={"hdfs://nn:8020": "s3://lake"}).with_workflows(
+        {"daily-spark": Workflow(path="jobs:run")}
+    )
+    cluster, spark = _import(tmp_path, "primary", "daily-spark", mapping=mapping).files
+    assert "interface write → storage: 's3://lake'" in _notes(cluster, NoteKind.MAPPED)
+    told = [note.message for note in spark.notes]
+    of_the_old_one = ("spark-submit of", "paths of workflows", "Falcon never runs", "workflow.args")
+    assert not any(words in each for words in of_the_old_one for each in told)
+    assert any("as you asked" in each for each in told)
+
+
+def test_a_report_says_of_each_file_what_became_of_it(tmp_path: Path) -> None:
+    lines = list(_import(tmp_path, "weekly-hive").render())
+    copy = "paths of workflows and libraries are relative to the project, or URLs; copy the files there"
+    assert lines == [
+        "weekly-hive.xml: process 'weekly-hive' → process/weekly-hive.yaml (new)",
+        "  carried over: clusters, parallel, order, frequency, workflow",
+        "  mapped: line 6: engine hive → sql: '/apps/hive/weekly.hql'",
+        "  to check: line 6: a SQL workflow is a .sql file: rename the script, or give another with --replace-workflow",
+        f"  to check: line 6: {copy}",
+    ]
+
+
+def test_a_mapping_file_names_workflows_and_addresses() -> None:
+    text = b'workflows: {daily: {engine: python, path: "jobs:run"}}\nurls: {"hdfs://nn": "s3://b"}\n'
+    mapping = parse_mapping(EntityFile(name="map.yaml", content=text))
+    assert mapping.workflows["daily"] == Workflow(path="jobs:run")
+    assert mapping.urls == {"hdfs://nn": "s3://b"}
+    assert parse_mapping(EntityFile(name="map.yaml", content=b"")) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"workflow: {}", r"map.yaml:1: workflow: "),
+        (b"urls: {a: [1]}", r"map.yaml:1: urls.a: text is expected"),
+        (b"urls: [", r"map.yaml:\d+: the file is not YAML"),
+        (b"- a", r"map.yaml:1: "),
+        (b"\xff", r"map.yaml:1: the file is not UTF-8"),
+        (b"workflows: {daily: {engine: sql}}", r"map.yaml:1: workflows.daily: 'path' is missing"),
+    ],
+)
+def test_a_wrong_mapping_file_is_refused_with_its_line(content: bytes, expected: str) -> None:
+    with pytest.raises(DefinitionsError, match=expected):
+        parse_mapping(EntityFile(name="map.yaml", content=content))
+
+
+def test_what_is_declared_is_exported_with_its_references(tmp_path: Path) -> None:
+    _import(tmp_path / "entities")
+    documents = export_documents(str(tmp_path / "entities"))
+    assert [document.file for document in documents][:2] == ["cluster/primary.xml", "datasource/orders-db.xml"]
+    assert "<passwordText>${env:DB_PASSWORD}</passwordText>" in documents[1].text
+    report = write_documents(documents, open_folder(tmp_path / "xml"), is_forced=False, is_dry_run=False)
+    assert report.is_written
+    environ = {"DB_PASSWORD": "top-secret"}
+    assert (
+        load_bundle(tmp_path / "xml", variables={}, environ=environ).bundle
+        == load_bundle(DOCUMENTS, variables={}, environ=environ).bundle
+    )
+
+
+def test_an_export_replaces_other_files_only_by_force(tmp_path: Path) -> None:
+    documents = export_documents(str(DOCUMENTS), Kind.FEED, "clicks")
+    folder = open_folder(tmp_path)
+    assert not write_documents(documents, folder, is_forced=False, is_dry_run=True).is_written
+    write_documents(documents, folder, is_forced=False, is_dry_run=False)
+    write_documents(documents, folder, is_forced=False, is_dry_run=False)
+    (tmp_path / "feed/clicks.xml").write_text("<feed/>")
+    with pytest.raises(DefinitionsError, match=r"feed/clicks\.xml already exists"):
+        write_documents(documents, folder, is_forced=False, is_dry_run=False)
+    assert write_documents(documents, folder, is_forced=True, is_dry_run=False).replaced == ("feed/clicks.xml",)
+
+
+def test_only_what_can_be_read_is_exported(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: cluster\nname: a\n")
+    with pytest.raises(DefinitionsError, match="'storage' is missing"):
+        export_documents(str(tmp_path), Kind.CLUSTER, "a")
+    with pytest.raises(DefinitionsError, match="'storage' is missing"):
+        export_documents(str(tmp_path))
+    with pytest.raises(EntityNotFoundError, match="there is no cluster 'ab'"):
+        export_documents(str(tmp_path), Kind.CLUSTER, "ab")
+
+
+def test_a_folder_of_entities_may_hold_xml_beside_yaml(tmp_path: Path) -> None:
+    (tmp_path / "clicks.xml").write_bytes(_files("clicks")[0].content)
+    (tmp_path / "c.yaml").write_text("kind: cluster\nname: primary\nstorage: file:///data\n")
+    (tmp_path / ".hidden.xml").write_text("<no/>")
+    assert [Path(file.name).name for file in read_entity_files(tmp_path)] == ["c.yaml", "clicks.xml"]
+    loaded = load_bundle(tmp_path, variables={}, environ={})
+    assert loaded.issues == ()
+    assert [entity.key for entity in loaded.bundle.entities] == [("cluster", "primary"), ("feed", "clicks")]
+
+
+def test_variables_and_environment_are_filled_into_xml_as_into_yaml(tmp_path: Path) -> None:
+    text = (DOCUMENTS / "primary.xml").read_text().replace("hdfs://nn:8020", "file://${ROOT}/${env:SUB}")
+    (tmp_path / "primary.xml").write_text(text)
+    loaded = load_bundle(tmp_path, variables={"ROOT": "/data"}, environ={"SUB": "a"})
+    assert loaded.bundle.get_cluster("primary").storage == "file:///data/a"
+    missing = load_bundle(tmp_path, variables={}, environ={})
+    assert [(issue.code, issue.source.line if issue.source else None) for issue in missing.issues] == [
+        ("variable-missing", 8),
+        ("env-missing", 8),
+    ]

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+from feed_assets.definitions.lists.instance_search import SearchQuery, search_instances
+from feed_assets.entities.common import Kind
+from tests.context.contexts import context_of, counting_harness
+from tests.instances.harness import START, LifecycleHarness, at, hours
+
+
+def a_harness(tmp_path: Path, state: str | None = None) -> LifecycleHarness:
+    lifecycle = counting_harness(tmp_path, state)
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.flag("clicks", *hours(2))
+    lifecycle.launch(lifecycle.tick(at("01T04:30")), at("01T04:30"))
+    return lifecycle
+
+
+def found(lifecycle: LifecycleHarness, **query: object) -> list[tuple[str, int, str]]:
+    page = search_instances(context_of(lifecycle, at("01T04:30")), SearchQuery(**query))  # type: ignore[arg-type]
+    return [(each.name, each.nominal_time.hour, each.status) for each in page.instances]
+
+
+def test_row_120_search_goes_across_entities_newest_first(tmp_path: Path, state_url: str) -> None:
+    lifecycle = a_harness(tmp_path, state_url)
+    assert found(lifecycle, kinds=frozenset({Kind.PROCESS}), results=3) == [
+        ("report", 4, "WAITING"),
+        ("count", 4, "WAITING"),
+        ("count", 3, "WAITING"),
+    ]
+
+
+def test_row_120_by_status_tags_and_name(tmp_path: Path, state_url: str) -> None:
+    lifecycle = a_harness(tmp_path, state_url)
+    assert found(lifecycle, statuses=frozenset({"SUCCEEDED"})) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
+    assert found(lifecycle, statuses=frozenset({"AVAILABLE"}), tag_keys=("GOLD", "web")) == [
+        ("clicks", 1, "AVAILABLE"),
+        ("clicks", 0, "AVAILABLE"),
+    ]
+    names = {name for name, _, _ in found(lifecycle, name_sequence="cts", results=100)}
+    assert names == {"counts"}
+    assert found(lifecycle, name_sequence="zzz") == []
+
+
+def test_row_120_pages_ranges_and_order(tmp_path: Path) -> None:
+    lifecycle = a_harness(tmp_path)
+    ranged = {"start": START, "end": at("01T02:00"), "name_sequence": "count", "kinds": frozenset({Kind.PROCESS})}
+    assert found(lifecycle, **ranged) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
+    assert found(lifecycle, **ranged, offset=1, results=1) == [("count", 0, "SUCCEEDED")]
+    statuses = [status for _, _, status in found(lifecycle, kinds=frozenset({Kind.PROCESS}), by_status=True)]
+    assert statuses == sorted(statuses, reverse=True)
+    assert found(lifecycle, end=at("2013-01-01")) == []
+
+
+def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
+    page = search_instances(
+        context_of(a_harness(tmp_path), at("01T04:30")), SearchQuery(name_sequence="clicks", results=1)
+    )
+    assert page.instances[0].tags == ("owner=web", "tier=gold")
+    assert page.has_more
+    assert page.total > page.listed

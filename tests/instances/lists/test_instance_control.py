@@ -1,0 +1,64 @@
+"""What people do to instances, on several clusters."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from feed_assets.clock import FrozenClock
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import resolve_subject
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.instances.gates.actions import InstanceAction
+from feed_assets.instances.lists.control import Controlled, control_instances
+from feed_assets.log.records import ProcessInstanceStatus
+from tests.instances.harness import START, LifecycleHarness, process
+
+BOTH = ("east", "west")
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> OperationContext:
+    lifecycle = LifecycleHarness.of(
+        tmp_path, process("report", "days(1)", clusters=BOTH, timeout="days(9)"), clusters=BOTH
+    )
+    for cluster in BOTH:
+        lifecycle.ready(START + 2 * DAY, cluster)
+    return OperationContext(
+        timeline=lifecycle.timeline,
+        database=lifecycle.database,
+        stores=lifecycle.stores,
+        as_of=START + 2 * DAY,
+        clock=FrozenClock(START + 2 * DAY),
+        real_clock=FrozenClock(START + 2 * DAY),
+    )
+
+
+def kill(context: OperationContext, clusters: tuple[str, ...] = ()) -> Controlled:
+    return control_instances(
+        context,
+        InstanceAction.KILL,
+        resolve_subject(context, "report", clusters=clusters),
+        START,
+        START + 2 * DAY,
+        author="ann",
+    )
+
+
+def test_row_111_only_the_clusters_that_are_named_are_acted_on(context: OperationContext) -> None:
+    done = kill(context, ("west",))
+    assert {(each.cluster, each.after) for each in done.instances} == {("west", ProcessInstanceStatus.KILLED)}
+    assert [each.before for each in kill(context).instances if each.cluster == "east"] == [
+        ProcessInstanceStatus.READY
+    ] * 2
+
+
+def test_a_cluster_or_process_that_is_not_there_is_refused(context: OperationContext) -> None:
+    with pytest.raises(InstanceQueryError, match=r"cluster north: process 'report' is not on it"):
+        kill(context, ("north",))
+    with pytest.raises(EntityNotFoundError, match="report"):
+        control_instances(
+            context, InstanceAction.KILL, resolve_subject(context, "reports"), START, START + DAY, author="ann"
+        )

@@ -1,0 +1,50 @@
+"""Texts as strangers write them: with NUL, which PostgreSQL refuses, and with bytes that are no text."""
+
+import pytest
+from sqlalchemy import String, func, literal, select
+
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedKey
+from feed_assets.log.tables import cursors
+from feed_assets.sql.column_types import AnyText, Text
+from feed_assets.sql.database import Database
+from feed_assets.sql.keyed import KEY_ROWS, insert_rows, key_rows, render_rows
+from feed_assets.sql.tables import metadata
+from tests.instances.harness import START
+
+pytestmark = pytest.mark.both_databases
+
+
+HOSTILE = "a\0b\udcff \U0001f600 é"
+KEPT = "a\\x00b\\udcff \U0001f600 é"
+
+
+COLUMNS = [(table, column) for table in metadata.tables.values() for column in table.c]
+TEXTS = {
+    f"{table}.{column.name}": column for table, column in COLUMNS if isinstance(column.type, Text | AnyText | String)
+}
+
+
+def test_every_column_of_text_keeps_any_text(database: Database) -> None:
+    assert len(TEXTS) > 100
+    refused = []
+    for name, column in TEXTS.items():
+        try:
+            with database.read() as connection:
+                found = connection.scalar(select(literal(HOSTILE, column.type)))
+        except Exception:  # noqa: BLE001 - each driver refuses in its own way
+            refused.append(name)
+        else:
+            assert found == (HOSTILE if isinstance(column.type, AnyText) else KEPT), name
+    assert refused == []
+
+
+def test_rows_in_one_parameter_keep_any_text(database: Database) -> None:
+    with database.begin() as connection:
+        insert_rows(connection, cursors, ("name", "value"), [(HOSTILE, HOSTILE), ("plain", "\\u0000")])
+        found = connection.execute(select(cursors.c.name, cursors.c.value))
+        assert {row.name: row.value for row in found} == {KEPT: KEPT, "plain": "\\u0000"}
+        rows = key_rows(database.dialect, ("name",))
+        same = select(func.count()).select_from(cursors).join(rows, rows.c.name == cursors.c.name)
+        assert connection.scalar(same, {KEY_ROWS: render_rows([[HOSTILE]])}) == 1
+        assert FeedInstances(connection).get_many([FeedKey(HOSTILE, "primary", START)]) == {}
