@@ -63,13 +63,13 @@ def derive_command(operation: Operation) -> click.Command:
     shared = [options.output_option if operation.table else options.text_output_option]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
-    example = f"Example: feed-assets {operation.name} {operation.example}" if operation.example else None
+    example = f"Example: feed-assets {operation.name} {operation.example}"
     command = click.command(
         operation.name.rpartition(" ")[2],
         cls=Verb,
         params=[_parameter_of(each) for each in operation.parameters if each.name != "kind" or not is_split],
         help=operation.about,
-        epilog=example,
+        epilog=example if operation.example else None,
     )
     return command(reduce(lambda function, add: add(function), shared, run))
 
@@ -173,8 +173,8 @@ def _find_zone(operation: Operation, context: "OperationContext", given: Mapping
 def _print(operation: Operation, result: Any, output: str) -> None:
     """Print a result, and on standard error its notes and its summary. The command fails if the result `has_failed`."""
     if output == Output.JSON:
-        is_whole = not operation.rows or hasattr(result, operation.rows)
-        members = result.document(operation.rows) if hasattr(result, "document") else {operation.rows: result}
+        is_whole = not hasattr(result, "document") and (not operation.rows or hasattr(result, operation.rows))
+        members = getattr(result, "document", lambda name: {name: result})(operation.rows)
         print_json(result) if is_whole else print_json(**members)
     elif operation.name in DRAWN:
         module, _, function = DRAWN[operation.name].partition(":")

@@ -222,10 +222,10 @@ def list_rows() -> tuple[Row, ...]:
 def test_rows_are_a_table_csv_and_json() -> None:
     assert rows(ok(give(list_rows))) == [["a", "2013-11-03T12:00Z", "LOW", "1:30"], ["b", "2013-11-03T12:00Z", "", ""]]
     assert ok(give(list_rows, "--output", "csv")).splitlines()[0] == "name,when,level,late"
-    assert [each["name"] for each in json.loads(ok(give(list_names, "--output", "json")))["rows"]] == ["a"]
+    assert [each["name"] for each in json.loads(ok(give(list_names, "--output", "json")))["items"]] == ["a"]
 
 
-@operation("try", table="name", rows="rows")
+@operation("try", table="name", rows="items")
 def list_names() -> Page[Row]:
     """List the first of some rows."""
     return Page(items=(Row(name="a", at=NOON),), total=3, what="rows")
@@ -235,7 +235,7 @@ def test_a_page_says_how_many_there_are() -> None:
     result = give(list_names)
     assert (rows(result.stdout), result.stderr) == ([["a"]], "1 of 3 rows; --limit shows more\n")
     document = json.loads(ok(give(list_names, "--output", "json")))
-    assert (document["total"], document["has_more"]) == (3, True)
+    assert {**document, "items": len(document["items"])} == {"version": 2, "items": 1, "total": 3, "has_more": True}
 
 
 @operation("try", text="lines")
