@@ -10,14 +10,14 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.looking import note_changed_misses
 from feed_assets.alerts.deadlines.queries import SlaQuery
-from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss
+from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.command_lines import command_line
 from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.json_form import Hidden, NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.messages.levels import SlaLevel
@@ -27,7 +27,9 @@ from feed_assets.timing.dates import render_datetime
 _SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("miss", "kind, name, cluster, nominal_time, level, due_at, missed_at, told_at")
+@shows("miss", "recovered_at, recovered_by, acknowledged_at, acknowledged_by")
+@dataclass(frozen=True, slots=True)
 class SlaRow:
     """An instance that is late, or was. `level` is that of the deadline at `due_at`, `late_seconds` the time from then
     until it came, or until now.
@@ -35,19 +37,8 @@ class SlaRow:
     `told_at` is when the message of it was written; None if it had come by then. `recovered_by` is how it came.
     """
 
-    kind: Kind
-    name: str
-    cluster: str
-    nominal_time: NominalTime
-    level: SlaLevel
-    due_at: datetime
+    miss: Hidden[SlaMiss]
     late_seconds: int
-    missed_at: datetime
-    told_at: datetime | None
-    recovered_at: datetime | None
-    recovered_by: Recovery | None
-    acknowledged_at: datetime | None
-    acknowledged_by: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,21 +187,7 @@ def _worst(late: Sequence[SlaMiss]) -> list[SlaMiss]:
 
 def _row(miss: SlaMiss, as_of: datetime) -> SlaRow:
     until = miss.recovered_at or max(as_of, miss.due_at)
-    return SlaRow(
-        kind=Kind(miss.kind),
-        name=miss.name,
-        cluster=miss.cluster,
-        nominal_time=miss.nominal_time,
-        level=miss.level,
-        due_at=miss.due_at,
-        late_seconds=int((until - miss.due_at).total_seconds()),
-        missed_at=miss.missed_at,
-        told_at=miss.told_at,
-        recovered_at=miss.recovered_at,
-        recovered_by=miss.recovered_by,
-        acknowledged_at=miss.acknowledged_at,
-        acknowledged_by=miss.acknowledged_by,
-    )
+    return SlaRow(miss, int((until - miss.due_at).total_seconds()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from feed_assets.json_form import NominalTime
 from feed_assets.log.messages.levels import SlaLevel
 
 
@@ -55,7 +56,7 @@ class SlaMiss:
     kind: str
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     level: SlaLevel
     episode: int = 1
     due_at: datetime
