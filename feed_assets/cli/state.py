@@ -31,7 +31,7 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
         StateError: the database cannot be used.
         ForeignDefinitionsError: it records the definitions of another project.
     """
-    from feed_assets.definitions.declared import require_own_database
+    from feed_assets.definitions.ownership import require_own_database
     from feed_assets.sql.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)

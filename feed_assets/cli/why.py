@@ -56,7 +56,6 @@ def why(
     from feed_assets.explain.explanations import explain
     from feed_assets.explain.summaries import render_summary
     from feed_assets.explain.tick_failures import find_silence
-    from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
     from feed_assets.log.records import FeedKey
     from feed_assets.plan.rendering import counted
 
@@ -69,6 +68,8 @@ def why(
         return
     found = explain(context, subject)
     if look:
+        from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
+
         asked = {each.cluster for each in found.items}
         if lost := record_vanished_now(context, subject, asked, author_of(None)):
             say(f"{counted(lost, 'instance')} lost by storage, and recorded as missing", err=True)

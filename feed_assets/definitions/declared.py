@@ -1,19 +1,18 @@
 """Records the definitions of a location, so that releases can refer to recorded versions."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from feed_assets.definitions.contents import ContentsReader
-from feed_assets.definitions.folder import open_folder
 from feed_assets.definitions.ownership import (
+    PYTHON_ORIGIN,
     find_places,
+    place_of_python,
     put_place,
     require_few_deleted,
     require_not_replaced,
-    require_own_record,
 )
 from feed_assets.definitions.recording import is_gone
-from feed_assets.definitions.store import FOLDER_ORIGIN, DefinitionStore
+from feed_assets.definitions.store import FOLDER_ORIGIN, open_store
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
@@ -26,9 +25,6 @@ from feed_assets.plan.location import Location
 from feed_assets.releases.pinning import store_pinned_files
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-
-PYTHON_ORIGIN = "python"
-"""The origin of versions of entities that were built in Python."""
 
 _NOBODY = "unknown"
 
@@ -60,35 +56,6 @@ def record_location(database: Database, settings: Settings, location: Location, 
     return digest_files(read_declared_files(settings), values) == location.digest
 
 
-def open_store(database: Database, settings: Settings) -> DefinitionStore:
-    """Open the store of the definitions that the settings name."""
-    folder = open_folder(settings.entities_location)
-    return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)
-
-
-def require_own_database(database: Database, settings: Settings, declared: Sequence[AnyEntity] | None = None) -> None:
-    """Require that a database does not belong to another project. Costs one read for a known place.
-
-    `declared` are entities that were built in Python; None reads the files that the settings name.
-
-    Raises:
-        ForeignDefinitionsError: the database records the definitions of another project.
-    """
-    folder = open_folder(settings.entities_location)
-
-    def find_declared() -> Collection[EntityKey]:
-        if declared is not None:
-            return {entity.key for entity in declared}
-        return ContentsReader(folder, values_of(settings)).read().documents.keys() if folder.exists() else ()
-
-    place = folder.location if declared is None else _place_of_python(settings)
-    require_own_record(database, place, settings.unconfirmed_deletions, find_declared)
-
-
-def _place_of_python(settings: Settings) -> str:
-    return f"{settings.root} ({PYTHON_ORIGIN})"
-
-
 def record_declared(
     database: Database, entities: Sequence[AnyEntity], as_of: datetime, settings: Settings
 ) -> list[DefinitionVersion]:
@@ -98,7 +65,7 @@ def record_declared(
         MassDeletionError: many of them have disappeared at once.
         ReplacedDefinitionsError: another place has replaced this one.
     """
-    place = _place_of_python(settings)
+    place = place_of_python(settings)
     with database.changing_definitions():
         with database.read() as connection:
             newest = Definitions(connection).newest()

@@ -6,20 +6,27 @@ files. One that another has replaced, and that differs, must not take turns with
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from feed_assets.definitions.contents import ContentsReader
 from feed_assets.definitions.errors import ForeignDefinitionsError, MassDeletionError, ReplacedDefinitionsError
+from feed_assets.definitions.folder import open_folder
 from feed_assets.definitions.recording import is_gone
+from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
+from feed_assets.loading.interpolation import values_of
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import DefinitionAction, NewDefinition
 from feed_assets.log.definitions.store import Definitions
+from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 PLACES_CURSOR = "definitions/places"
+PYTHON_ORIGIN = "python"
+"""The origin of versions of entities that were built in Python."""
 FEWEST = 3
 """Fewer deletions than these need no confirmation."""
 
@@ -56,6 +63,30 @@ def require_own_record(
         raise ForeignDefinitionsError(
             location=place, database=database.name, places=places, recorded=len(recorded), lacking=lacking
         )
+
+
+def require_own_database(database: Database, settings: Settings, declared: Sequence[AnyEntity] | None = None) -> None:
+    """Require that a database does not belong to another project. Costs one read for a known place.
+
+    `declared` are entities that were built in Python; None reads the files that the settings name.
+
+    Raises:
+        ForeignDefinitionsError: the database records the definitions of another project.
+    """
+    folder = open_folder(settings.entities_location)
+
+    def find_declared() -> Collection[EntityKey]:
+        if declared is not None:
+            return {entity.key for entity in declared}
+        return ContentsReader(folder, values_of(settings)).read().documents.keys() if folder.exists() else ()
+
+    place = folder.location if declared is None else place_of_python(settings)
+    require_own_record(database, place, settings.unconfirmed_deletions, find_declared)
+
+
+def place_of_python(settings: Settings) -> str:
+    """Return the name of the place of entities that were built in Python."""
+    return f"{settings.root} ({PYTHON_ORIGIN})"
 
 
 def require_few_deleted(place: str, versions: Iterable[NewDefinition], declared: int, share: float) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
-from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.definitions.ownership import (
     find_places,
     put_place,
@@ -28,10 +28,11 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import LoadedBundle
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.interpolation import Values, values_of
 from feed_assets.log.definitions.changes import Changes
 from feed_assets.log.definitions.records import Change, ChangeState, DefinitionVersion, FileChange
 from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions
+from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 REVISION = REVISION_CURSOR
@@ -349,3 +350,9 @@ def _refuse_side_effects(
                         reason=f"the file {name!r} cannot be edited without changing {label_of(key)}",
                         next_step="Separate its documents with lines of three dashes.",
                     )
+
+
+def open_store(database: Database, settings: Settings) -> DefinitionStore:
+    """Open the store of the definitions that the settings name."""
+    folder = open_folder(settings.entities_location)
+    return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)

@@ -1,6 +1,6 @@
 """Processes: a process is a periodic computation that reads windows of feed instances and writes feed instances."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -284,3 +284,19 @@ class Process(Entity):
             timezone=parse_timezone(self.timezone),
             end=None if validity.is_endless else validity.end,
         )
+
+
+def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+    """Yield the workflow of a process and those for late inputs, with their paths; of each, the parts with a path."""
+    for where, workflow in iter_whole_workflows(process):
+        for below, part in workflow.parts():
+            yield (*where, *below), part
+
+
+def iter_whole_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+    """Yield the workflow of a process and those for late inputs, with their paths."""
+    yield ("workflow",), process.workflow
+    if process.late_process is not None:
+        for name, workflow in process.late_process.inputs.items():
+            if workflow is not None:
+                yield ("late_process", "inputs", name), workflow

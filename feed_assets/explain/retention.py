@@ -12,7 +12,6 @@ from feed_assets.log.records import FeedEvent, FeedEventKind, FeedKey
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.records import FeedRecord
-from feed_assets.retention.rules.protections import ProtectionQuery, find_protections
 from feed_assets.retention.rules.store import RetentionSchedule
 
 
@@ -58,6 +57,9 @@ def explain_keeping(
     context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
 ) -> Iterator[Reason]:
     """Yield the time until which an available instance is kept, and its protections after that."""
+    # Measured: 15 ms, and the data that are missing need none of it.
+    from feed_assets.retention.rules.protections import ProtectionQuery, find_protections
+
     policy = record.retention
     if policy is None:
         yield Reason(code=ReasonCode.KEPT, text="it stays: its feed has no retention here")

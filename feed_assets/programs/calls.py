@@ -10,7 +10,7 @@ from typing import Any
 from feed_assets.catalog.editing import MetadataResult, get_metadata, update_metadata
 from feed_assets.catalog.search.search import PAGE, SearchQuery, SearchResult, search
 from feed_assets.context.operation import OperationContext, open_context
-from feed_assets.definitions.declared import require_own_database
+from feed_assets.definitions.ownership import require_own_database
 from feed_assets.engines.run_metadata import render_text
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.maps import EMPTY

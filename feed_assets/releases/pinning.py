@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.process import iter_workflows
 from feed_assets.log.records import EntityKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.differences import AffectedProcess, find_running
@@ -26,7 +27,6 @@ from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.store import Releases, WorkflowFiles
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.rules_workflow import iter_workflows
 
 _logger = get_logger(__name__)
 

@@ -9,12 +9,11 @@ from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.content.made_up import MadeUpColumn, MadeUpDecimal, Making, span_of
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_whole_workflows
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import parse_timezone, render_datetime
 from feed_assets.timing.errors import TimingError
-from feed_assets.validation.rules_workflow import iter_whole_workflows
 from feed_assets.validation.scope import Complaint, Scope
 
 _TYPE = re.compile(r"(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")  # decimal(10, 2)

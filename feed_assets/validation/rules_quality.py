@@ -7,8 +7,8 @@ from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
+from feed_assets.entities.process import iter_workflows
 from feed_assets.entities.workflow import WorkflowEngine
-from feed_assets.validation.rules_workflow import iter_workflows
 from feed_assets.validation.scope import Complaint, Scope
 
 _WHERE = ("quality", "quarantine")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
-from feed_assets.validation.rules_workflow import iter_workflows
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
 
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
-from feed_assets.entities.process import Order, Process
+from feed_assets.entities.process import Order, Process, iter_whole_workflows, iter_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, find_ring
 from feed_assets.issues import FieldPath
 from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
@@ -154,22 +154,6 @@ def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
         yield ("path",), workflow.path
     elif ".py:" in workflow.path:
         yield ("path",), workflow.path.rpartition(":")[0]
-
-
-def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
-    """Yield the workflow of a process and those for late inputs, with their paths; of each, the parts with a path."""
-    for where, workflow in iter_whole_workflows(process):
-        for below, part in workflow.parts():
-            yield (*where, *below), part
-
-
-def iter_whole_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
-    """Yield the workflow of a process and those for late inputs, with their paths."""
-    yield ("workflow",), process.workflow
-    if process.late_process is not None:
-        for name, workflow in process.late_process.inputs.items():
-            if workflow is not None:
-                yield ("late_process", "inputs", name), workflow
 
 
 def _python_fault(path: str) -> str:

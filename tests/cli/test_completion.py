@@ -16,20 +16,17 @@ from tests.cli.project import must, prepare, run
 from tests.definitions.verbs.harness import ALL
 
 HEAVY = {
-    *(
-        "dagster",
-        "sqlalchemy",
-        "alembic",
-        "pyspark",
-        "pandas",
-        "fsspec",
-        "rich",
-        "py4j",
-        "prometheus_client",
-        "sqlglot",
-    ),
-    *("pydantic_settings", "lark", "sqlglot", "sqlalchemy.dialects.postgresql", "feed_assets.loading.falcon.documents"),
-    *("feed_assets.loading.falcon.writing", "feed_assets.definitions.checks.reachability", "source texts"),
+    *("dagster", "sqlalchemy", "alembic", "pyspark", "pandas", "fsspec", "rich", "py4j", "prometheus_client"),
+    "sqlglot",
+    "pydantic_settings",
+    "lark",
+    "sqlalchemy.dialects.postgresql",
+    "feed_assets.loading.falcon.documents",
+    "feed_assets.loading.falcon.writing",
+    "feed_assets.definitions.checks.reachability",
+    "source texts",
+    "feed_assets.definitions.declared",
+    "feed_assets.validation.compatibility",
 }
 ENTITIES = {"feed_assets.entities.feed", "feed_assets.plan.records", "feed_assets.validation.rules"}
 """What commands need that read entities, and help does not."""

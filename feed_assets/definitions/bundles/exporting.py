@@ -18,10 +18,10 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import Hidden, ShownKey, render_document
-from feed_assets.validation.rules_workflow import iter_files, iter_workflows
+from feed_assets.validation.rules_workflow import iter_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from feed_assets.engines.workflow.python_code import Call, PythonFiles, find_fra
 from feed_assets.engines.workflow.sql_code import find_marked, find_sql_faults
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_whole_workflows
 from feed_assets.entities.workflow import StepEngine, Workflow, WorkflowEngine, last_steps
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, Source, SourceMap, order_of
 from feed_assets.loading.entity_files import display_name
-from feed_assets.validation.rules_workflow import iter_whole_workflows
 
 WORKFLOW_CODE = "workflow-code"
 

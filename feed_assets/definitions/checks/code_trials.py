@@ -13,13 +13,12 @@ from feed_assets.engines.port import StepPlace, Work
 from feed_assets.engines.workflow.python_code import Call, PythonFiles
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_whole_workflows
 from feed_assets.entities.workflow import Workflow, WorkflowEngine, last_steps
 from feed_assets.instances.attempts.work_data import input_data, job_properties, output_target, text_context
 from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.validation.rules_workflow import iter_whole_workflows
 
 SECONDS = 120.0
 """The time limit of all trials together, with the start of Java."""

@@ -14,7 +14,7 @@ from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.locations.mirror_places import MirrorLocation, iter_mirror_locations
-from feed_assets.entities.process import Process
+from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.plan.copy_records import Directory
 from feed_assets.plan.replication import compile_mirror
@@ -24,7 +24,7 @@ from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
-from feed_assets.validation.rules_workflow import iter_files, iter_workflows
+from feed_assets.validation.rules_workflow import iter_files
 from feed_assets.validation.scope import Complaint
 
 _LOCAL = "file://"

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from feed_assets.context.safe_mode import is_safe_mode
-from feed_assets.definitions.declared import open_store
 from feed_assets.definitions.edits import Edit
-from feed_assets.definitions.store import Check, DefinitionStore, Loaded
+from feed_assets.definitions.store import Check, DefinitionStore, Loaded, open_store
 from feed_assets.definitions.verbs.states import EntityProgress, load_progress
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
@@ -20,8 +19,6 @@ from feed_assets.log.definitions.records import AuditEntry, Change, ScheduleStat
 from feed_assets.log.definitions.schedules import ScheduleView, load_schedules, state_without_row
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-from feed_assets.validation.compatibility import find_broken_dependents
-from feed_assets.validation.rules import validate_bundle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +206,10 @@ def find_new_issues(
     context: EntityContext, before: LoadedBundle, after: LoadedBundle, keys: Collection[EntityKey]
 ) -> tuple[Issue, ...]:
     """Return the issues of the entities `keys` after a change, and of dependents that were valid before."""
+    # Measured: the rules take 8 ms to import, and readers apply none.
+    from feed_assets.validation.compatibility import find_broken_dependents
+    from feed_assets.validation.rules import validate_bundle
+
     root = context.settings.root
     present = {key for key in keys if after.bundle.find(key) is not None}
     issues = validate_bundle(
@@ -268,6 +269,8 @@ def _refuse_errors(errors: Sequence[Issue], keys: Collection[EntityKey]) -> None
 
 def _blocked(context: EntityContext, after: LoadedBundle, keys: Collection[EntityKey]) -> list[Issue]:
     """Return the errors of dependencies that exclude entities which are valid themselves."""
+    from feed_assets.validation.rules import validate_bundle
+
     needed = DependencyGraph.of(after.bundle).dependencies_of(keys) | set(keys)
     root = context.settings.root
     found = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=needed)

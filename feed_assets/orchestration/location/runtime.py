@@ -172,7 +172,7 @@ class Runtime:
             ForeignDefinitionsError: it records the definitions of another project.
         """
         from feed_assets.actions import send_actions
-        from feed_assets.definitions.declared import require_own_database
+        from feed_assets.definitions.ownership import require_own_database
         from feed_assets.sql.database import open_database
 
         url = self.settings.state or state_url(instance)
