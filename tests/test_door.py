@@ -1,4 +1,4 @@
-"""The public door: every type that occurs in an entity is there, by name, in three equal lists."""
+"""The public door: every type that occurs in an entity is there, by name, in two equal lists."""
 
 import enum
 import re
