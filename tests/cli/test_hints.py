@@ -64,8 +64,8 @@ OTHERS = (test_batch, test_hints_of_definitions, test_hints_of_instances, test_i
 """Modules with the other tests, which say on import what they paste."""
 ELSEWHERE = {
     "engines.workflow.sql_code.<module>: validate": "starts Spark: tests/definitions/checks/test_code_trials.py",
-    "lifecycle.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",
-    "state.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_newer_state.py",
+    "instances.arrival.stored_data._describe_lost: state rebuild": "tests/instances/arrival/test_stored_data.py",
+    "sql.errors.StateSchemaError.__init__: state rebuild": "needs a new database: tests/cli/test_newer_state.py",
 }
 """Places whose commands are not pasted in their place, and what makes what these promise. Here the same command is
 pasted for a storage.
@@ -81,21 +81,21 @@ def test_no_command_is_written_by_hand() -> None:
     assert written_by_hand() == []
 
 
-@of("operations.explaining.explanations._plain: entity schedule")
+@of("explain.explanations._plain: entity schedule")
 def test_what_is_not_scheduled_is_scheduled(counted: Path, paste: Pasting) -> None:
     schedule_by_hand(counted)
     paste(ok(run("why", "counting", TIME)), "entity schedule process counting --clusters primary")
     assert "its process is not scheduled" not in ok(run("why", "counting", TIME, "--all"))
 
 
-@of("operations.explaining.explanations._plain: entity resume")
+@of("explain.explanations._plain: entity resume")
 def test_what_is_suspended_is_resumed(counted: Path, paste: Pasting) -> None:
     ok(run("entity", "suspend", "process", "counting"))
     paste(ok(run("why", "counting", TIME)), "entity resume process counting --clusters primary")
     assert "its process is suspended" not in ok(run("why", "counting", TIME, "--all"))
 
 
-@of("operations.explaining.explanations._plain: entity resume")
+@of("explain.explanations._plain: entity resume")
 def test_copies_are_resumed_by_their_feed(replicated: Path, paste: Pasting) -> None:
     ok(run("entity", "suspend", "feed", "clicks"))
     said = ok(run("why", "clicks@east", "2013-11-01T00:00Z", "--all"))
@@ -104,8 +104,8 @@ def test_copies_are_resumed_by_their_feed(replicated: Path, paste: Pasting) -> N
 
 
 @of(
-    "operations.explaining.explanations._plain: instance resume",
-    "operations.explaining.sentences._ended: instance rerun",
+    "explain.explanations._plain: instance resume",
+    "explain.sentences._ended: instance rerun",
 )
 def test_an_instance_is_resumed_and_run_again(counted: Path, paste: Pasting) -> None:
     begin(counted, ProcessInstanceStatus.SUSPENDED)
@@ -116,7 +116,7 @@ def test_an_instance_is_resumed_and_run_again(counted: Path, paste: Pasting) -> 
     assert status_of() == "WAITING"
 
 
-@of("lifecycle.instances.reconciliation.suspend_command: entity suspend")
+@of("instances.gates.reconciliation.suspend_command: entity suspend")
 def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, paste: Pasting) -> None:
     begin(counted, ProcessInstanceStatus.KILLED, cause=Cause.RUN_CANCELLED)
     paste(ok(run("why", "counting", TIME)), "entity suspend process counting --clusters primary")
@@ -124,7 +124,7 @@ def test_whose_run_was_cancelled_says_what_stops_its_process(counted: Path, past
 
 
 @of(
-    "operations.explaining.explanations.explain_behind: instance rerun",
+    "explain.explanations.explain_behind: instance rerun",
     "orchestration.location.health.describe_behind: why",
 )
 def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(replicated: Path, paste: Pasting) -> None:
@@ -145,7 +145,7 @@ def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(re
     assert status_of("clicks@east") == "WAITING"
 
 
-@of("operations.explaining.sentences._absence: feed notify")
+@of("explain.sentences._absence: feed notify")
 def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> None:
     look(counted)
     said = ok(run("why", "clicks", TIME))
@@ -154,7 +154,7 @@ def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> No
     assert status_of("clicks") == "AVAILABLE"
 
 
-@of("operations.explaining.contents.explain_lost: instance rerun")
+@of("explain.contents.explain_lost: instance rerun")
 def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) -> None:
     land(counted)
     begin(counted, ProcessInstanceStatus.SUCCEEDED)
@@ -167,7 +167,7 @@ def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) 
     assert status_of() == "WAITING"
 
 
-@of("operations.explaining.sentences._not_materialized: feed notify")
+@of("explain.sentences._not_materialized: feed notify")
 def test_what_an_asset_has_made_unseen_is_told(counted: Path, paste: Pasting) -> None:
     made = {**CLICKS["clusters"]["primary"], "produced_by": {"asset": ["team", "clicks"]}}  # type: ignore[index]
     declare(counted, CLUSTER, {**CLICKS, "clusters": {"primary": made}})
@@ -177,7 +177,7 @@ def test_what_an_asset_has_made_unseen_is_told(counted: Path, paste: Pasting) ->
     assert status_of("clicks") == "AVAILABLE"
 
 
-@of("operations.explaining.sentences._obstruction: validate")
+@of("explain.sentences._obstruction: validate")
 def test_what_cannot_be_polled_is_examined(expired: Path, paste: Pasting) -> None:
     place = expired / "data/clicks/2013-11-03/05"
     shutil.rmtree(place)
@@ -186,7 +186,7 @@ def test_what_cannot_be_polled_is_examined(expired: Path, paste: Pasting) -> Non
     paste(ok(run("why", "clicks", TIME)), "validate --live")
 
 
-@of("operations.explaining.retention._whereabouts: retention undo")
+@of("explain.retention._whereabouts: retention undo")
 def test_what_was_evicted_comes_back(expired: Path, paste: Pasting) -> None:
     ok(run("retention", "run", planned("clicks")))
     assert not (expired / "data/clicks/2013-11-03/05").exists()
@@ -195,7 +195,7 @@ def test_what_was_evicted_comes_back(expired: Path, paste: Pasting) -> None:
     assert not (expired / "data/clicks/2013-11-03/04").exists()
 
 
-@of("operations.instances.control._find_restores: retention undo")
+@of("instances.lists.control._find_restores: retention undo")
 def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pasting) -> None:
     (expired / "counting.sql").write_text("SELECT 1")
     (expired / "entities/counting.yaml").write_text(yaml.safe_dump_all([COUNTS, COUNTING]))
@@ -216,7 +216,7 @@ def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pa
     assert "evicted" not in again.stderr
 
 
-@of("operations.explaining.explanations.<module>: state rebuild", "operations.restores.<module>: state rebuild")
+@of("explain.explanations.<module>: state rebuild", "context.restores.<module>: state rebuild")
 def test_a_restored_state_is_rebuilt(counted: Path, paste: Pasting) -> None:
     with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
         record_restore(connection)
@@ -226,7 +226,7 @@ def test_a_restored_state_is_rebuilt(counted: Path, paste: Pasting) -> None:
     assert "the state was restored" not in ok(run("why", "counting", TIME))
 
 
-@of("operations.explaining.explanations._named: why")
+@of("explain.explanations._named: why")
 def test_what_is_too_far_upstream_is_asked_for(counted: Path, paste: Pasting) -> None:
     feeds = [
         {**CLICKS, "name": f"f{n}", "locations": {"data": f"/f{n}/${{YEAR}}-${{MONTH}}-${{DAY}}-${{HOUR}}"}}
@@ -246,7 +246,7 @@ def test_what_is_too_far_upstream_is_asked_for(counted: Path, paste: Pasting) ->
     assert "process p6 " in paste(ok(run("why", "p32", TIME, "--all")), "why p7").stdout
 
 
-@of("operations.errors.InstanceNotThereError.__init__: why")
+@of("context.errors.InstanceNotThereError.__init__: why")
 def test_an_instance_that_cannot_be_read_is_explained(
     counted: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting
 ) -> None:
@@ -292,10 +292,10 @@ def letter_of(payload: MessagePayload) -> str:
 
 
 @of(
-    "delivery.words._tell: entity history",
-    "delivery.words._tell: metadata history",
-    "delivery.words._tell: retention show",
-    "delivery.words._tell_instances: why",
+    "alerts.delivery.words._tell: entity history",
+    "alerts.delivery.words._tell: metadata history",
+    "alerts.delivery.words._tell: retention show",
+    "alerts.delivery.words._tell_instances: why",
 )
 def test_what_letters_offer_is_run(expired: Path, paste: Pasting) -> None:
     sweep = planned("clicks")

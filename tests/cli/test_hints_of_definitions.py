@@ -25,8 +25,8 @@ __all__ = ["counted", "expired", "paste", "replicated"]
 
 
 @of(
-    "operations.explaining.explanations.<module>: admin safemode",
-    "operations.safe_mode.require_mode: admin safemode",
+    "explain.explanations.<module>: admin safemode",
+    "context.safe_mode.require_mode: admin safemode",
 )
 def test_safe_mode_is_switched_off_and_on(counted: Path, paste: Pasting) -> None:
     ok(run("admin", "safemode", "on"))
@@ -40,20 +40,20 @@ def test_safe_mode_is_switched_off_and_on(counted: Path, paste: Pasting) -> None
     ok(run("entity", "update", "cluster.yaml"))
 
 
-@of("operations.errors.VersionNotFoundError.__init__: entity history")
+@of("context.errors.VersionNotFoundError.__init__: entity history")
 def test_an_unknown_version_leads_to_the_history(counted: Path, paste: Pasting) -> None:
     ok(run("apply", "--yes"))
     said = refused(run("entity", "blame", "process", "counting", "colour"))
     assert "SUBMITTED" in paste(said, "entity history process counting").stdout
 
 
-@of("operations.entities.reading.show_definition: entity history")
+@of("definitions.lists.reading.show_definition: entity history")
 def test_an_unknown_definition_leads_to_the_history(counted: Path, paste: Pasting) -> None:
     said = refused(run("entity", "definition", "process", "counting", "--version", "9"))
     assert "SUBMITTED" in paste(said, "entity history process counting").stdout
 
 
-@of("operations.errors.EntityExistsError.__init__: apply")
+@of("context.errors.EntityExistsError.__init__: apply")
 def test_what_is_declared_differently_is_changed(counted: Path, paste: Pasting) -> None:
     ok(run("apply", "--yes"))
     file = counted / "it's new.yaml"
@@ -62,7 +62,7 @@ def test_what_is_declared_differently_is_changed(counted: Path, paste: Pasting) 
     assert "parallel: 7" in ok(run("entity", "definition", "process", "counting"))
 
 
-@of("operations.errors.NotScheduledError.__init__: entity schedule")
+@of("context.errors.NotScheduledError.__init__: entity schedule")
 def test_what_cannot_be_suspended_is_scheduled_first(counted: Path, paste: Pasting) -> None:
     schedule_by_hand(counted)
     paste(refused(run("entity", "suspend", "process", "counting")), "entity schedule process counting")
@@ -70,8 +70,8 @@ def test_what_cannot_be_suspended_is_scheduled_first(counted: Path, paste: Pasti
 
 
 @of(
-    "operations.errors.FolderNotEmptyError.__init__: init",
-    "operations.scaffolding.projects.NewProject.render: validate",
+    "context.errors.FolderNotEmptyError.__init__: init",
+    "scaffolding.projects.NewProject.render: validate",
 )
 def test_a_folder_that_is_not_empty_gets_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting
@@ -86,7 +86,7 @@ def test_a_folder_that_is_not_empty_gets_what_is_missing(
     paste(made, "validate")
 
 
-@of("lifecycle.errors.ReleaseError.__init__: entity definition")
+@of("releases.errors.ReleaseError.__init__: entity definition")
 def test_a_release_that_cannot_be_made_leads_to_the_declaration(counted: Path, paste: Pasting) -> None:
     said = str(ReleaseError(process="counting", cluster="primary", reason="its validity has no instance left"))
     assert "name: counting" in paste(said, "entity definition process counting").stdout
@@ -119,13 +119,13 @@ def test_another_project_takes_a_database_over(
     ok(run("entity", "history", "feed", "clicks"))
 
 
-@of("operations.retention.holding.release_hold: hold list")
+@of("retention.holding.release_hold: hold list")
 def test_an_unknown_hold_leads_to_the_list(expired: Path, paste: Pasting) -> None:
     ok(run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers"))
     assert "audit" in paste(refused(run("hold", "release", "other")), "hold list").stdout
 
 
-@of("operations.entities.planning._find_holds: hold release")
+@of("definitions.verbs.planning._find_holds: hold release")
 def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting) -> None:
     ok(run("apply", "--yes"))
     ok(run("hold", "add", "audit", "--feed", "views", "--reason", "numbers"))
@@ -137,12 +137,12 @@ def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting)
     assert "audit" not in ok(run("hold", "list"))
 
 
-@of("operations.entities.applying.require_digest: plan")
+@of("definitions.verbs.applying.require_digest: plan")
 def test_a_digest_that_is_too_short_leads_to_the_plan(counted: Path, paste: Pasting) -> None:
     assert "Plan " in paste(refused(run("apply", "--digest", "4f0")), "plan").stdout
 
 
-@of("operations.falcon.importing.ImportReport.render_summary: validate")
+@of("definitions.falcon.importing.ImportReport.render_summary: validate")
 def test_what_was_imported_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "feed_assets.yaml").write_text("entities: entities\n")

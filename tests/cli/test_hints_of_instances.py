@@ -42,7 +42,7 @@ from tests.retention.sweeps import test_mirror_runs as mirror_runs
 __all__ = ["counted", "expired", "paste", "replicated"]
 
 
-@of("lifecycle.retention.chunk_removal.ChunkWorker._describe: retention undo")
+@of("retention.sweeps.chunk_removal.ChunkWorker._describe: retention undo")
 def test_the_trash_says_how_it_is_undone(expired: Path, paste: Pasting) -> None:
     ok(run("retention", "run", planned("clicks")))
     (document,) = [file for file in expired.glob("data/.feed-assets/trash/*/*.json") if "undo" in file.read_text()]
@@ -50,7 +50,7 @@ def test_the_trash_says_how_it_is_undone(expired: Path, paste: Pasting) -> None:
     assert (expired / "data/clicks/2013-11-03/04").exists()
 
 
-@of("operations.instances.lifecycles.find_work: retention list")
+@of("instances.lists.lifecycles.find_work: retention list")
 def test_retention_is_shown_by_its_sweeps(expired: Path, paste: Pasting) -> None:
     span = ("--start", TIME, "--end", "2013-11-03T06:00Z")
     said = refused(run("instance", "kill", "clicks", *span, "--lifecycle", "eviction"))
@@ -58,14 +58,14 @@ def test_retention_is_shown_by_its_sweeps(expired: Path, paste: Pasting) -> None
     assert sweep in paste(said, "retention list").stdout
 
 
-@of("operations.instances.arrival_notices._check_notice: instance rerun")
+@of("instances.arrival.arrival_notices._check_notice: instance rerun")
 def test_what_a_process_writes_is_run_again(counted: Path, paste: Pasting) -> None:
     begin(counted, ProcessInstanceStatus.SUCCEEDED)
     paste(refused(run("feed", "notify", "counts", TIME)), "instance rerun counting")
     assert status_of() == "WAITING"
 
 
-@of("lifecycle.errors.QualityError.__init__: quality show")
+@of("instances.errors.QualityError.__init__: quality show")
 def test_rows_that_are_not_good_enough_are_shown(counted: Path, paste: Pasting) -> None:
     quality = Quality(rules={"known": "n > 0"}, threshold=95, quarantine="rejects")
     found = Verdict(
@@ -84,7 +84,7 @@ def test_rows_that_are_not_good_enough_are_shown(counted: Path, paste: Pasting) 
     assert "rule known: broken by 60" in paste(said, "quality show").stdout
 
 
-@of("operations.instances.arrival_notices._notify: feed notify")
+@of("instances.arrival.arrival_notices._notify: feed notify")
 def test_a_notice_names_its_cluster_or_trusts_its_sender(counted: Path, paste: Pasting) -> None:
     other = {**CLUSTER, "name": "other", "storage": f"file://{counted}/other"}
     on = CLICKS["clusters"]["primary"]  # type: ignore[index]
@@ -103,13 +103,13 @@ def paste_notice(paste: Pasting, *options: str) -> str:
     return paste.done[-1]
 
 
-@of("operations.instances.arrival_notices._find_known: why")
+@of("instances.arrival.arrival_notices._find_known: why")
 def test_what_was_evicted_and_is_announced_leads_to_its_sweep(expired: Path, paste: Pasting) -> None:
     ok(run("retention", "run", planned("clicks")))
     assert "retention undo" in paste(refused(run("feed", "notify", "clicks", TIME)), "why clicks").stdout
 
 
-@of("operations.retention.undoing.find_times: retention undo")
+@of("retention.undoing.find_times: retention undo")
 def test_an_ambiguous_day_is_undone_for_one_feed(expired: Path, paste: Pasting) -> None:
     sweep = daily_sweep(expired)
     said = refused(run("retention", "undo", sweep, "--instance", "2013-11-02"))
@@ -117,7 +117,7 @@ def test_an_ambiguous_day_is_undone_for_one_feed(expired: Path, paste: Pasting) 
     assert (expired / "data/daily/clicks/2013-11-02").exists()
 
 
-@of("lifecycle.instances.attempts.offer_approval: mirror plan")
+@of("instances.attempts.attempts.offer_approval: mirror plan")
 def test_what_a_mirror_would_remove_is_shown_and_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting
 ) -> None:
@@ -145,8 +145,8 @@ def test_what_a_mirror_would_remove_is_shown_and_allowed(
 
 
 @of(
-    "operations.replication.repairing._require_unsuspended: entity resume",
-    "operations.replication.repairing._plan: instance resume",
+    "replication.repairing._require_unsuspended: entity resume",
+    "replication.repairing._plan: instance resume",
 )
 def test_what_suspends_copies_is_resumed(replicated: Path, paste: Pasting) -> None:
     ok(run("replication", "repair", "clicks"))
@@ -169,7 +169,7 @@ def occupy(project: Path) -> Path:
     return place
 
 
-@of("lifecycle.instances.attempts.offer_approval: instance rerun")
+@of("instances.attempts.attempts.offer_approval: instance rerun")
 def test_foreign_content_is_adopted_once(replicated: Path, paste: Pasting) -> None:
     place = occupy(replicated)
     assert run("replication", "repair", "clicks").exit_code == 1
@@ -193,7 +193,7 @@ def test_the_trash_of_a_publication_says_how_it_is_undone(replicated: Path, past
     assert (place / "theirs.csv").exists()
 
 
-@of("lifecycle.releases.pinning._remedy: entity touch", "lifecycle.releases.pinning._remedy: instance rerun")
+@of("releases.pinning._remedy: entity touch", "releases.pinning._remedy: instance rerun")
 def test_an_instance_runs_again_with_the_present_code(
     counted: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,9 +218,9 @@ def test_an_instance_runs_again_with_the_present_code(
 
 
 @of(
-    "lifecycle.retention.sweeping._reason_not_to_begin: retention show",
-    "operations.retention.running._require_state: retention show",
-    "operations.retention.reading.find_sweep: retention list",
+    "retention.sweeps.sweeping._reason_not_to_begin: retention show",
+    "retention.running._require_state: retention show",
+    "retention.reading.find_sweep: retention list",
 )
 def test_an_unfitting_or_unknown_sweep_is_shown(expired: Path, paste: Pasting) -> None:
     sweep = planned("clicks")
@@ -230,7 +230,7 @@ def test_an_unfitting_or_unknown_sweep_is_shown(expired: Path, paste: Pasting) -
     assert "ASKING" in paste(refused(run("retention", "run", asking)), f"retention show {asking}").stdout
 
 
-@of("lifecycle.retention.sweep_context.require_sweep: retention list")
+@of("retention.sweeps.sweep_context.require_sweep: retention list")
 def test_a_run_of_an_unknown_sweep_leads_to_the_list(expired: Path, paste: Pasting) -> None:
     with (
         open_migrated(f"sqlite:///{expired}/state.db").read() as connection,

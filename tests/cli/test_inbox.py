@@ -197,7 +197,7 @@ def test_safe_mode_takes_nothing(project: Path) -> None:
     assert seen("--dry-run") == {"a.json": "READY"}
 
 
-@of("lifecycle.arrival.taking._Inbox._warn: feed take")
+@of("instances.inbox.taking._Inbox._warn: feed take")
 def test_what_ticks_leave_is_taken_once_nothing_speaks_against_it(
     project: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,7 +74,7 @@ def test_a_list_of_instances_and_why_say_how_late_they_are(late: Path) -> None:
     assert "it is late by 4:00:00: it was due at 2013-11-03T08:00Z (HIGH); a message of the topic sla tells" in said
 
 
-@of("operations.deadlines.alerts.acknowledge: sla history")
+@of("alerts.deadlines.alerts.acknowledge: sla history")
 def test_where_nothing_is_late_the_history_is_offered(late: Path, paste: Pasting) -> None:
     said = refused(run("sla", "ack", "--start", "2013-11-03T11:00Z"))
     paste(said, "sla history")

@@ -7,7 +7,7 @@ from feed_assets.entities.copies.mirror import Mirror, MirrorSnapshots, RemovalL
 from feed_assets.entities.copies.options import Verification
 from feed_assets.orchestration import names
 from feed_assets.replication.mirrors.falcon_properties import KNOWN, read_properties
-from feed_assets.storage.copy_port import FOLDER
+from feed_assets.storage.copy_port import SNAPSHOTS_FOLDER
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
 from feed_assets.storage.records import Displaced
 from feed_assets.transfer.errors import APPROVAL
@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 def test_names_in_storage_are_those_of_the_code() -> None:
     assert f"`{MANIFEST_NAME}`" in PAGE
-    assert f"`{CONTROL_FOLDER}/{FOLDER}/`" in PAGE
+    assert f"`{CONTROL_FOLDER}/{SNAPSHOTS_FOLDER}/`" in PAGE
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
