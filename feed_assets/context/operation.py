@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import NoReturn, TypeVar, assert_never
+from typing import NoReturn, TypeVar
 
 from sqlalchemy import Connection
 
@@ -78,18 +78,10 @@ class OperationContext(LifecycleContext):
         return self.stores.url(record.store, record.path(nominal_time))
 
     def records(self, kind: Kind) -> Mapping[Key, FeedRecord | ProcessRecord]:
-        """Return all feeds or all processes. Raises InstanceQueryError for kinds without instances."""
-        match kind:
-            case Kind.FEED:
-                return self.plan.feeds
-            case Kind.PROCESS:
-                return self.plan.processes
-            case Kind.CLUSTER | Kind.DATASOURCE:
-                raise InstanceQueryError(
-                    subject=kind.value, reason="it has no instances", next_step="Name a feed or a process."
-                )
-            case _:
-                assert_never(kind)
+        """Return all feeds or all processes; nothing of a kind that has no instances."""
+        found: dict[Kind, Mapping[Key, FeedRecord | ProcessRecord]]
+        found = {Kind.FEED: self.plan.feeds, Kind.PROCESS: self.plan.processes}
+        return found.get(kind, {})
 
     def clusters_of(self, kind: Kind, name: str) -> tuple[str, ...]:
         """Return the clusters of a feed or process, by name.

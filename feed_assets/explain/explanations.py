@@ -64,25 +64,31 @@ def explain(context: OperationContext, subject: Subject) -> Consolidated[Explana
     """Explain the state of an instance on each of some clusters. A cluster where the time is no instance fails without
     the others.
     """
-    how = explain_process_instance if subject.kind is Kind.PROCESS else explain_feed_instance
     with context.read() as connection:
         return consolidate(
-            subject.asked, lambda cluster: [how(context, connection, subject.name, cluster, subject.instance)]
+            subject.asked,
+            lambda cluster: [
+                explain_instance(context, connection, subject.kind, subject.name, cluster, subject.instance)
+            ],
         )
 
 
-def explain_process_instance(
-    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
+def explain_instance(
+    context: OperationContext, connection: Connection, kind: Kind, name: str, cluster: str, nominal_time: datetime
 ) -> Explanation:
-    """Explain the state of a process instance.
+    """Explain the state of an instance of a feed or process.
 
     Raises:
-        InstanceQueryError: the process is not on the cluster.
+        InstanceQueryError: the feed or process is not on the cluster.
         InstanceError: the time is no instance of it.
     """
-    context.active_release(connection, name, cluster, nominal_time)
-    key = ProcessKey(name, cluster, nominal_time)
-    return explain_process_instances(context, connection, [key])[key]
+    if kind is Kind.PROCESS:
+        context.active_release(connection, name, cluster, nominal_time)
+        process = ProcessKey(name, cluster, nominal_time)
+        return explain_process_instances(context, connection, [process])[process]
+    context.feed_on(name, cluster).sequence.index(nominal_time)
+    feed = FeedKey(name, cluster, nominal_time)
+    return _Explainer(context, connection, load_instance_facts(context, connection, feeds=[feed])).feed(feed)
 
 
 def explain_process_instances(
@@ -94,21 +100,6 @@ def explain_process_instances(
     """
     all_facts = load_instance_facts(context, connection, processes=keys)
     return {key: _Explainer(context, connection, all_facts).process(key) for key in keys}
-
-
-def explain_feed_instance(
-    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
-) -> Explanation:
-    """Explain the state of a feed instance.
-
-    Raises:
-        InstanceQueryError: the feed is not on the cluster.
-        InstanceError: the time is no instance of it.
-    """
-    context.feed_on(name, cluster).sequence.index(nominal_time)
-    key = FeedKey(name, cluster, nominal_time)
-    all_facts = load_instance_facts(context, connection, feeds=[key])
-    return _Explainer(context, connection, all_facts).feed(key)
 
 
 def find_blockers(

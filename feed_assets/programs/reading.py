@@ -7,7 +7,8 @@ from datetime import datetime
 from feed_assets.context.errors import InstanceNotThereError
 from feed_assets.context.operation import OperationContext
 from feed_assets.engines.port import InputData
-from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.attempts.attempt_inputs import InstanceAddresses
 from feed_assets.instances.attempts.work_data import feed_data
@@ -66,7 +67,7 @@ def find_instances(
 
 def _why(context: OperationContext, key: FeedKey) -> str:
     with context.read() as connection:
-        return explain_feed_instance(context, connection, key.feed, key.cluster, key.nominal_time).render()
+        return explain_instance(context, connection, Kind.FEED, key.feed, key.cluster, key.nominal_time).render()
 
 
 def _lost(context: OperationContext, record: FeedRecord, time: datetime, availability: Availability) -> str:

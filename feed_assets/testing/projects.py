@@ -24,10 +24,11 @@ from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster, SparkConfig
+from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.maps import EMPTY
-from feed_assets.explain.explanations import explain_process_instance
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeResult, record_notice
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import read_declared_files
@@ -197,7 +198,7 @@ class Project:
         context = self._context()
         where = context.only_process(process, cluster).cluster
         with context.read() as connection:
-            found = explain_process_instance(context, connection, process, where, _parse(instance))
+            found = explain_instance(context, connection, Kind.PROCESS, process, where, _parse(instance))
         return "\n".join([found.headline, *(reason.text for reason in found.reasons)])
 
     def load(self, feed: str, instances: Partition, *, cluster: str | None = None, as_: str = "spark") -> Any:

@@ -9,7 +9,7 @@ from feed_assets.context.restores import record_restore
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
-from feed_assets.explain.explanations import explain, explain_process_instance, explain_process_instances
+from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.json_form import render_document
 from feed_assets.log.causes import Cause
@@ -120,7 +120,7 @@ def test_several_instances_are_explained_together_each_as_if_alone(tmp_path: Pat
     keys = [ProcessKey("report", "primary", START), *counts]
     with context.read() as connection:
         with counted_statements() as by_one:
-            alone = {key: explain_process_instance(context, connection, *key) for key in keys}
+            alone = {key: explain_instance(context, connection, Kind.PROCESS, *key) for key in keys}
         with counted_statements() as at_once:
             together = explain_process_instances(context, connection, keys)
     assert together == alone

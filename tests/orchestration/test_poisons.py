@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterInstance, SensorResult
 
-from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -306,4 +307,4 @@ def why_poisoned(harness: LocationHarness) -> Sequence[Reason]:
     database = harness.runtime.database(harness.instance)
     context = build_context(harness.runtime, harness.runtime.timeline(harness.location), database, NOON)
     with database.read() as connection:
-        return explain_feed_instance(context, connection, "poisoned", "here", START + timedelta(hours=3)).reasons
+        return explain_instance(context, connection, Kind.FEED, "poisoned", "here", START + timedelta(hours=3)).reasons

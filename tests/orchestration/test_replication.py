@@ -16,7 +16,8 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.context.safe_mode import set_safe_mode
-from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.explain.records import ReasonCode
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
@@ -138,7 +139,7 @@ def test_a_flow_that_fails_is_told_until_a_copy_of_it_succeeds(tmp_path: Path, i
     assert f"1 failure: replication of {flow} on there" in (skipped.skip_message or "")
     context = build_context(harness.runtime, harness.runtime.timeline(), harness.runtime.database(instance), NOON)
     with context.database.read() as connection:
-        why = explain_feed_instance(context, connection, "numbers", "there", START + timedelta(hours=3))
+        why = explain_instance(context, connection, Kind.FEED, "numbers", "there", START + timedelta(hours=3))
     (missing,) = [reason for reason in why.reasons if reason.code is ReasonCode.NOT_WRITTEN]
     assert ReasonCode.TICK_FAILURE in [reason.code for reason in missing.causes[0].reasons]
 

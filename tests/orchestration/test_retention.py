@@ -20,7 +20,8 @@ from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.safe_mode import set_safe_mode
-from feed_assets.explain.explanations import explain_feed_instance
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.log.removals.records import SweepState
@@ -162,7 +163,7 @@ def why(harness: LocationHarness) -> str:
     database = harness.runtime.database(harness.instance)
     context = build_context(harness.runtime, harness.runtime.timeline(), database, harness.runtime.clock.now())
     with database.read() as connection:
-        reasons = explain_feed_instance(context, connection, "numbers", "here", START).reasons
+        reasons = explain_instance(context, connection, Kind.FEED, "numbers", "here", START).reasons
     return "\n".join(reason.text for reason in reasons)
 
 

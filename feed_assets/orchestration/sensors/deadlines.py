@@ -25,7 +25,7 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.common import Kind
-from feed_assets.explain.explanations import explain_feed_instance, explain_process_instance
+from feed_assets.explain.explanations import explain_instance
 from feed_assets.log.cursors import Cursors
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
@@ -149,8 +149,8 @@ def find_causes(context: OperationContext, instances: Sequence[LateInstance]) ->
 
 
 def _explain(context: OperationContext, connection: Connection, late: LateInstance) -> str:
-    how = explain_process_instance if late.kind == Kind.PROCESS else explain_feed_instance
-    return how(context, connection, late.name, late.cluster, late.nominal_time).root_sentence
+    found = explain_instance(context, connection, Kind(late.kind), late.name, late.cluster, late.nominal_time)
+    return found.root_sentence
 
 
 def describe(found: LookResult, watched: WatchResult, observed: int, shown: int) -> str:
