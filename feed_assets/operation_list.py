@@ -11,8 +11,10 @@ from feed_assets.operation import DECLARATION, Operation, Parameter, operation
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.operation_list",),
+        "batch": ("feed_assets.triggers.commands",),
         "facts": ("feed_assets.instances.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
+        "queue": ("feed_assets.triggers.commands",),
         "sla": ("feed_assets.alerts.commands",),
     }
 )

@@ -20,8 +20,7 @@ from feed_assets.cli.options import (
     output_option,
     text_output_option,
 )
-from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.queue import print_events
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, print_records, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
@@ -84,28 +83,6 @@ def list_(
         return
     print_records("process, cluster, batch, status, attempt, events, inputs=taken", page.batches, output)
     say_shown(len(page.batches), page.total, "batches", MORE)
-
-
-@batch.command("show", epilog="Example: feed-assets batch show load-orders 2026-03-01T06:00:04Z")
-@name_argument("process", names_of(Kind.PROCESS))
-@name_argument("instance", find_times)
-@cluster_option(_CLUSTER)
-@output_option
-def show(process: str, instance: str, cluster: str | None, output: str) -> None:
-    """Show the events that a batch of PROCESS has taken; its name is its time."""
-    from feed_assets.context.subjects import resolve_subject
-    from feed_assets.plan.rendering import counted
-    from feed_assets.triggers.queues import show_batch
-
-    context = open_context_for()
-    on = () if cluster is None else (cluster,)
-    subject = resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=on)
-    found = show_batch(context, subject)
-    if output == "json":
-        print_json(found)
-        return
-    print_events((*found.events, *found.set_aside), output)
-    say(f"{found.status}, {counted(len(found.events), 'event')}", err=True)
 
 
 @batch.command(epilog="Example: feed-assets batch init load-orders --max 100 --output json")

@@ -48,7 +48,6 @@ _LATER = {
     "mirror": "feed_assets.cli.mirror",
     "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
-    "queue": "feed_assets.cli.queue",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
     "schema": "feed_assets.cli.definitions",

@@ -14,7 +14,9 @@ from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, FeedEvent, ProcessKey
+from feed_assets.operation import Page
 from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
@@ -54,6 +56,16 @@ class QueueContent:
     events: tuple[QueuedEvent, ...]
     set_aside: tuple[QueuedEvent, ...]
 
+    @property
+    def all_events(self) -> tuple[QueuedEvent, ...]:
+        """All of them, in the order of the log."""
+        return _in_order(*self.events, *self.set_aside)
+
+    @property
+    def summary(self) -> str:
+        """How many are pending, and what the condition lacks."""
+        return f"{self.queue.pending} pending; {self.queue.sentence}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContent:
@@ -65,6 +77,16 @@ class BatchContent:
     status: str
     events: tuple[QueuedEvent, ...]
     set_aside: tuple[QueuedEvent, ...]
+
+    @property
+    def all_events(self) -> tuple[QueuedEvent, ...]:
+        """All of them, in the order of the log."""
+        return _in_order(*self.events, *self.set_aside)
+
+    @property
+    def summary(self) -> str:
+        """Its status, and how many it has taken."""
+        return f"{self.status}, {counted(len(self.events), 'event')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +101,12 @@ class ChangedEvent:
     action: str
     dry_run: bool
 
+    @property
+    def sentence(self) -> str:
+        """The decision for people."""
+        done = f"{'would be ' if self.dry_run else ''}{QueueAction(self.action.upper()).done}"
+        return f"event {self.event} at input {self.input!r} of {self.process!r}: was {self.was}, {done}"
+
 
 @shows("mark", "process, cluster, input, taken=taken_seq, pending, first=first_seq, since=first_at")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +119,21 @@ class QueueConsumer:
     not_routed: int
     held: int
     dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProof(Page[QueueFault]):
+    """What is wrong in the queues; the proof has failed if anything is."""
+
+    @property
+    def summary(self) -> str:
+        """That nothing is wrong."""
+        return "" if self.items else "every event is in its place"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is wrong."""
+        return bool(self.items)
 
 
 def list_queues(context: OperationContext) -> list[Queue]:
@@ -130,7 +173,7 @@ def show_queue(context: OperationContext, process: str, cluster: str | None = No
             for event in Batches(connection).pending(mark, routed, LISTED_AT_MOST)
         ]
         aside = _find_aside(connection, EntityKey(*record.key))
-    return QueueContent(queue=queue, events=tuple(sorted(events, key=lambda each: each.row.seq)), set_aside=aside)
+    return QueueContent(queue=queue, events=_in_order(*events), set_aside=aside)
 
 
 def show_batch(context: OperationContext, subject: Subject) -> BatchContent:
@@ -161,7 +204,7 @@ def show_batch(context: OperationContext, subject: Subject) -> BatchContent:
         cluster=record.cluster,
         nominal_time=subject.instance,
         status=row.status.value,
-        events=tuple(sorted(events, key=lambda each: each.row.seq)),
+        events=_in_order(*events),
         set_aside=aside,
     )
 
@@ -255,11 +298,16 @@ def change_event(
     ]
 
 
-def find_faults(context: OperationContext) -> list[QueueFault]:
+def _in_order(*events: QueuedEvent) -> tuple[QueuedEvent, ...]:
+    return tuple(sorted(events, key=lambda each: each.row.seq))
+
+
+def prove_queues(context: OperationContext) -> QueueProof:
     """Count the log of all queues again; return what is in no place, in two, or not where the record says."""
     with context.read() as connection:
         clusters = sorted(context.plan.clusters)
-        return [fault for cluster in clusters for fault in verify_queues(connection, context.plan, cluster)]
+        found = tuple(each for cluster in clusters for each in verify_queues(connection, context.plan, cluster))
+    return QueueProof(items=found, total=len(found), what="faults")
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, TriggerRecord]:

@@ -1,0 +1,124 @@
+"""What can be asked about queues, and decided about what waits in them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.parameters import Feed, Instance, Process
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.triggers.queues import BatchContent, ChangedEvent, QueueConsumer, QueueContent, QueueProof
+    from feed_assets.triggers.waiting import Queue
+
+GROUPS = {"queue": "Inspect and change what waits for processes that take what comes."}
+
+_EVENTS = "event, input, feed, instance=nominal_time, kind, marking, origin, payload, decided"
+_SPARE = ("origin", "payload")
+
+Cluster = Annotated[str | None, Param("The cluster; not needed if the process is on one only.", of=(Kind.CLUSTER,))]
+AnyCluster = Annotated[str | None, Param("Only this cluster; by default all.", of=(Kind.CLUSTER,))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventChoice:
+    """An event in the queue of a process, about which somebody decides."""
+
+    process: Process
+    event: Annotated[int, Param("The number of the event.", least=1)]
+    reason: Annotated[str, Param("The reason, for people who find the change later.")]
+    cluster: Cluster = None
+
+
+@operation("queue list", table="process, cluster, pending, condition=sentence", rows="queues")
+def list_queues(context: "OperationContext") -> "Page[Queue]":
+    """List the queues: how many events are pending, and what each condition still lacks."""
+    from feed_assets.triggers.queues import list_queues
+
+    found = tuple(list_queues(context))
+    return Page(items=found, total=len(found), what="queues")
+
+
+@operation("queue show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders")
+def show_queue(context: "OperationContext", *, process: Process, cluster: Cluster = None) -> "QueueContent":
+    """Show the pending, held and dropped events of PROCESS, oldest first, and what its condition still lacks."""
+    from feed_assets.triggers.queues import show_queue
+
+    return show_queue(context, process, cluster)
+
+
+@operation(
+    "queue consumers",
+    table="process, cluster, input, taken to=taken, pending, since, not routed=not_routed, held, dropped",
+    rows="consumers",
+    example="orders",
+)
+def list_consumers(context: "OperationContext", *, feed: Feed, cluster: AnyCluster = None) -> "Page[QueueConsumer]":
+    """Show which processes take the events of FEED, and how far each has come."""
+    from feed_assets.triggers.queues import list_consumers
+
+    found = tuple(list_consumers(context, feed, cluster))
+    return Page(items=found, total=len(found), what="consumers")
+
+
+@operation("queue add", does=Does.ACTS, rows="changes", text="sentence")
+def add_event(
+    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
+) -> "list[ChangedEvent]":
+    """Let a batch of PROCESS take an event: a held, dropped or passed one, or one from before the trigger."""
+    return _decide(context, "ADD", choice, author, dry_run)
+
+
+@operation("queue drop", does=Does.ACTS, rows="changes", text="sentence")
+def drop_event(
+    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
+) -> "list[ChangedEvent]":
+    """Drop a pending event of PROCESS: no batch takes it, until it is added."""
+    return _decide(context, "DROP", choice, author, dry_run)
+
+
+@operation("queue hold", does=Does.ACTS, rows="changes", text="sentence")
+def hold_event(
+    context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
+) -> "list[ChangedEvent]":
+    """Hold a pending event of PROCESS back: batches pass it by, until it is added."""
+    return _decide(context, "HOLD", choice, author, dry_run)
+
+
+def _decide(
+    context: "OperationContext", action: str, choice: EventChoice, author: str, dry_run: bool
+) -> "list[ChangedEvent]":
+    from feed_assets.triggers.queue.records import QueueAction
+    from feed_assets.triggers.queues import change_event
+
+    return change_event(
+        context,
+        choice.process,
+        choice.event,
+        QueueAction(action),
+        author=author,
+        reason=choice.reason,
+        cluster=choice.cluster,
+        dry_run=dry_run,
+    )
+
+
+@operation("queue verify", table="process, cluster, input, fault=message", rows="faults")
+def verify_queues(context: "OperationContext") -> "QueueProof":
+    """Prove that each event is in one batch, pending, passed over or dropped; exit with 1 if one is not."""
+    from feed_assets.triggers.queues import prove_queues
+
+    return prove_queues(context)
+
+
+@operation("batch show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders 2026-03-01T06:00:04Z")
+def show_batch(
+    context: "OperationContext", *, process: Process, instance: Instance, cluster: Cluster = None
+) -> "BatchContent":
+    """Show the events that a batch of PROCESS has taken; its name is its time."""
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.triggers.queues import show_batch
+
+    on = () if cluster is None else (cluster,)
+    return show_batch(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=on))
