@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.probes import ProbeError
-from feed_assets.engines.spark.installation import spark_home
+from feed_assets.engines.spark.sessions import spark_home
 
 FOLDER = Path(__file__).parent
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from feed_assets.engines.spark.addresses import probe
-from feed_assets.engines.spark.installation import spark_environment, spark_home
-from feed_assets.engines.spark.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf, spark_environment, spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.engines.spark.installation import spark_home
+from feed_assets.engines.spark.sessions import spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.java_start import LIGHT
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from feed_assets.engines.spark.installation import spark_environment, spark_home
+from feed_assets.engines.spark.sessions import spark_environment, spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from tests.servers import free_port, wait_for_port
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from feed_assets.engines.data.frames import read_input, render_subject, write_output
-from feed_assets.engines.data.step_frames import frame_targets, name_single
+from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
 from feed_assets.engines.errors import (
     EventRefusedError,
     OutputMismatchError,

@@ -13,8 +13,7 @@ from feed_assets.engines.failures import last_lines, reporting_failures
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
-from feed_assets.engines.spark.installation import spark_environment, spark_home
-from feed_assets.engines.spark.sessions import YARN_QUEUE, catalog_conf, open_session
+from feed_assets.engines.spark.sessions import YARN_QUEUE, catalog_conf, open_session, spark_environment, spark_home
 from feed_assets.engines.spark.supervised import SupervisedProcess
 from feed_assets.engines.workflow.files import PYTHON_SUFFIXES, place_file
 from feed_assets.masking import get_logger

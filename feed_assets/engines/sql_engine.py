@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from feed_assets.engines.data.frames import read_input, render_subject, write_output
-from feed_assets.engines.data.step_frames import frame_targets, name_single
+from feed_assets.engines.data.frames import frame_targets, name_single, read_input, render_subject, write_output
 from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, StepPlace, Work, WorkReport

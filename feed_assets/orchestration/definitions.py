@@ -35,7 +35,7 @@ from dagster._core.execution.build_resources import wrap_resources_for_execution
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
-from feed_assets.engines.workflow.code_positions import CodeFinder
+from feed_assets.engines.workflow.python_code import CodeFinder
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import MetadataKey
 from feed_assets.issues import Severity

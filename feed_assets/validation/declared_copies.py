@@ -8,8 +8,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import Feed, find_sources, find_targets, flow_sequence
 from feed_assets.entities.graph import iter_rings
-from feed_assets.entities.locations.mirror_places import iter_mirror_locations
-from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey
+from feed_assets.entities.locations.overlaps import FixedPlace, LocationKey, iter_mirror_locations
 from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from feed_assets.entities.copies.globs import find_glob_fault
-from feed_assets.entities.locations.mirror_places import MirrorLocation, iter_mirror_locations
-from feed_assets.entities.locations.overlaps import FixedPlace
+from feed_assets.entities.locations.overlaps import FixedPlace, MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.issues import Finding

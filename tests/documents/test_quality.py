@@ -12,7 +12,7 @@ from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.instances.attempts.verdicts import QUALITY, Verdict
 from feed_assets.log.records import ProcessKey
 from feed_assets.orchestration import names
-from feed_assets.orchestration.runs.quality_checks import QUALITY_CHECK
+from feed_assets.orchestration.runs.feed_checks import QUALITY_CHECK
 from feed_assets.sql.database import open_database
 from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of

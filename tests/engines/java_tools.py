@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from feed_assets.engines.java.machine import JavaMachine
-from feed_assets.engines.spark.installation import spark_home
+from feed_assets.engines.spark.sessions import spark_home
 
 DRIVER = "org.apache.derby.jdbc.EmbeddedDriver"
 DERBY_JARS = tuple(sorted((spark_home() / "jars").glob("derby*.jar")))

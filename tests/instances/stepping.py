@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from feed_assets.engines.data.step_frames import frame_targets
+from feed_assets.engines.data.frames import frame_targets
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
 from feed_assets.engines.run_metadata import ReportedMetadata

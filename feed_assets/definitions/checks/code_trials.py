@@ -7,8 +7,8 @@ from pathlib import Path
 
 from feed_assets.definitions.checks.code_checks import WORKFLOW_CODE, call_of, issue_of
 from feed_assets.engines.code_trial import Trial, try_elsewhere
+from feed_assets.engines.data.frames import frame_input
 from feed_assets.engines.data.quality import RuleTrial
-from feed_assets.engines.data.step_frames import frame_input
 from feed_assets.engines.port import StepPlace, Work
 from feed_assets.engines.workflow.python_code import Call, PythonFiles
 from feed_assets.entities.bundle import Bundle

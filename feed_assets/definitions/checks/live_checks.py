@@ -13,7 +13,7 @@ from feed_assets.engines.workflow.files import check_url
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.locations.mirror_places import MirrorLocation, iter_mirror_locations
+from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.plan.copy_records import Directory

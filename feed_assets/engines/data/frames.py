@@ -1,6 +1,7 @@
 """Read feed instances into DataFrames and write them, with the defaults of each format and a declared schema."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from feed_assets.engines.data.quality import FileForm, write_judged
 from feed_assets.engines.data.tables import columns_of, read_partitions, write_partition
 from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
-from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget
+from feed_assets.engines.port import InputData, InputInstance, OutputReport, OutputTarget, StepPlace, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -232,3 +233,47 @@ def parse_schema(columns: str) -> "StructType":
     if not isinstance(schema, StructType):
         raise ValueError(f"{columns!r} is a Spark type and names no column")
     return schema
+
+
+_FORMAT = "parquet"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def name_single(work: Work, step: StepPlace) -> str:
+    """Return the name of the only frame that a step yields: the only output, if it is a last step, else its own."""
+    is_only_output = step.frames_url is None and len(work.outputs) == 1
+    return work.outputs[0].name if is_only_output else step.name
+
+
+def frame_targets(work: Work, step: StepPlace, names: Collection[str]) -> tuple[OutputTarget, ...]:
+    """Return where a step writes its frames.
+
+    Raises:
+        OutputMismatchError: a last step yields what is no output; or a frame cannot have its name.
+    """
+    if step.frames_url is None:
+        outputs = {target.name: target for target in work.outputs}
+        if unknown := sorted(set(names) - outputs.keys()):
+            raise OutputMismatchError(
+                subject=f"step {step.name!r} of process {work.process!r}",
+                reason=f"it yields {', '.join(unknown)}, but no step comes after it, and the outputs are "
+                f"{', '.join(outputs) or 'none'}",
+                next_step="Name its frames as outputs, or let a step come after it.",
+            )
+        return tuple(outputs[name] for name in names)
+    wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise OutputMismatchError(
+            subject=f"step {step.name!r} of process {work.process!r}",
+            reason=f"a frame cannot be called {wrong!r}: names have letters, digits, _ and -, and no digit first",
+            next_step="Give the frame another name.",
+        )
+    return tuple(
+        OutputTarget(name=name, feed=step.name, url=f"{step.frames_url}/{name}", format=_FORMAT) for name in names
+    )
+
+
+def frame_input(work: Work, step: str, name: str, url: str) -> InputData:
+    """Return a frame of a step as an input of the steps behind it."""
+    instance = InputInstance(nominal_time=work.nominal_time, url=f"{url}/{name}")
+    return InputData(name=name, feed=step, instances=(instance,), format=_FORMAT)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from feed_assets.engines.errors import ServiceError
-from feed_assets.engines.spark.installation import spark_home
+from feed_assets.engines.spark.sessions import spark_home
 
 _LOOPBACK = "127.0.0.1"
 _CONF_FOLDERS = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR")

@@ -34,9 +34,8 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.spark.addresses import probe
-from feed_assets.engines.spark.installation import spark_environment
 from feed_assets.engines.spark.server_keeper import ADDRESS, ALIVE, LOG, READY, START, USERS, try_lock
-from feed_assets.engines.spark.sessions import session_conf
+from feed_assets.engines.spark.sessions import session_conf, spark_environment
 
 IDLE_SECONDS = 30.0
 """How long a server waits for its next user: long enough for a code location that is restarted."""

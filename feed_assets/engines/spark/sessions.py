@@ -1,10 +1,11 @@
-"""Configure Spark sessions, and tag the operations of a run so that they can be interrupted."""
+"""Locate the installed Spark, configure sessions, and tag the operations of a run so that they can be interrupted."""
 
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -244,3 +245,29 @@ def _with_session_id(remote: str, run_id: str | None) -> str:
 def _use_this_python(spark: "SparkSession") -> None:
     named = spark.sparkContext.getConf().get(_PYTHON) or os.environ.get("PYSPARK_PYTHON")
     spark.sparkContext.pythonExec = named or sys.executable
+
+
+_OF_THIS_PROCESS = (
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_REMOTE",
+    "SPARK_LOCAL_REMOTE",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_GATEWAY_SECRET",
+)
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark, which contains a complete Spark, without importing it."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def spark_environment() -> dict[str, str]:
+    """Return the environment for a Spark program: that of this process, without the variables of its own Spark
+    connection.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS}
+    interpreter = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {**interpreter, **inherited, "SPARK_HOME": str(spark_home())}

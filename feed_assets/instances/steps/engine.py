@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.clock import Stopwatch
 from feed_assets.context.lifecycle import AttemptContext
-from feed_assets.engines.data.step_frames import frame_input
+from feed_assets.engines.data.frames import frame_input
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.port import Engine, InputData, OutputReport, StepPlace, Work, WorkReport
 from feed_assets.engines.registry import open_engine

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCodeReference
 
-from feed_assets.engines.workflow.code_positions import CodeFinder
+from feed_assets.engines.workflow.python_code import CodeFinder
 from feed_assets.masking import mask
 from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
 

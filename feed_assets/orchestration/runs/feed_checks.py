@@ -1,34 +1,44 @@
 """The checks on the asset of a feed: `on_time` where it has an SLA (red for an error, yellow for a warning, green if no
-instance is late), and whether its replicas are behind.
+instance is late), whether its replicas are behind, and the quality of its rows.
 
-They have no partitions: Dagster accepts the result of a check of a partition without a run only once.
+The first two have no partitions: Dagster accepts the result of a check of a partition without a run only once.
 """
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckExecutionContext,
+    AssetCheckKey,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetKey,
+    AssetsDefinition,
+    MaterializeResult,
     MetadataValue,
+    Output,
+    PreviewWarning,
     multi_asset_check,
 )
 
+from feed_assets.entities.content.quality import OnFail
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.records import FeedRecord
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from feed_assets.alerts.deadlines.states import FeedLateness
+    from feed_assets.instances.attempts.verdicts import Verdict
     from feed_assets.instances.late.store import BehindCopies
 
 
@@ -164,3 +174,49 @@ def _evaluate(
     return AssetCheckEvaluation(
         asset_key=asset, check_name=names.IN_SYNC_CHECK, passed=not said, description=description
     )
+
+
+QUALITY_CHECK = "quality"
+
+RunResult: TypeAlias = MaterializeResult[None] | AssetCheckResult | Output[None]
+"""What a run of a process yields to Dagster."""
+
+
+def build_quality_check(asset: AssetKey, feed: FeedRecord, grid: Grid) -> list[AssetCheckSpec]:
+    """Return the check on the asset of a feed whose rows are held to a quality."""
+    if feed.quality is None:
+        return []
+    description = "Tells how many rows of an instance are good. Too many bad ones are not published, or are told."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PreviewWarning)  # checks of partitions are one of Dagster's previews
+        return [AssetCheckSpec(QUALITY_CHECK, asset=asset, description=description, partitions_def=grid.definition())]
+
+
+def build_quality_evaluation(asset: AssetKey, partition: str, verdict: "Verdict") -> AssetCheckEvaluation:
+    """Return what Dagster is told about the rows of one instance."""
+    is_warning = verdict.quality.on_fail is OnFail.WARN
+    return AssetCheckEvaluation(
+        asset_key=asset,
+        check_name=QUALITY_CHECK,
+        passed=verdict.has_passed,
+        severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
+        description=verdict.summary,
+        metadata=quality_metadata(verdict),
+        partition=partition,
+    )
+
+
+def quality_metadata(verdict: "Verdict") -> Mapping[str, int | float]:
+    """Return the figures of an instance. They have the same keys in each, so Dagster plots them over time."""
+    return {
+        f"{names.META_QUALITY}{name}": float(Decimal(value)) if "percent" in name or "threshold" in name else int(value)
+        for name, value in verdict.facts.items()
+        if name != "did.dq.pass"
+    }
+
+
+def check_outputs(assets: AssetsDefinition, checks: Iterable[AssetCheckKey]) -> Iterator[Output[None]]:
+    """Yield the outputs that Dagster expects of the checks of a run, whose evaluations have been written."""
+    for check in checks:
+        if check.name == QUALITY_CHECK:
+            yield Output(None, output_name=assets.get_output_name_for_asset_check_key(check))

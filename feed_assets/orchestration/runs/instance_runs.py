@@ -42,9 +42,9 @@ from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import ColumnChanges
+from feed_assets.orchestration.runs.feed_checks import build_quality_evaluation
 from feed_assets.orchestration.runs.previews import build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
-from feed_assets.orchestration.runs.quality_checks import build_evaluation
 from feed_assets.orchestration.runs.remaining import Remaining, RunContext
 from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
@@ -272,7 +272,7 @@ class InstanceRun:
         found = self.find_asset(verdict.feed_key)
         if found is not None and found[1].sequence.contains(verdict.nominal_time):
             asset_key, grid = found
-            evaluation = build_evaluation(asset_key, grid.key(verdict.nominal_time), verdict)
+            evaluation = build_quality_evaluation(asset_key, grid.key(verdict.nominal_time), verdict)
             with _telling_dagster():
                 self.context.log_event(evaluation)  # type: ignore[arg-type]  # Dagster itself accepts it
 

@@ -20,9 +20,9 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.feed_checks import RunResult, check_outputs
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
 from feed_assets.orchestration.runs.published_metadata import work_metadata
-from feed_assets.orchestration.runs.quality_checks import RunResult, check_outputs
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 

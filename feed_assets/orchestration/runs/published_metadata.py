@@ -14,7 +14,7 @@ from feed_assets.instances.attempts.attempts import Published
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
-from feed_assets.orchestration.runs.quality_checks import quality_metadata
+from feed_assets.orchestration.runs.feed_checks import quality_metadata
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
