@@ -5,12 +5,12 @@ and rights will be. The function stays the plain function that it is: the declar
 """
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, Union, get_args, get_origin
 
 GIVEN = frozenset({"author", "dry_run", "progress"})
 """Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
@@ -42,7 +42,7 @@ class Param:
     of: Collection[str] = ()
     """Of a name: the kinds of entities that have it. Of a kind: those that are possible."""
     proposes: str = ""
-    """What else a shell proposes: entities (paths), names (of entities of all kinds), holds, receivers or sweeps."""
+    """What else a shell proposes: entities (paths), holds, receivers or sweeps (see `cli/proposals.py`)."""
     least: int | None = None
     """The smallest number."""
     commas: bool = False
@@ -187,6 +187,12 @@ class Page(Generic[_Item]):
     total: int
     what: str
     more: str = "--limit shows more"
+
+    @classmethod
+    def of(cls, items: Iterable[_Item]) -> Self:
+        """Return a page with all things."""
+        found = tuple(items)
+        return cls(items=found, total=len(found), what="")
 
     def document(self, name: str) -> Mapping[str, object]:
         """Return the members of the JSON form, with the things under a name."""

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 DRAWN: Mapping[str, str] = MappingProxyType({})
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 
-_PROPOSALS: Mapping[str, proposals.Proposal] = MappingProxyType(
-    {
-        "entities": proposals.find_entities,
-        "holds": proposals.find_holds,
-        "receivers": proposals.find_ways,
-        "sweeps": proposals.find_sweeps,
-    }
-)
-
 
 def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Command:
     """Return the command of a name, or the group of that name with its commands, added to those that are there."""
@@ -97,7 +88,7 @@ def _parameter_of(each: Parameter) -> click.Parameter:
 
 def _type_of(each: Parameter) -> click.ParamType[Any]:
     of = [Kind(kind) for kind in each.param.of]
-    find = proposals.names_of(*of) if of else _PROPOSALS.get(each.param.proposes)
+    find = proposals.names_of(*of) if of else getattr(proposals, f"find_{each.param.proposes}", None)
     if each.param.commas:
         return options.ListType(find or (lambda _: ()))
     if get_origin(each.type) is Literal:

@@ -8,7 +8,7 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, author_option, dry_run_option, name_argument, output_option
-from feed_assets.cli.proposals import find_ways
+from feed_assets.cli.proposals import find_receivers
 from feed_assets.cli.render import print_list, say
 from feed_assets.settings import load_settings
 
@@ -30,7 +30,7 @@ def list_(output: str) -> None:
 
 
 @notify.command()
-@name_argument("name", find_ways)
+@name_argument("name", find_receivers)
 @dry_run_option
 @output_option
 def test(name: str, dry_run: bool, output: str) -> None:
@@ -42,7 +42,7 @@ def test(name: str, dry_run: bool, output: str) -> None:
 
 
 @notify.command()
-@name_argument("names", find_ways, nargs=-1)
+@name_argument("names", find_receivers, nargs=-1)
 @dry_run_option
 @output_option
 def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
@@ -61,7 +61,7 @@ def send(names: tuple[str, ...], dry_run: bool, output: str) -> None:
 
 
 @notify.command()
-@name_argument("names", find_ways, nargs=-1)
+@name_argument("names", find_receivers, nargs=-1)
 @author_option
 @dry_run_option
 @output_option

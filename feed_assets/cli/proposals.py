@@ -137,7 +137,7 @@ def find_holds(_: click.Context) -> Iterable[str]:
         return [hold.name for hold in Holds(connection).active(open_clock(load_settings()).now())]
 
 
-def find_ways(_: click.Context) -> Iterable[str]:
+def find_receivers(_: click.Context) -> Iterable[str]:
     """Return the names of the receivers of the settings."""
     return sorted(load_settings().notify)
 

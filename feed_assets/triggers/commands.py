@@ -36,8 +36,7 @@ def list_queues(context: "OperationContext") -> "Page[Queue]":
     """List the queues: how many events are pending, and what each condition still lacks."""
     from feed_assets.triggers.queues import list_queues
 
-    found = tuple(list_queues(context))
-    return Page(items=found, total=len(found), what="queues")
+    return Page.of(list_queues(context))
 
 
 @operation("queue show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders")
@@ -58,8 +57,7 @@ def list_consumers(context: "OperationContext", *, feed: Feed, cluster: AnyClust
     """Show which processes take the events of FEED, and how far each has come."""
     from feed_assets.triggers.queues import list_consumers
 
-    found = tuple(list_consumers(context, feed, cluster))
-    return Page(items=found, total=len(found), what="consumers")
+    return Page.of(list_consumers(context, feed, cluster))
 
 
 @operation("queue add", does=Does.ACTS, rows="changes", text="sentence")

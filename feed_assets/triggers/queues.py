@@ -306,8 +306,8 @@ def prove_queues(context: OperationContext) -> QueueProof:
     """Count the log of all queues again; return what is in no place, in two, or not where the record says."""
     with context.read() as connection:
         clusters = sorted(context.plan.clusters)
-        found = tuple(each for cluster in clusters for each in verify_queues(connection, context.plan, cluster))
-    return QueueProof(items=found, total=len(found), what="faults")
+        found = (each for cluster in clusters for each in verify_queues(connection, context.plan, cluster))
+        return QueueProof.of(found)
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, TriggerRecord]:

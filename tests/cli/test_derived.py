@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from feed_assets.catalog.facts import Facts
 from feed_assets.catalog.run_words import PROGRAM
-from feed_assets.cli import derived
+from feed_assets.cli import derived, proposals
 from feed_assets.cli.main import main
 from feed_assets.context.operation import OperationContext
 from feed_assets.definitions.verbs.context import EntityContext
@@ -356,6 +356,7 @@ def test_every_example_is_a_call_and_every_parameter_has_a_text(each: Operation)
     if each.example:
         command.make_context(each.name, shlex.split(each.example))
     assert [parameter.name for parameter in each.parameters if not parameter.param.help] == []
+    assert all(hasattr(proposals, f"find_{parameter.param.proposes or 'names'}") for parameter in each.parameters)
     assert each.about
 
 
