@@ -24,15 +24,13 @@ from feed_assets.cli.instance_options import (
 from feed_assets.cli.options import author_of, clusters_option, name_argument, output_option
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_records, print_table, say, say_shown
-from feed_assets.context.consolidation import PAGE, Lifecycle
+from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
-from feed_assets.errors import render_some
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.instances.lists.queries import InstancePage
     from feed_assets.instances.lists.rows import InstanceRow
-    from feed_assets.instances.lists.steps import InstanceStep
 
 
 @click.group(cls=Verbs)
@@ -139,10 +137,9 @@ def steps(ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...
     if output == "json":
         print_consolidated(found, "steps")
     else:
-        header = ("cluster", "attempt", "step", "status", "started", "ended", "frames", "reason")
-        rows = [_step_cells(each) for each in found.items]
-        print_table(header, rows, output)
-        if not rows:
+        columns = "cluster, attempt, step, status=state, started=started_at:seconds, ended=ended_at:seconds, "
+        print_records(f"{columns}frames=written, reason", found.items, output)
+        if not found.items:
             say(f"{name} at {render_datetime(subject.instance)}: no attempt with steps has begun", err=True)
     end_with(ctx, found.result, found.message)
 
@@ -226,53 +223,11 @@ def listing(
     end_with(ctx, found.result, found.message)
 
 
-_DETAILS = 3
 _SPARE = ("attempt", "started", "ended", "run")
-_HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run", "details", "copied from")
-
-
-def _cells(row: "InstanceRow") -> tuple[object, ...]:
-    from feed_assets.instances.lists.rows import rendered
-
-    return (
-        row.cluster,
-        render_datetime(row.nominal_time),
-        row.status,
-        row.attempt,
-        rendered(row.started_at),
-        rendered(row.ended_at),
-        row.run_id,
-        _details(row),
-        *((row.source_cluster,) if row.lifecycle is Lifecycle.REPLICATION else ()),
-    )
-
-
-def _step_cells(step: "InstanceStep") -> tuple[object, ...]:
-    from feed_assets.instances.lists.rows import rendered
-    from feed_assets.plan.rendering import counted
-
-    frames = (f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in step.frames.items())
-    run = step.run
-    times = (rendered(run.started_at), rendered(run.ended_at))
-    status = f"KEPT from {run.made_in}" if run.made_in != run.attempt else run.status.value
-    return (run.cluster, run.attempt, run.step, status, *times, ", ".join(frames), run.reason)
-
-
-def _details(row: "InstanceRow") -> str | None:
-    missing = [render_some(row.details, _DETAILS)] if row.details else []
-    reason = [row.reason] if row.reason else []
-    late = [f"late ({row.sla.value.upper()})"] if row.sla is not None else []
-    return "; ".join([*late, *missing, *reason, *_iter_contents(row)]) or row.url
-
-
-def _iter_contents(row: "InstanceRow") -> Iterator[str]:
-    """Yield what an attempt has read and published, as clauses."""
-    from feed_assets.plan.rendering import counted
-
-    if row.inputs:
-        yield "read " + ", ".join(f"{each.name} ({counted(len(each.instances), 'instance')})" for each in row.inputs)
-    if row.outputs:
-        yield "wrote " + ", ".join(f"{each.name} (event {each.row.seq})" for each in row.outputs)
+_COLUMNS = (
+    "cluster, instance=nominal_time, status, attempt, started=started_at:seconds, ended=ended_at:seconds, run=run_id, "
+    "details=remark, copied from=copied_from"
+)
 
 
 def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:
@@ -281,7 +236,7 @@ def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:
 
     instance = (row.cluster, render_datetime(row.nominal_time), row.attempt)
     times = (rendered(row.started_at), rendered(row.ended_at))
-    yield (*instance, None, row.status, *times, row.run_id, _details(row), row.log)
+    yield (*instance, None, row.status, *times, row.run_id, row.remark, row.log)
     for step in row.actions or ():
         yield (*instance, step.name, step.status, None, rendered(step.ended_at), row.run_id, None, step.log)
 
@@ -290,7 +245,7 @@ def _print_page(ctx: click.Context, page: "InstancePage", output: str) -> None:
     if output == "json":
         print_json(page)
     else:
-        print_table(_HEADER, map(_cells, page.instances), output, spare=_SPARE)
+        print_records(_COLUMNS, page.instances, output, spare=_SPARE)
         say_shown(page.listed, page.total, "instances", MORE)
     end_with(ctx, page.result, page.message)
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from textwrap import wrap
 from types import MappingProxyType
@@ -126,6 +126,17 @@ def print_records(columns: str, records: Iterable[Any], output: str, *, spare: C
     print_table([name.partition(":")[0] for name, _, _ in named], rows, output, spare=spare)
 
 
+def render_lag(lag: timedelta) -> str:
+    """Return a lag for people.
+
+    >>> render_lag(timedelta(0)), render_lag(timedelta(days=1, hours=2)), render_lag(timedelta(minutes=90))
+    ('none', '1 d 2 h', '1 h 30 min')
+    """
+    minutes = int(lag.total_seconds()) // 60
+    parts = ((minutes // 1440, "d"), (minutes // 60 % 24, "h"), (minutes % 60, "min"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "none"
+
+
 def render_size(size: int) -> str:
     """Return a size for people.
 
@@ -147,6 +158,8 @@ _FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
         "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
         "commas": ",".join,
+        "counts": lambda counts: ", ".join(f"{count} {name}" for name, count in counts.items()),
+        "lag": render_lag,
         "digest": lambda digest: digest.partition(":")[2][:12],
         "size": render_size,
         "pairs": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),

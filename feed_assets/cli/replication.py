@@ -14,12 +14,10 @@ from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_records, print_table, say, say_shown
 from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
-from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.replication.auditing import Verified
     from feed_assets.replication.repairing import Repaired
-    from feed_assets.replication.status import FlowStatus
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -84,7 +82,7 @@ def status(output: str, results: int, **options: Any) -> None:
         print_json(found)
         return
     if output == Output.TABLE:
-        print_table(_FLOWS, map(_flow_cells, found.flows), spare=_SPARE)
+        print_records(_FLOWS, found.flows, output, spare=_SPARE)
     print_records(_COPIES, found.instances, output, spare=_SPARE)
     say_shown(len(found.instances), found.total, "copies", "--num-results shows more")
 
@@ -155,7 +153,10 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
         ctx.exit(FAILED)
 
 
-_FLOWS = ("source", "target", "copies", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")
+_FLOWS = (
+    "source, target, copies=counts:counts, newest copy=newest, newest at source=newest_source, lag:lag, "
+    "bytes, files, seconds:.12g"
+)
 _SPARE = (
     "newest at source",
     "bytes",
@@ -174,22 +175,6 @@ _COPIES = (
     "verification=figures.verification, source digest=copied_digest:digest, target digest=target_digest:digest, "
     "attempts, reason"
 )
-
-
-def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
-    from feed_assets.replication.scope import render_lag
-
-    return (
-        flow.source,
-        flow.target,
-        ", ".join(f"{count} {sync.value}" for sync, count in flow.counts.items()),
-        flow.newest and render_datetime(flow.newest),
-        flow.newest_source and render_datetime(flow.newest_source),
-        None if flow.lag is None else render_lag(flow.lag),
-        flow.bytes,
-        flow.files,
-        round(flow.seconds, 3),
-    )
 
 
 def _print_verified(found: "Verified", output: str) -> None:

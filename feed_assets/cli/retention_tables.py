@@ -13,20 +13,7 @@ if TYPE_CHECKING:
 
 _SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
 _SPARE = ("as of", "by", "paths", "files", "rule", "kept", "failed", "oldest", "newest", "kind")
-_PLAN = (
-    "plan",
-    "cluster",
-    "feed",
-    "instances",
-    "of",
-    "paths",
-    "size",
-    "oldest",
-    "newest",
-    "rule",
-    "kept",
-    "remark",
-)
+_PLAN = ["plan", "cluster", "feed", "instances", "of", "paths", "size", "oldest", "newest", "rule", "kept", "remark"]
 
 
 def print_plan(planned: "RetentionPlan", output: str) -> None:

@@ -157,14 +157,3 @@ def _require(feed: str, way: str, requested: Collection[str], known: Collection[
             reason=f"feed {feed!r} is not copied {way} it",
             next_step=f"It is copied {way} {', '.join(sorted(known))}.",
         )
-
-
-def render_lag(lag: timedelta) -> str:
-    """Return a lag for people.
-
-    >>> render_lag(timedelta(0)), render_lag(timedelta(days=1, hours=2)), render_lag(timedelta(minutes=90))
-    ('none', '1 d 2 h', '1 h 30 min')
-    """
-    minutes = int(lag.total_seconds()) // 60
-    parts = ((minutes // 1440, "d"), (minutes // 60 % 24, "h"), (minutes % 60, "min"))
-    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "none"

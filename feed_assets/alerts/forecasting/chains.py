@@ -18,6 +18,7 @@ from feed_assets.alerts.forecasting.groups import decide_groups
 from feed_assets.alerts.forecasting.outlooks import ENDLESS, Outlook
 from feed_assets.alerts.forecasting.waits import ProcessWaits, Waits, arrival_waits, process_waits
 from feed_assets.entities.common import Kind
+from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import FeedKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -41,7 +42,7 @@ class OpenDeadline:
     kind: Kind
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     level: SlaLevel
     due_at: datetime
 

@@ -116,4 +116,7 @@ def _iter_deadlines(
 
 
 def _in_order(found: list[Forecast]) -> tuple[Forecast, ...]:
-    return tuple(sorted(found, key=lambda each: (-(each.probability or 0.0), each.due_at, each.name, each.cluster)))
+    def order(each: Forecast) -> tuple[object, ...]:
+        return -(each.probability or 0.0), each.deadline.due_at, each.deadline.name, each.deadline.cluster
+
+    return tuple(sorted(found, key=order))

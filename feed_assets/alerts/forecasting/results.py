@@ -5,25 +5,20 @@ from datetime import datetime
 
 from feed_assets.alerts.forecasting.chains import Chain, OpenDeadline
 from feed_assets.alerts.forecasting.outlooks import FEWEST
-from feed_assets.json_form import NominalTime
-from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.json_form import Hidden, shows
 
 _LEAST = 0.001
 """Probabilities are given in thousandths; nothing is certain before the deadline."""
 
 
+@shows("deadline", "kind, name, cluster, nominal_time, level, due_at")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """How probable it is that an instance misses a deadline, by `earlier` ones; `probability` is None if there are not
     enough of them.
     """
 
-    kind: str
-    name: str
-    cluster: str
-    nominal_time: NominalTime
-    level: SlaLevel
-    due_at: datetime
+    deadline: Hidden[OpenDeadline]
     probability: float | None
     earlier: int
     reason: str
@@ -50,12 +45,7 @@ def decide_forecast(deadline: OpenDeadline, chain: Chain, as_of: datetime) -> Fo
     probability = chain.share_after((deadline.due_at - as_of).total_seconds())
     few = f"not enough history: {chain.earlier} earlier instances, and {FEWEST} are needed"
     return Forecast(
-        kind=deadline.kind.value,
-        name=deadline.name,
-        cluster=deadline.cluster,
-        nominal_time=deadline.nominal_time,
-        level=deadline.level,
-        due_at=deadline.due_at,
+        deadline=deadline,
         probability=None if probability is None else min(max(round(probability, 3), _LEAST), 1 - _LEAST),
         earlier=chain.earlier,
         reason=few if probability is None else chain.reason,

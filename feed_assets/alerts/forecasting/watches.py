@@ -235,8 +235,9 @@ class _Watching:
         return len(warnings)
 
     def _is_missing(self, found: Forecast) -> bool:
-        deadlines = self._find(found.kind, found.name, found.level)
-        return deadlines is not None and bool(find_missing(self.connection, deadlines, [found.nominal_time]))
+        of = found.deadline
+        deadlines = self._find(of.kind, of.name, of.level)
+        return deadlines is not None and bool(find_missing(self.connection, deadlines, [of.nominal_time]))
 
     def _look(self, reader: ChainReader, watch: SlaWatch) -> Forecast | SlaWatch | None:
         """Return the warning, or the next look; None if nothing is to be watched any more."""
@@ -266,16 +267,17 @@ def build_warnings(found: Iterable[Forecast], as_of: datetime) -> list[OutboxMes
     """Return a message for each entity and level with deadlines that will probably be missed."""
     groups: dict[tuple[str, str, str, SlaLevel], list[Forecast]] = {}
     for each in found:
-        groups.setdefault((each.kind, each.name, each.cluster, each.level), []).append(each)
-    return [_warning(sorted(groups[key], key=lambda each: each.nominal_time), as_of) for key in sorted(groups)]
+        of = each.deadline
+        groups.setdefault((of.kind, of.name, of.cluster, of.level), []).append(each)
+    return [_warning(sorted(groups[key], key=lambda each: each.deadline.nominal_time), as_of) for key in sorted(groups)]
 
 
 def _warning(found: list[Forecast], as_of: datetime) -> OutboxMessage:
-    first, times = found[0], [each.nominal_time for each in found]
-    instance = LateInstance(first.kind, first.name, first.cluster, first.nominal_time)
-    place = (first.kind, first.name, first.cluster, first.level.value, render_datetime(first.nominal_time))
+    first, times = found[0].deadline, [each.deadline.nominal_time for each in found]
+    instance = LateInstance(first.kind.value, first.name, first.cluster, first.nominal_time)
+    place = (first.kind.value, first.name, first.cluster, first.level.value, render_datetime(first.nominal_time))
     return OutboxMessage(
         recorded_at=as_of,
-        payload=build_payload(SlaEvent.AT_RISK, first.level, instance, times, first.sentence),
+        payload=build_payload(SlaEvent.AT_RISK, first.level, instance, times, found[0].sentence),
         idempotency_key="/".join(("sla", SlaEvent.AT_RISK.value, *place)),
     )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
+from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import Operation, require_mode
@@ -18,8 +19,6 @@ from feed_assets.instances.lists.lifecycles import find_work
 from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.json_form import Hidden, shown
-from feed_assets.log.audit import Audit
-from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -196,12 +195,5 @@ def _find_restores(
 def _note(context: OperationContext, done: Controlled, label: str, start: datetime, end: datetime, author: str) -> None:
     if not done.changed:
         return
-    entry = AuditEntry(
-        recorded_at=context.as_of,
-        author=author,
-        action=f"instance {done.action.value}",
-        target=label,
-        details={"start": render_datetime(start), "end": render_datetime(end), "instances": done.changed},
-    )
-    with context.database.begin() as connection:
-        Audit(connection).append(entry)
+    span = {"start": render_datetime(start), "end": render_datetime(end)}
+    note_target(context, author, f"instance {done.action.value}", label, **span, instances=done.changed)

@@ -13,6 +13,7 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.flow_names import source_of
+from feed_assets.errors import render_some
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -30,10 +31,12 @@ from feed_assets.log.records import (
 )
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
 
 CHUNK = 500
+_DETAILS = 3
 _MOMENT = timedelta(microseconds=1)
 UNRESOLVED = "{name}: its instances are not yet known ({feed} has too few)"
 
@@ -97,6 +100,24 @@ class InstanceRow:
     actions: tuple[Action, ...] | None = None
     inputs: tuple[FrozenInput, ...] | None = None
     outputs: tuple[AttemptOutput, ...] | None = None
+
+    @property
+    def copied_from(self) -> str | None:
+        """The source of a copy."""
+        return self.source_cluster if self.lifecycle is Lifecycle.REPLICATION else None
+
+    @property
+    def remark(self) -> str | None:
+        """What is to be said of it, for people: why it waits or failed, what an attempt has read and published."""
+        texts = [f"late ({self.sla.value.upper()})"] if self.sla is not None else []
+        texts += [render_some(self.details, _DETAILS)] if self.details else []
+        texts += [self.reason] if self.reason else []
+        if self.inputs:
+            read = (f"{each.name} ({counted(len(each.instances), 'instance')})" for each in self.inputs)
+            texts.append(f"read {', '.join(read)}")
+        if self.outputs:
+            texts.append(f"wrote {', '.join(f'{each.name} (event {each.row.seq})' for each in self.outputs)}")
+        return "; ".join(texts) or self.url
 
     @property
     def run(self) -> str | None:

@@ -14,6 +14,7 @@ from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.rendering import counted
 
 
 @shows("run", "cluster, nominal_time, attempt, step, status, made_in, started_at, ended_at, reason")
@@ -30,6 +31,18 @@ class InstanceStep:
     def frames(self) -> Mapping[str, int | None]:
         """The rows of each frame."""
         return StepResult.of(self.run).rows if self.run.is_done else {}
+
+    @property
+    def written(self) -> str:
+        """The frames, for people."""
+        found = self.frames.items()
+        return ", ".join(f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in found)
+
+    @property
+    def state(self) -> str:
+        """The status, or the attempt that has made what was kept."""
+        run = self.run
+        return f"KEPT from {run.made_in}" if run.made_in != run.attempt else run.status.value
 
 
 def find_steps(context: OperationContext, subject: Subject) -> Consolidated[InstanceStep]:
