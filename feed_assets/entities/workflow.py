@@ -55,7 +55,7 @@ class Step(EntityModel):
     """One step of a workflow.
 
     It reads the inputs of the process and the frames of the steps in `after`. A rerun repeats a finished step that is
-    not `recoverable` if a step behind it has to run. An `external` one has no path.
+    not `recoverable` if a step after it has to run. An `external` one has no path.
     """
 
     engine: StepEngine = StepEngine.PYTHON

@@ -106,7 +106,7 @@ def location_key(namespace: str | None) -> AssetKey:
 def op_names(plan: Plan) -> dict[Key, str]:
     """Return the op name of each process, `cluster__process` in letters, digits and `_`, as Dagster names its own.
 
-    Processes that would have one name, such as `a-b` and `a--b`, get a digest behind it.
+    Processes that would have one name, such as `a-b` and `a--b`, get a digest at their end.
     """
     plain = {key: word(f"{cluster}__{process}") for key in plan.processes for process, cluster in [key]}
     shared = {name for name, count in Counter(plain.values()).items() if count > 1}

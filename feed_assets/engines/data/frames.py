@@ -274,6 +274,6 @@ def frame_targets(work: Work, step: StepPlace, names: Collection[str]) -> tuple[
 
 
 def frame_input(work: Work, step: str, name: str, url: str) -> InputData:
-    """Return a frame of a step as an input of the steps behind it."""
+    """Return a frame of a step as an input of the steps after it."""
     instance = InputInstance(nominal_time=work.nominal_time, url=f"{url}/{name}")
     return InputData(name=name, feed=step, instances=(instance,), format=_FORMAT)

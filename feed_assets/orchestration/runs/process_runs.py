@@ -45,7 +45,7 @@ def materialize_process(
     """Run the instances of the run's partitions, and report each output to Dagster when it is published.
 
     The checks of the run have their results also when an instance has failed. Nothing is yielded for an optional output
-    that is left out, so that Dagster skips what comes behind it.
+    that is left out, so that Dagster skips what comes after it.
     """
     times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)

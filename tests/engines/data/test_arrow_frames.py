@@ -12,7 +12,7 @@ from feed_assets.engines.data.arrow_frames import parse_arrow_schema, read_table
 from feed_assets.engines.data.frames import read_input, write_output
 from feed_assets.engines.errors import InputReadError
 from feed_assets.engines.port import InputData, InputInstance, OutputTarget
-from tests.engines.test_frames import COLUMNS, ROWS, as_input, rows
+from tests.engines.data.test_frames import COLUMNS, ROWS, as_input, rows
 from tests.engines.works import NOMINAL_TIME
 
 PEOPLE = "name string, n int, at timestamp"
