@@ -112,7 +112,7 @@ def test_what_an_attempt_said_that_failed_or_was_killed_is_not_written(lifecycle
         (lambda it: it.metadata.put("feed/clicks", tags=["Two words"]), "tag 'Two words': a name has"),
         (lambda it: it.metadata.put("feed/clicks", tags="word"), "tags 'word' are no list"),
         (lambda it: it.metadata.put("feed/counts", {"owner": "me"}), "property 'owner' is declared"),
-        (lambda it: it.metadata.put("clicks", {"a": "x"}), "it is not made of kinds and names in turn"),
+        (lambda it: it.metadata.put("feed/clicks/column", {"a": "x"}), "it is not made of kinds and names in turn"),
         (
             lambda it: [it.metadata.put("feed/clicks", {f"a{n}": "x" * 4000}) for n in range(20)],
             "its metadata would have 68,041 bytes, more than 65,536",

@@ -15,11 +15,11 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import Issue, Severity, Source, SourceMap
-from feed_assets.loading import entity_documents
 from feed_assets.loading.bundles import gather_files, load_files, parse_file
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import read_entity
 from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.falcon import documents
 from feed_assets.loading.interpolation import Values
 from feed_assets.validation.rules import _RULES_OF, validate_bundle
 from feed_assets.validation.scope import Complaint, Rule
@@ -139,7 +139,7 @@ def test_an_exception_in_reading_a_file_is_an_issue_of_the_file(monkeypatch: pyt
     def fail(text: str) -> None:
         raise RecursionError(text)
 
-    monkeypatch.setattr(entity_documents, "read_falcon", fail)
+    monkeypatch.setattr(documents, "read_falcon", fail)
     cluster = _file({"kind": "cluster", "name": "c", "storage": "file:///d"})
     loaded = load_files([EntityFile(name="b.xml", content=b"<feed/>"), cluster], NO_VALUES)
     assert [(issue.code, issue.source) for issue in loaded.issues] == [("internal-error", Source(file="b.xml"))]
