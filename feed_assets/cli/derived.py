@@ -7,8 +7,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_origin
-from zoneinfo import ZoneInfo
+from typing import Any, Literal, get_origin
 
 import click
 
@@ -17,17 +16,12 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import Output, print_json, print_records, say
-from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
 from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
-from feed_assets.timing.instance_texts import UTC_KEYS, parse_time, zone_of_keys
-
-if TYPE_CHECKING:
-    from feed_assets.context.operation import OperationContext
 
 DRAWN: Mapping[str, str] = MappingProxyType({})
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
@@ -99,7 +93,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         return options.ChoiceType(each.type)
     made: dict[object, Callable[[], click.ParamType[Any]]] = {
         bytes: lambda: click.File("rb"),
-        datetime: options.TimeType,
+        datetime: options.MomentType,
         dict[str, object]: options.JsonObjectType,
         dict[str, str]: options.PairType,
         EntityFile: lambda: click.STRING,
@@ -115,10 +109,7 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
     context = _open(operation, given)
     for each in operation.parameters:
         value = given[each.name]
-        if each.type is datetime and value is not None:
-            now = getattr(context, "as_of", None) or open_clock(load_settings()).now()
-            given[each.name] = parse_time(value, now, lambda: _find_zone(operation, context, given))
-        elif each.type is bytes and value is not None:
+        if each.type is bytes and value is not None:
             given[each.name] = value.read()
         elif each.type is EntityFile:
             given[each.name] = tuple(options.read_files(value))
@@ -145,20 +136,6 @@ def _open(operation: Operation, given: Mapping[str, Any]) -> Any:
             return options.open_entity_context_for(given.get("files", ()), **told)
         case "Database":
             return import_module("feed_assets.cli.state").open_state(load_settings())
-
-
-def _find_zone(operation: Operation, context: "OperationContext", given: Mapping[str, Any]) -> ZoneInfo:
-    """Return the zone of days, months and keys: that of the feed or process that is named, else UTC."""
-    for each in operation.parameters:
-        kinds = [kind for kind in (Kind.FEED, Kind.PROCESS) if kind in each.param.of]
-        name = given[each.name]
-        if each.type is str and kinds and isinstance(name, str) and operation.context == "OperationContext":
-            from feed_assets.context.subjects import resolve_subject
-
-            kind = given.get("kind") or (kinds[0] if len(kinds) == 1 else None)
-            subject = resolve_subject(context, name, kind=kind, preferred=Kind.PROCESS)
-            return zone_of_keys(subject.records[0].sequence)
-    return UTC_KEYS
 
 
 def _print(operation: Operation, result: Any, output: str) -> None:

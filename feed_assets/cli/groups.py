@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from feed_assets.cli.options import in_zone
 from feed_assets.errors import WrongUsageError
 from feed_assets.masking import encodable
 
@@ -28,6 +29,7 @@ class Verb(click.Command):
                             f"{text!r} has bytes that are not UTF-8. Write it in UTF-8.", ctx, param
                         )
         try:
+            ctx.params = in_zone(self.params, ctx.params)
             return super().invoke(ctx)
         except WrongUsageError as exc:
             raise click.UsageError(str(exc), ctx) from exc

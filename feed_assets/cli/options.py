@@ -3,12 +3,12 @@
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,6 +19,7 @@ from feed_assets.cli.proposals import (
     ProposingType,
     find_names,
     find_times,
+    find_zone,
     names_of,
     propose,
     subjects_of,
@@ -28,17 +29,15 @@ from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
-from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
-from feed_assets.timing.instance_texts import UTC_KEYS, parse_time
+from feed_assets.timing.instance_texts import UTC_KEYS, parse_instance, parse_time
 
 if TYPE_CHECKING:
     from feed_assets.definitions.verbs.context import EntityContext
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _SHOWN = 80
 """How many characters of a text that is refused are shown."""
 
@@ -217,29 +216,43 @@ class _TimingType(click.ParamType[_Value]):
             self.fail(str(exc), param, ctx)
 
 
-class MomentType(_TimingType[datetime]):
-    """A UTC time such as 2015-02-28T06:30Z."""
-
-    name = "time"
-    of = datetime
-    parse = staticmethod(partial(parse_datetime, seconds=True))
-
-
-class TimeType(ProposingType[str]):
-    """A time in any form that `parse_time` knows; what a day is depends on the entity that the command names."""
+class MomentType(ProposingType[datetime | str]):
+    """A time in any form that `parse_time` knows. Days, months and keys stay texts until all parameters are there, as
+    their zone is that of the entity that the command names (see `in_zone`).
+    """
 
     name = "time"
 
     def __init__(self) -> None:
         super().__init__(find_times)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Require that it is a time."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | str:
+        """Parse the text as far as possible."""
+        if isinstance(value, datetime):
+            return value
+        asked: list[None] = []
+
+        def ask() -> ZoneInfo:
+            asked.append(None)
+            return UTC_KEYS
+
         try:
-            parse_time(str(value), _ANY_TIME, lambda: UTC_KEYS)
+            moment = parse_time(str(value), lambda: open_clock(load_settings()).now(), ask)
         except TimingError as exc:
             self.fail(str(exc), param, ctx)
-        return str(value)
+        return str(value) if asked else moment
+
+
+def in_zone(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a command, with the days, months and keys among them as times.
+
+    Raises:
+        DateTimeError: there is no such day in that zone.
+    """
+    names = [each.name for each in parameters if isinstance(each.type, MomentType)]
+    local = {name: given[name] for name in names if name is not None and isinstance(given[name], str)}
+    zone = find_zone(given) if local else UTC_KEYS
+    return {**given, **{name: parse_instance(text, zone) for name, text in local.items()}}
 
 
 class ChoiceType(click.Choice[str]):

@@ -4,10 +4,11 @@ A shell asks at each press of the tab key. So nothing here imports more than it 
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 from click.shell_completion import CompletionItem
@@ -107,7 +108,21 @@ def find_names(ctx: click.Context) -> Iterable[str]:
 
 def find_times(ctx: click.Context) -> Iterable[str]:
     """Return the newest nominal times of the entity that the line names, newest first."""
-    return _times(str(ctx.params.get("name") or ctx.params.get("feed") or ctx.params.get("process")))
+    return _times(_named(ctx.params))
+
+
+def find_zone(given: Mapping[str, Any]) -> ZoneInfo:
+    """Return the zone of days and keys of the process or feed that the parameters of a command name, else UTC."""
+    from feed_assets.timing.instance_texts import UTC_KEYS, zone_of_keys
+
+    plan, kind = _load_plan(), given.get("kind")
+    records = (*(plan.processes.items() if kind != Kind.FEED else ()), *plan.feeds.items())
+    sequences = (record.sequence for (name, _), record in records if name == _named(given))
+    return next(map(zone_of_keys, sequences), UTC_KEYS)
+
+
+def _named(given: Mapping[str, Any]) -> str:
+    return str(given.get("name") or given.get("feed") or given.get("process"))
 
 
 def _times(name: str) -> Iterable[str]:

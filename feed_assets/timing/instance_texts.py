@@ -20,21 +20,21 @@ _RELATIVE = re.compile(r"now(?:([+-]\d{1,4})([mhdw]))?")  # now, now-7d
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def parse_time(text: str, now: datetime, find_zone: Callable[[], ZoneInfo]) -> datetime:
+def parse_time(text: str, find_now: Callable[[], datetime], find_zone: Callable[[], ZoneInfo]) -> datetime:
     """Parse a time in any form: those of `parse_instance`, or `now`, `now-7d`, `now+90m`, with minutes, hours, days and
-    weeks. The zone is asked for only if the form needs one.
+    weeks. Now and the zone are asked for only if the form needs them.
 
     Raises:
         DateTimeError: the text has none of these forms, or is too far away.
 
-    >>> parse_time("now-7d", datetime(2013, 11, 8, 5, tzinfo=UTC), lambda: UTC_KEYS).isoformat()
+    >>> parse_time("now-7d", lambda: datetime(2013, 11, 8, 5, tzinfo=UTC), lambda: UTC_KEYS).isoformat()
     '2013-11-01T05:00:00+00:00'
     """
     found = _RELATIVE.fullmatch(text)
     if found is None:
         return parse_instance(text, UTC_KEYS if text.endswith("Z") or _OFFSET.fullmatch(text) else find_zone())
     shift = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found[1] else timedelta(0)
-    return now.replace(microsecond=0) + shift
+    return find_now().replace(microsecond=0) + shift
 
 
 def parse_instance(text: str, zone: ZoneInfo) -> datetime:
