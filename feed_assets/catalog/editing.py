@@ -31,16 +31,14 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.sql.locks import lock_definitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shows("said", "value, origin, author")
+@shows("key", "scope, kind, name")
+@dataclass(frozen=True, slots=True)
 class ListedMetadata:
     """One property or tag of an entity; `value` is "" for a tag."""
 
-    scope: Scope
-    kind: MetadataKind
-    name: str
-    value: str
-    origin: Origin
-    author: str
+    key: Hidden[MetadataKey]
+    said: Hidden[MetadataValue]
 
 
 @shows("row", "uid, created_at, created_by")
@@ -56,11 +54,7 @@ class EntityMetadata:
 
     def by_scope(self) -> dict[str, Any]:
         """Return the properties and tags in each scope, as JSON."""
-        found = {
-            MetadataKey(each.scope, each.kind, each.name): MetadataValue(each.value, each.origin, each.author)
-            for each in self.metadata
-        }
-        return render_metadata(found)
+        return render_metadata({each.key: each.said for each in self.metadata})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +101,7 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
     for name, value in recorded.items():
         key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
         found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
-    listed = [ListedMetadata(**key._asdict(), **found[key]._asdict()) for key in sorted(found) if key.scope in scopes]
+    listed = [ListedMetadata(key, found[key]) for key in sorted(found) if key.scope in scopes]
     return EntityMetadata(entity=target.path, row=entity, metadata=tuple(listed))
 
 
@@ -168,10 +162,10 @@ def copy_metadata(
         EntityNotFoundError: one of them does not exist.
     """
     found, there = (get_metadata(context, each, [Scope.USER]).metadata for each in (path, to))
-    declared = {(each.kind, each.name) for each in there if each.origin is Origin.DEFINITION}
-    copied = [each for each in found if (each.kind, each.name) not in declared]
-    properties = {each.name: each.value for each in copied if each.kind is MetadataKind.PROPERTY}
-    tags = [each.name for each in copied if each.kind is MetadataKind.TAG]
+    declared = {each.key for each in there if each.said.origin is Origin.DEFINITION}
+    copied = [each for each in found if each.key not in declared]
+    properties = {each.key.name: each.said.value for each in copied if each.key.kind is MetadataKind.PROPERTY}
+    tags = [each.key.name for each in copied if each.key.kind is MetadataKind.TAG]
     return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
 
 

@@ -1,7 +1,6 @@
 """The reading verbs of `entity`: status, definition, list, dependency, summary, lookup, history, blame, governing."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +29,6 @@ from feed_assets.issues import Severity
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.lists.listing import ListQuery
     from feed_assets.definitions.verbs.context import EntityContext
 
 _MORE = "--num-results and --offset show more"
@@ -75,51 +73,22 @@ def definition(kind: Kind | None, name: str, version: int | None, form: str) -> 
     say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ListArguments:
-    """The options that `list` and `summary` share, unparsed."""
+def _parse_filters(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[FilterField, tuple[str, ...]]:
+    by: dict[FilterField, tuple[str, ...]] = {}
+    for text in texts:
+        name, found, value = text.partition(":")
+        if not found or name.upper() not in list(FilterField):
+            names = ", ".join(each.value for each in FilterField)
+            raise click.BadParameter(f"{text!r} is not FIELD:value with FIELD one of {names}")
+        by[FilterField(name.upper())] = (*by.get(FilterField(name.upper()), ()), value)
+    return by
 
-    nameseq: str
-    tagkeys: tuple[str, ...]
-    tags: tuple[str, ...]
-    filter_by: tuple[str, ...]
-    order_by: str
-    sort_order: str
-    offset: int
-    num_results: int
 
-    def query(self, kinds: tuple[str, ...], fields: tuple[str, ...] = ()) -> "ListQuery":
-        """Build the query from the options.
-
-        Raises:
-            click.BadParameter: an option has an invalid value.
-        """
-        from feed_assets.definitions.lists.listing import ListQuery
-
-        by: dict[FilterField, tuple[str, ...]] = {}
-        for text in self.filter_by:
-            name, found, value = text.partition(":")
-            if not found or name.upper() not in list(FilterField):
-                names = ", ".join(each.value for each in FilterField)
-                raise click.BadParameter(
-                    f"{text!r} is not FIELD:value with FIELD one of {names}", param_hint="--filter-by"
-                )
-            by[FilterField(name.upper())] = (*by.get(FilterField(name.upper()), ()), value)
-        for text in self.tags:
-            if "=" not in text:
-                raise click.BadParameter(f"{text!r} is not name=value", param_hint="--tags")
-        pairs = [text.partition("=") for text in self.tags]
-        return ListQuery(
-            kinds=frozenset(_one_of(kind, Kind, "--kind") for kind in kinds) or frozenset(Kind),
-            fields=frozenset(_one_of(field, ListField, "--fields") for field in fields),
-            name_sequence=self.nameseq,
-            tag_keys=self.tagkeys,
-            tags=tuple((name, value) for name, _, value in pairs),
-            filters=by,
-            descending=self.sort_order == "desc",
-            offset=self.offset,
-            results=self.num_results,
-        )
+def _parse_tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    for text in texts:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r} is not name=value")
+    return tuple(tuple(text.split("=", 1)) for text in texts)
 
 
 def _one_of(text: str, known: type[_Known], hint: str) -> _Known:
@@ -130,21 +99,36 @@ def _one_of(text: str, known: type[_Known], hint: str) -> _Known:
 
 
 def _list_options(command: _Command) -> _Command:
-    """Add the options that `list` and `summary` share, the fields of `_ListArguments`."""
+    """Add the options that `list` and `summary` share, the fields of a `ListQuery`."""
     order = click.Choice(["name"], case_sensitive=False)
     direction = click.Choice(["asc", "desc"])
     fields = "FIELD:value with FIELD TYPE, NAME, STATUS, PIPELINES or CLUSTER."
     for option in (
         click.option(
-            "--num-results", type=click.IntRange(min=1), default=PAGE, show_default=True, help="How many to show."
+            "--num-results",
+            "results",
+            type=click.IntRange(min=1),
+            default=PAGE,
+            show_default=True,
+            help="How many to show.",
         ),
         click.option("--offset", type=int, default=0, show_default=True, help="How many to skip."),
-        click.option("--sort-order", type=direction, default="asc", show_default=True, help="The order of names."),
-        click.option("--order-by", type=order, default="name", show_default=True, help="The sort key."),
-        click.option("--filter-by", type=ListType(), default=(), help=fields),
-        click.option("--tags", type=ListType(), default=(), help="Each name=value is a tag."),
-        click.option("--tagkeys", type=ListType(), default=(), help="Each occurs somewhere in the tags."),
-        click.option("--nameseq", default="", help="Names with these letters in this order."),
+        click.option(
+            "--sort-order",
+            "descending",
+            type=direction,
+            callback=lambda _, __, value: value == "desc",
+            default="asc",
+            show_default=True,
+            help="The order of names.",
+        ),
+        click.option(
+            "--order-by", type=order, default="name", show_default=True, help="The sort key.", expose_value=False
+        ),
+        click.option("--filter-by", "filters", type=ListType(), default=(), callback=_parse_filters, help=fields),
+        click.option("--tags", type=ListType(), default=(), callback=_parse_tags, help="Each name=value is a tag."),
+        click.option("--tagkeys", "tag_keys", type=ListType(), default=(), help="Each occurs somewhere in the tags."),
+        click.option("--nameseq", "name_sequence", default="", help="Names with these letters in this order."),
     ):
         command = option(command)
     return command
@@ -163,9 +147,14 @@ def _list_options(command: _Command) -> _Command:
 @output_option
 def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **options: Any) -> None:
     """List entities by name. All conditions must hold; several filters by one field are alternatives."""
+    from feed_assets.definitions.lists.listing import ListQuery
     from feed_assets.definitions.lists.reading import find_page
 
-    query = _ListArguments(**options).query(kinds, fields)
+    query = ListQuery(
+        kinds=frozenset(_one_of(kind, Kind, "--kind") for kind in kinds) or frozenset(Kind),
+        fields=frozenset(_one_of(field, ListField, "--fields") for field in fields),
+        **options,
+    )
     page = find_page(open_entity_context_for(dry_run=True), query)
     if output == "json":
         print_json(page)
@@ -217,9 +206,10 @@ def summary(
     **options: Any,
 ) -> None:
     """Show the feeds or processes on a cluster with their newest instances."""
+    from feed_assets.definitions.lists.listing import ListQuery
     from feed_assets.definitions.lists.reading import summarize
 
-    query = _ListArguments(**options).query((kind.value,))
+    query = ListQuery(kinds=frozenset({kind}), **options)
     context = open_entity_context_for(dry_run=True)
     found = summarize(
         context, kind, _cluster_of(context, cluster), query, start=start, end=end, instances=num_instances

@@ -11,7 +11,7 @@ from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import author_of, change_options, name_argument, output_option
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_entities
-from feed_assets.cli.render import print_json, print_list_json, print_table, say
+from feed_assets.cli.render import print_json, print_list_json, print_records, print_table, say
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.timing.dates import render_datetime
 
@@ -53,12 +53,8 @@ def get(entity: str, scopes: tuple[Scope, ...], output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    rows = [
-        (each.scope.value, each.kind.value, each.name, each.value, each.origin.value, each.author)
-        for each in found.metadata
-    ]
-    print_table(("scope", "kind", "name", "value", "origin", "author"), rows, output)
-    if not rows:
+    print_records("scope, kind, name, value, origin, author", found.metadata, output)
+    if not found.metadata:
         say(f"Nothing is said of {found.entity}{'' if len(scopes) > 1 else f' in the scope {scopes[0]}'}.", err=True)
 
 

@@ -1,7 +1,7 @@
 """`params` and `logs`: the parameters of an instance's work, and the links to its logs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -43,8 +43,8 @@ class InstanceParams:
     cluster: str
     nominal_time: NominalTime
     status: str
-    properties: Mapping[str, str]
-    arguments: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
 
 
 def find_params(context: OperationContext, subject: Subject) -> Consolidated[InstanceParams]:
@@ -68,16 +68,14 @@ def _params(
 ) -> InstanceParams:
     process, plan = active.record, active.plan
     row = ProcessInstances(connection).get(*process.key, nominal_time)
-    status = row.status.value if row else "UNSCHEDULED"
+    params = InstanceParams(
+        name=process.process,
+        cluster=process.cluster,
+        nominal_time=nominal_time,
+        status=row.status.value if row else "UNSCHEDULED",
+    )
     if row is None or not row.attempt:
-        return InstanceParams(
-            name=process.process,
-            cluster=process.cluster,
-            nominal_time=nominal_time,
-            status=status,
-            properties={},
-            arguments=(),
-        )
+        return params
     process = with_overrides(process, row.overrides)
     data = [_input_data(context, active, edge, row) for edge in process.inputs]
     texts = with_inputs(text_context(plan, process, nominal_time), data)
@@ -86,11 +84,8 @@ def _params(
         for edge in process.own_outputs
         if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
     ]
-    return InstanceParams(
-        name=process.process,
-        cluster=process.cluster,
-        nominal_time=nominal_time,
-        status=status,
+    return replace(
+        params,
         properties=job_properties(process, texts, data, outputs),
         arguments=tuple(render_text(text, texts) for text in process.workflow.args) if process.workflow else (),
     )
