@@ -42,7 +42,6 @@ _SHOWN = 80
 """How many characters of a text that is refused are shown."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_Value = TypeVar("_Value")
 
 
 def output_option(command: _Command) -> _Command:
@@ -200,22 +199,6 @@ class KindType(click.ParamType[Kind]):
         return "KIND"
 
 
-class _TimingType(click.ParamType[_Value]):
-    """A value parsed by `parse`; values of the type are accepted as they are."""
-
-    of: type[_Value]
-    parse: Callable[[str], _Value]
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
-        """Parse a value."""
-        if isinstance(value, self.of):
-            return value
-        try:
-            return self.parse(str(value))
-        except TimingError as exc:
-            self.fail(str(exc), param, ctx)
-
-
 class MomentType(ProposingType[datetime | str]):
     """A time in any form that `parse_time` knows. Days, months and keys stay texts until all parameters are there, as
     their zone is that of the entity that the command names (see `in_zone`).
@@ -298,12 +281,17 @@ class PairType(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
-class FrequencyType(_TimingType[Frequency]):
+class FrequencyType(click.ParamType[Frequency]):
     """A duration such as minutes(15)."""
 
     name = "frequency"
-    of = Frequency
-    parse = staticmethod(parse_frequency)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Frequency:
+        """Parse the text."""
+        try:
+            return value if isinstance(value, Frequency) else parse_frequency(str(value))
+        except TimingError as exc:
+            self.fail(str(exc), param, ctx)
 
 
 class ListType(ProposingType[tuple[str, ...]]):

@@ -4,7 +4,7 @@ A shell asks at each press of the tab key. So nothing here imports more than it 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from feed_assets.settings import load_settings, project_environment
 if TYPE_CHECKING:
     from feed_assets.plan.records import Plan
     from feed_assets.sql.database import Database
+    from feed_assets.timing.sequence import InstanceSequence
 
 Proposal: TypeAlias = Callable[[click.Context], Iterable[str]]
 
@@ -115,10 +116,12 @@ def find_zone(given: Mapping[str, Any]) -> ZoneInfo:
     """Return the zone of days and keys of the process or feed that the parameters of a command name, else UTC."""
     from feed_assets.timing.instance_texts import UTC_KEYS, zone_of_keys
 
-    plan, kind = _load_plan(), given.get("kind")
-    records = (*(plan.processes.items() if kind != Kind.FEED else ()), *plan.feeds.items())
-    sequences = (record.sequence for (name, _), record in records if name == _named(given))
-    return next(map(zone_of_keys, sequences), UTC_KEYS)
+    return next(map(zone_of_keys, _sequences(_load_plan(), _named(given), given.get("kind"))), UTC_KEYS)
+
+
+def _sequences(plan: "Plan", name: str, kind: Kind | None = None) -> "Iterator[InstanceSequence]":
+    records = (*(plan.processes.items() if kind is not Kind.FEED else ()), *plan.feeds.items())
+    return (record.sequence for key, record in records if key[0] == name)
 
 
 def _named(given: Mapping[str, Any]) -> str:
@@ -129,9 +132,7 @@ def _times(name: str) -> Iterable[str]:
     from feed_assets.timing.dates import render_datetime
 
     plan, now = _load_plan(), open_clock(load_settings()).now()
-    sequences = [record.sequence for key, record in plan.processes.items() if key[0] == name]
-    sequences += [record.sequence for key, record in plan.feeds.items() if key[0] == name]
-    for sequence in sequences[:1]:
+    for sequence in islice(_sequences(plan, name), 1):
         past = sequence.clip(range(sequence.index_at_or_before(now) + 1))
         yield from (render_datetime(sequence.at(index)) for index in islice(reversed(past), _NEWEST))
 
