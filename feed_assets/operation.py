@@ -199,6 +199,11 @@ class Page(Generic[_Item]):
         return {name: self.items, "total": self.total, "has_more": self.total > len(self.items)}
 
     @property
+    def has_failed(self) -> bool:
+        """Whether one of them has failed."""
+        return any(getattr(each, "has_failed", False) for each in self.items)
+
+    @property
     def summary(self) -> str:
         """How many of all are there, if not all are."""
         shown = len(self.items)

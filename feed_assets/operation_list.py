@@ -13,6 +13,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "admin": ("feed_assets.operation_list",),
         "batch": ("feed_assets.triggers.commands",),
         "facts": ("feed_assets.instances.commands",),
+        "notify": ("feed_assets.alerts.delivery.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
         "sla": ("feed_assets.alerts.commands",),

@@ -46,7 +46,6 @@ _LATER = {
     "metadata": "feed_assets.cli.metadata",
     "metrics": "feed_assets.cli.metrics",
     "mirror": "feed_assets.cli.mirror",
-    "notify": "feed_assets.cli.notify",
     "plan": "feed_assets.cli.plan",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",

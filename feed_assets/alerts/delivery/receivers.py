@@ -78,6 +78,11 @@ class TriedWay:
     verdict: str
     error: str | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a letter was sent, and not taken."""
+        return self.verdict not in ("delivered", "not sent")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:

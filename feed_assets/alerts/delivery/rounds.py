@@ -166,6 +166,16 @@ class RoundResult:
     is_away: bool = False
     is_busy: bool = False
 
+    @property
+    def fault(self) -> str | None:
+        """What was in the way, for people."""
+        return "another worker delivers now" if self.is_busy else self.error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something was not taken."""
+        return bool(self.failed or self.dead or self.fault)
+
 
 @dataclass
 class Round:

@@ -1,0 +1,52 @@
+"""What can be asked about the ways out, and that they are tried and used now."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from feed_assets.operation import Does, Page, Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.alerts.delivery.receivers import ListedWay, Retried, TriedWay, WayDesk
+    from feed_assets.alerts.delivery.rounds import RoundResult
+    from feed_assets.context.operation import OperationContext
+
+GROUPS = {
+    "notify": "Show, try and use the ways out: receivers of the settings, and those that entities name in notification."
+}
+_DELIVERED = "name=way, delivered, failed, dead, away=is_away:yes, error=fault"
+
+Name = Annotated[str, Param("The way out, or the receiver.", argument=True, proposes="receivers")]
+Names = Annotated[tuple[str, ...], Param("The ways out or receivers; else all.", argument=True, proposes="receivers")]
+
+
+@operation("notify list", table="name, channel, receiver, gets=choice, pending, again, dead, state", rows="ways")
+def list_ways(context: "OperationContext") -> "Page[ListedWay]":
+    """Show the ways out: their receivers, what they get, and what has not reached them."""
+    return Page.of(_desk(context).ways())
+
+
+@operation("notify test", does=Does.NOTIFIES, table="name, receiver, verdict, error", rows="ways")
+def try_way(context: "OperationContext", *, name: Name, dry_run: bool = False) -> "Page[TriedWay]":
+    """Send a letter that only tries a way out. The exit code is 1 if it was not taken."""
+    return Page.of(_desk(context, dry_run=dry_run).test(name))
+
+
+@operation("notify send", does=Does.NOTIFIES, table=_DELIVERED, rows="rounds")
+def send(context: "OperationContext", *, names: Names = (), dry_run: bool = False) -> "Page[RoundResult]":
+    """Deliver now, without waiting for the sensor, also what waits to be tried again: each message is tried once.
+
+    The exit code is 1 if something was not taken. With --dry-run, what is delivered is what would be.
+    """
+    return Page.of(_desk(context, dry_run=dry_run).send(names))
+
+
+@operation("notify retry", does=Does.ACTS, table="name=way, letters, gone", rows="ways")
+def retry(context: "OperationContext", *, names: Names = (), author: str, dry_run: bool = False) -> "Page[Retried]":
+    """Let dead letters be tried again: by the next tick of the sensor, or by send."""
+    return Page.of(_desk(context, author=author, dry_run=dry_run).retry(names))
+
+
+def _desk(context: "OperationContext", **asked: Any) -> "WayDesk":
+    from feed_assets.alerts.delivery.receivers import WayDesk
+
+    where: dict[str, Any] = {"settings": context.settings, "database": context.database, "plan": context.plan}
+    return WayDesk(**where, clock=context.real_clock, **asked)
