@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from feed_assets.entities.common import EntityModel
+from feed_assets.entities.differences import FieldChange
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.fields import FilledText, Name
 from feed_assets.entities.maps import EMPTY, Map
@@ -85,15 +86,6 @@ def _refused(file: EntityFile, issues: list[Issue]) -> DefinitionsError:
     return DefinitionsError(location=file.name, issues=issues)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
-    """An address before and after its replacement."""
-
-    path: FieldPath
-    before: str
-    after: str
-
-
 @dataclass(slots=True, kw_only=True)
 class Addresses:
     """The mapped prefixes of addresses; records the ones that were used."""
@@ -101,7 +93,7 @@ class Addresses:
     urls: Mapping[str, str]
     used: set[str] = field(default_factory=set)
 
-    def rewrite(self, values: MutableMapping[str, Any]) -> list[Rewritten]:
+    def rewrite(self, values: MutableMapping[str, Any]) -> list[FieldChange]:
         """Replace addresses in plain values, in place.
 
         >>> values = {"storage": "hdfs://nn:8020/data", "catalog": "hdfs://nn:80201"}
@@ -110,7 +102,7 @@ class Addresses:
         """
         return list(self._below(values, ()))
 
-    def _below(self, holder: Any, path: FieldPath) -> Iterator[Rewritten]:
+    def _below(self, holder: Any, path: FieldPath) -> Iterator[FieldChange]:
         items = list(holder.items()) if isinstance(holder, dict) else list(enumerate(holder))
         for key, value in items:
             here = (*path, key)
@@ -118,7 +110,7 @@ class Addresses:
                 yield from self._below(value, here)
             elif isinstance(value, str) and (changed := self._changed(value)) is not None:
                 holder[key] = changed
-                yield Rewritten(path=here, before=value, after=changed)
+                yield FieldChange(path=here, before=value, after=changed)
 
     def _changed(self, text: str) -> str | None:
         for old in sorted(self.urls, key=len, reverse=True):

@@ -57,7 +57,7 @@ def apply_late_checks(
     put off until the next try.
     """
 
-    def make(checks: Sequence[Sequence[LateCheck]]) -> list[_Made]:
+    def make(checks: Sequence[Sequence[LateCheck]]) -> list[tuple[Mapping[LateKey, CheckDecision], frozenset[FeedKey]]]:
         with database.read() as connection:
             timeline.refresh(connection, as_of)
             due = [check for each in checks for check in each]
@@ -67,7 +67,7 @@ def apply_late_checks(
         with database.begin() as connection:
             recorded = record_contents(connection, contents.values(), as_of)
             decisions = batch.apply(connection, contents, recorded, bulkheads)
-        return [_Made(decisions=decisions, changed=recorded.changed)]
+        return [(decisions, recorded.changed)]
 
     verdicts: list[LateVerdict] = []
     changed: set[FeedKey] = set()
@@ -83,10 +83,10 @@ def apply_late_checks(
         for check in due:
             units[f"{check.kind} {check.name}"].append(check)
         made = bulkheads.run_apart(TickStep.LATE_DATA, units, make)
-        decisions = {key: decision for each in made for key, decision in each.decisions.items()}
+        decisions = {key: decision for made_now, _ in made for key, decision in made_now.items()}
         decisions |= _put_off_failed(database, TickStep.LATE_DATA, units, as_of, bulkheads)
         verdicts += [decision.verdict for decision in decisions.values()]
-        changed.update(*(each.changed for each in made))
+        changed.update(*(changed_now for _, changed_now in made))
         refused |= {
             ProcessKey(*key[1:]): decision.reason
             for key, decision in decisions.items()
@@ -138,12 +138,6 @@ def apply_updates(
         _put_off_failed(database, TickStep.UPDATES, units, as_of, bulkheads)
         if len(due) < CHECKS_A_STEP or budget.is_spent:
             return again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
-    decisions: Mapping[LateKey, CheckDecision]
-    changed: frozenset[FeedKey]
 
 
 def _put_off_failed(

@@ -4,7 +4,7 @@ A sweep begins once, and resumes after each interruption. Several workers may ru
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -26,14 +26,6 @@ from feed_assets.retention.sweeps.undoing import end_restores
 from feed_assets.sql.errors import StateError
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import render_datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BegunSweep:
-    """A sweep that may be worked on; `is_resumed` if it had begun before."""
-
-    sweep: Sweep
-    is_resumed: bool
 
 
 def find_waiting(connection: Connection, cluster: str) -> list[Sweep]:
@@ -66,18 +58,20 @@ def run_sweep(
     return end_sweep(context, sweep_id)
 
 
-def begin_sweep(context: SweepContext, sweep_id: str) -> BegunSweep:
-    """Make sure that a sweep may run, and record that it does. Raises as `run_sweep` does."""
+def begin_sweep(context: SweepContext, sweep_id: str) -> tuple[Sweep, bool]:
+    """Make sure that a sweep may run, and record that it does; return it, and whether it had begun before. Raises as
+    `run_sweep` does.
+    """
     now = context.clock.now()
     with context.database.begin() as connection:
         sweeps = Sweeps(connection)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is SweepState.RUNNING:
-            return BegunSweep(sweep=sweep, is_resumed=True)
+            return sweep, True
         _require_runnable(sweeps, sweep, now)
         SweepChunks(connection, sweep_id).require_intact(sweep)
         sweeps.transition(sweep_id, {SweepState.PLANNED}, state=SweepState.RUNNING, started_at=now)
-        return BegunSweep(sweep=require_sweep(sweeps, sweep_id), is_resumed=False)
+        return require_sweep(sweeps, sweep_id), False
 
 
 def require_runnable(context: SweepContext, sweep: Sweep) -> None:
@@ -92,15 +86,15 @@ def require_runnable(context: SweepContext, sweep: Sweep) -> None:
 
 
 def sweep_chunks(
-    context: SweepContext, begun: BegunSweep, *, mover: Mover | None = None, progress: Progress | None = None
+    context: SweepContext, begun: tuple[Sweep, bool], *, mover: Mover | None = None, progress: Progress | None = None
 ) -> None:
     """Run the free chunks of a begun sweep until none is left. Several workers may do so at once.
 
     The chunks of a feed that fails stay open; those of the other feeds are run.
     """
-    sweep, mover = begun.sweep, mover or DriverMover(context.stores)
+    (sweep, is_resumed), mover = begun, mover or DriverMover(context.stores)
     claims = context.claims(sweep.sweep_id)
-    worker = ChunkWorker(context=context, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
+    worker = ChunkWorker(context=context, sweep=sweep, is_resumed=is_resumed, mover=mover)
     with context.database.read() as connection:
         left = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
     settled = sweep.paths - sum(head.count for head in left)
