@@ -10,10 +10,10 @@ from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
-from feed_assets.json_form import Hidden, NominalTime, shows
+from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import EntityKey, FeedEvent, ProcessKey
+from feed_assets.log.records import EntityKey, FeedEvent, ProcessInstance, ProcessKey
 from feed_assets.operation import Page
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
@@ -49,10 +49,9 @@ class QueuedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueContent:
-    """A queue, and its pending events in the order of the log; `set_aside` are those that were held or dropped."""
+class QueuedEvents:
+    """Events in the order of the log; `set_aside` are those among them that were held or dropped."""
 
-    queue: Queue
     events: tuple[QueuedEvent, ...]
     set_aside: tuple[QueuedEvent, ...]
 
@@ -60,6 +59,13 @@ class QueueContent:
     def all_events(self) -> tuple[QueuedEvent, ...]:
         """All of them, in the order of the log."""
         return _in_order(*self.events, *self.set_aside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueContent(QueuedEvents):
+    """A queue, and its pending events."""
+
+    queue: Queue
 
     @property
     def summary(self) -> str:
@@ -67,26 +73,17 @@ class QueueContent:
         return f"{self.queue.pending} pending; {self.queue.sentence}"
 
 
+@shows("row", "process, cluster, nominal_time, status")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchContent:
-    """A batch: its instance's status and the events that it has taken; those `set_aside` came among them."""
+class BatchContent(QueuedEvents):
+    """A batch: its instance's status and the events that it has taken."""
 
-    process: str
-    cluster: str
-    nominal_time: NominalTime
-    status: str
-    events: tuple[QueuedEvent, ...]
-    set_aside: tuple[QueuedEvent, ...]
-
-    @property
-    def all_events(self) -> tuple[QueuedEvent, ...]:
-        """All of them, in the order of the log."""
-        return _in_order(*self.events, *self.set_aside)
+    row: Hidden[ProcessInstance]
 
     @property
     def summary(self) -> str:
         """Its status, and how many it has taken."""
-        return f"{self.status}, {counted(len(self.events), 'event')}"
+        return f"{self.row.status.value}, {counted(len(self.events), 'event')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +196,7 @@ def show_batch(context: OperationContext, subject: Subject) -> BatchContent:
         ]
         consumer = EntityKey(*record.key)
         aside = _find_aside(connection, consumer, Batches(connection).ranges(consumer, batch=subject.instance))
-    return BatchContent(
-        process=record.process,
-        cluster=record.cluster,
-        nominal_time=subject.instance,
-        status=row.status.value,
-        events=_in_order(*events),
-        set_aside=aside,
-    )
+    return BatchContent(row=row, events=_in_order(*events), set_aside=aside)
 
 
 def _find_aside(
