@@ -75,6 +75,11 @@ class Issue:
         text = f"{self.message}. {self.remedy}" if self.remedy else f"{self.message}."
         return mask(": ".join([*where, *who, text]))
 
+    @property
+    def line(self) -> str:
+        """The whole text; that of a warning says so."""
+        return f"warning: {self.render()}" if self.severity is Severity.WARNING else self.render()
+
 
 def internal_error(doing: str, error: Exception, *, entity: str | None, source: Source | None) -> Issue:
     """Return an error of the program itself as an issue of the entity or file at which it happened."""

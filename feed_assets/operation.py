@@ -98,6 +98,8 @@ class Operation:
     """Columns that a narrow terminal does without."""
     example: str = ""
     """The words behind the name, in an example."""
+    checks: bool = False
+    """Whether an EntityContext says if it is checked that what entities name can be reached."""
     long: bool = False
     """Whether it may take minutes."""
     route: bool = True
@@ -106,11 +108,11 @@ class Operation:
 
     def __call__(self, function: _Function) -> _Function:
         """Declare a function. Raises TypeError if it lacks a parameter of `GIVEN` that what it does requires."""
-        taken = inspect.signature(function).parameters
+        declared = replace(self, function=function)
         required = () if self.does is Does.READS else ("dry_run", "author")[: 1 + (self.does is not Does.NOTIFIES)]
-        if missing := [each for each in required if each not in taken]:
+        if missing := [each for each in required if each not in declared.given]:
             raise TypeError(f"{self.name}: what {self.does} takes {' and '.join(missing)}")
-        setattr(function, DECLARATION, replace(self, function=function))
+        setattr(function, DECLARATION, declared)
         return function
 
     @cached_property
@@ -124,8 +126,9 @@ class Operation:
 
     @property
     def given(self) -> frozenset[str]:
-        """The parameters that mean the same everywhere."""
-        return GIVEN & self._signature.keys()
+        """The parameters that mean the same everywhere. An EntityContext has those of what is changed with it."""
+        has_author = self.context == "EntityContext" and self.does is not Does.READS
+        return (GIVEN & self._signature.keys()) | ({"author", "dry_run"} if has_author else set())
 
     @cached_property
     def queries(self) -> Mapping[str, Any]:

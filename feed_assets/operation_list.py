@@ -12,6 +12,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.operation_list",),
         "batch": ("feed_assets.triggers.commands",),
+        "entity": ("feed_assets.definitions.commands",),
         "facts": ("feed_assets.instances.commands",),
         "notify": ("feed_assets.alerts.delivery.commands",),
         "quality": ("feed_assets.instances.lists.commands",),

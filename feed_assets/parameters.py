@@ -19,6 +19,8 @@ OnlyName = Annotated[str | None, Param("Only this feed or process.", of=SCHEDULA
 KindFirst = Annotated[Kind | None, Param("The kind, if several have the name.", argument=True, of=SCHEDULABLE)]
 """`[KIND]` before NAME: needed only if a feed and a process have the name."""
 Name = Annotated[str, Param("The feed or process.", argument=True, of=SCHEDULABLE)]
+AnyKindFirst = Annotated[Kind | None, Param("The kind, if several have the name.", argument=True)]
+AnyName = Annotated[str, Param("The entity.", argument=True)]
 Names = Annotated[tuple[str, ...], Param("The entities; before them KIND, if needed.", argument=True, proposes="names")]
 """`[KIND] NAMES...`, together with `kind: KindFirst = None`."""
 Feed = Annotated[str, Param("The feed.", argument=True, of=(Kind.FEED,))]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feed_assets.cli.entity import end_and_reload
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.metadata import print_change
@@ -19,7 +18,6 @@ from feed_assets.cli.options import (
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.issues import Severity
 
 if TYPE_CHECKING:
     from feed_assets.definitions.bundles.importing import BundleImport
@@ -74,13 +72,14 @@ def import_(file: Path, skip_checks: bool, author: str | None, dry_run: bool, ou
     done = import_bundle(context, read_archive(file), file.name)
     _print_import(done, output)
     if not dry_run:
-        end_and_reload(context, done.stopped, reload_needed=done.is_change)
+        from feed_assets.cli.state import end_and_reload
+
+        end_and_reload(context.settings, done.stopped, reload_needed=done.is_change)
 
 
 def _print_import(done: "BundleImport", output: str) -> None:
     for issue in done.warnings:
-        if issue.severity is Severity.WARNING:
-            say(f"warning: {issue.render()}", err=True)
+        say(issue.line, err=True)
     if output == "json":
         print_json(done)
         return

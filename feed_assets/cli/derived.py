@@ -42,12 +42,14 @@ def derive_command(operation: Operation) -> click.Command:
     """Return the command of an operation."""
 
     def run(output: str, **given: Any) -> None:
-        _print(operation, _call(operation, given), output)
+        context = _open(operation, given)
+        finish(operation, context, _call(operation, context, given), output)
 
     is_split = any(each.param.proposes == "names" for each in operation.parameters)
     shared = [options.output_option if operation.table else options.text_output_option]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
+    shared += [options.skip_checks_option] if operation.checks else []
     example = f"Example: feed-assets {operation.name} {operation.example}"
     command = click.command(
         operation.name.rpartition(" ")[2],
@@ -105,8 +107,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
     return made[each.type]()
 
 
-def _call(operation: Operation, given: dict[str, Any]) -> object:
-    context = _open(operation, given)
+def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
     for each in operation.parameters:
         value = given[each.name]
         if each.type is bytes and value is not None:
@@ -115,7 +116,7 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
             given[each.name] = tuple(options.read_files(value))
         elif each.type == dict[str, str]:
             given[each.name] = dict(value)
-    if "author" in operation.given:
+    if "author" in given:
         given["author"] = options.author_of(given["author"])
     click.get_current_context().params.update(given)
     for name, query in operation.queries.items():
@@ -125,21 +126,32 @@ def _call(operation: Operation, given: dict[str, Any]) -> object:
     return operation.function(*[context] if operation.context else [], **given)
 
 
-def _open(operation: Operation, given: Mapping[str, Any]) -> Any:
-    """Open the context that an operation takes, if any."""
+def _open(operation: Operation, given: dict[str, Any]) -> Any:
+    """Open the context that an operation takes, if any, and take out what it has of what was given."""
     match operation.context:
         case "OperationContext":
             return import_module("feed_assets.cli.instance_options").open_context_for()
         case "EntityContext":
-            told = {"dry_run": operation.does is Does.READS, **given}
-            told = {name: told[name] for name in ("author", "dry_run", "skip_checks") if name in told}
+            told = {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
+            told = {"dry_run": operation.does is Does.READS, **told}
             return options.open_entity_context_for(given.get("files", ()), **told)
         case "Database":
             return import_module("feed_assets.cli.state").open_state(load_settings())
 
 
+def finish(operation: Operation, context: Any, result: Any, output: str) -> None:
+    """Print a result, and on standard error its notes and its summary. End the runs of instances that it has `stopped`,
+    and reload the webserver if that `reload_needed`. The command fails if the result `has_failed`.
+    """
+    _print(operation, result, output)
+    if hasattr(result, "reload_needed") and not result.dry_run:
+        follow = import_module("feed_assets.cli.state").end_and_reload
+        follow(context.settings, result.stopped, reload_needed=result.reload_needed)
+    if getattr(result, "has_failed", False):
+        click.get_current_context().exit(FAILED)
+
+
 def _print(operation: Operation, result: Any, output: str) -> None:
-    """Print a result, and on standard error its notes and its summary. The command fails if the result `has_failed`."""
     if output == Output.JSON:
         is_whole = not hasattr(result, "document") and (not operation.rows or hasattr(result, operation.rows))
         members = getattr(result, "document", lambda name: {name: result})(operation.rows)
@@ -154,8 +166,6 @@ def _print(operation: Operation, result: Any, output: str) -> None:
             say(line)
     for note in filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))):
         say(note, err=True)
-    if getattr(result, "has_failed", False):
-        click.get_current_context().exit(FAILED)
 
 
 def _rows_of(operation: Operation, result: Any) -> Iterable[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.groups import Verb
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import (
     KindType,
     ListType,
@@ -26,6 +26,7 @@ from feed_assets.cli.render import Output, print_json, print_records, print_tabl
 from feed_assets.definitions.lists.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
+from feed_assets.operation_list import describe_group
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 
 _MORE = "--num-results and --offset show more"
 
+entity = Verbs("entity", help=describe_group("entity"))
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Known = TypeVar("_Known", bound=StrEnum)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @subject_arguments()
 @output_option
 def status(kind: Kind | None, name: str, output: str) -> None:
@@ -54,7 +56,7 @@ def status(kind: Kind | None, name: str, output: str) -> None:
     print_table(("cluster", "status"), found.clusters.items(), output)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @subject_arguments()
 @click.option("--version", type=int, help="This version; see history.")
 @click.option(
@@ -134,9 +136,8 @@ def _list_options(command: _Command) -> _Command:
     return command
 
 
-@click.command(
+@entity.command(
     "list",
-    cls=Verb,
     epilog="Example: feed-assets entity list --kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS",
 )
 @click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, separated by commas.")
@@ -165,7 +166,7 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
     say_shown(len(page.entities), page.total, "entities", _MORE)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @subject_arguments()
 @output_option
 def dependency(kind: Kind | None, name: str, output: str) -> None:
@@ -182,7 +183,7 @@ def dependency(kind: Kind | None, name: str, output: str) -> None:
     print_records("kind, name, tags:commas", found, output)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @click.argument("kind", type=KindType())
 @cluster_option("The cluster; not needed if there is only one.")
 @click.option("--start", type=MomentType(), help="From this nominal time on; by default 2 days before --end.")
@@ -226,7 +227,7 @@ def summary(
     say_shown(len(found.entities), found.total, "entities", _MORE)
 
 
-@click.command(cls=Verb, epilog="Example: feed-assets entity lookup /weather/2013/11/03/05")
+@entity.command(epilog="Example: feed-assets entity lookup /weather/2013/11/03/05")
 @click.argument("path")
 @output_option
 def lookup(path: str, output: str) -> None:
@@ -243,7 +244,7 @@ def lookup(path: str, output: str) -> None:
         say("No feed has this path.", err=True)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @subject_arguments()
 @output_option
 def history(kind: Kind | None, name: str, output: str) -> None:
@@ -267,7 +268,7 @@ def _split_field(ctx: click.Context, _: click.Parameter, words: tuple[str, ...])
     return fields[0] if fields else None
 
 
-@click.command(cls=Verb, epilog="Example: feed-assets entity blame flights clusters.primary")
+@entity.command(epilog="Example: feed-assets entity blame flights clusters.primary")
 @click.argument(
     "field",
     nargs=-1,
@@ -291,7 +292,7 @@ def blame(kind: Kind | None, name: str, field: str | None, output: str) -> None:
     print_records("field, value=text, version, author, at=recorded_at", found, output)
 
 
-@click.command(cls=Verb)
+@entity.command()
 @name_argument("process", names_of(Kind.PROCESS))
 @click.argument("instance", type=MomentType())
 @cluster_option("The cluster of the instance; not needed if the process is on one only.")
@@ -314,7 +315,7 @@ def governing(process: str, instance: datetime, cluster: str | None, output: str
     print_records("kind, name, version, author, at=recorded_at", found.versions, output)
 
 
-@click.command("verify-store", cls=Verb)
+@entity.command("verify-store")
 @text_output_option
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:
@@ -329,8 +330,7 @@ def verify(ctx: click.Context, output: str) -> None:
         print_json(errors=len(errors), issues=issues)
     else:
         for issue in issues:
-            prefix = "warning: " if issue.severity is Severity.WARNING else ""
-            say(f"{prefix}{issue.render()}")
+            say(issue.line)
     say(f"{len(errors)} errors, {len(issues) - len(errors)} warnings", err=True)
     if errors:
         ctx.exit(FAILED)
@@ -346,6 +346,3 @@ def _cluster_of(context: "EntityContext", cluster: str | None, process: str = ""
     if len(names) != 1:
         raise click.UsageError(f"Name one of the clusters {', '.join(names)} with --cluster.")
     return next(iter(names))
-
-
-COMMANDS = (status, definition, list_, dependency, summary, lookup, history, blame, governing, verify)

@@ -35,7 +35,7 @@ _LATER = {
     "batch": "feed_assets.cli.batch",
     "bundle": "feed_assets.cli.bundle",
     "completion": "feed_assets.cli.completion",
-    "entity": "feed_assets.cli.entity",
+    "entity": "feed_assets.cli.entity_questions",
     "export-falcon": "feed_assets.cli.falcon",
     "feed": "feed_assets.cli.feed",
     "hold": "feed_assets.cli.hold",

@@ -128,11 +128,6 @@ def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def subjects_argument(command: _Command) -> _Command:
-    """Add `[KIND] NAMES...`."""
-    return click.argument("names", **names_attributes())(command)
-
-
 def names_attributes() -> dict[str, Any]:
     """Return the attributes of the argument `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from feed_assets.cli.entity import finish
+from feed_assets.cli.derived import finish
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
@@ -16,7 +16,7 @@ from feed_assets.cli.options import (
     text_output_option,
 )
 from feed_assets.cli.render import confirm, print_json, say
-from feed_assets.issues import Severity
+from feed_assets.operation import Operation
 
 if TYPE_CHECKING:
     from feed_assets.definitions.verbs.context import EntityContext
@@ -96,7 +96,8 @@ def apply(
         say(render_difference(planned.difference), err=True)
         confirm("Apply this?")
         is_confirmed = True
-    finish(context, apply_planned(context, planned, may_delete_all=is_confirmed), output)
+    done = apply_planned(context, planned, may_delete_all=is_confirmed)
+    finish(Operation("apply", text="lines"), context, done, output)
 
 
 def _plan(context: "EntityContext", paths: Sequence[str], *, prune: bool) -> "PlannedChanges":
@@ -113,8 +114,7 @@ def _show(planned: "PlannedChanges", output: str) -> None:
     from feed_assets.plan.rendering import render_difference
 
     for issue in planned.issues:
-        prefix = "warning: " if issue.severity is Severity.WARNING else ""
-        say(f"{prefix}{issue.render()}", err=True)
+        say(issue.line, err=True)
     if output == "json":
         print_json(planned)
         return

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from feed_assets.cli.progress import status_line
-from feed_assets.issues import Severity
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbResult
     from feed_assets.retention.rules.hold_traces import UnsettledStore
 
 _COLOURS = {
@@ -222,35 +220,6 @@ def say_unsettled(unsettled: "Iterable[UnsettledStore]") -> None:
     for each in unsettled:
         text = f"the traces of holds in {each.store} are not up to date: {each.reason}; the next retention tries again"
         say(text, err=True)
-
-
-def print_result(result: "VerbResult", output: str) -> None:
-    """Print the result of a verb on standard output, and warnings on standard error."""
-    for issue in result.warnings:
-        if issue.severity is Severity.WARNING:
-            say(f"warning: {issue.render()}", err=True)
-    if output == "json":
-        print_json(result)
-        return
-    for outcome in result.outcomes:
-        say(_sentence(outcome, dry_run=result.dry_run and result.verb != "validate"))
-        for change in outcome.changes:
-            say(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}")
-        for note in outcome.notes:
-            say(f"  {note}")
-    for release in result.releases:
-        say(release.render())
-
-
-def _sentence(outcome: "EntityOutcome", *, dry_run: bool) -> str:
-    version = f", version {outcome.version}" if outcome.version is not None else ""
-    states = ", ".join(f"{cluster} {state}" for cluster, state in outcome.clusters.items())
-    would = "would be " if dry_run else ""
-    return f"{outcome.label}: {would}{outcome.outcome.value}{version}" + (f" ({states})" if states else "")
-
-
-def _value(value: object) -> str:
-    return "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 GAP = 2

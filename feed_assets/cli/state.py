@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.log.records import ProcessInstance
 from feed_assets.log.run_names import is_command
@@ -82,17 +83,22 @@ def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
     return stop_runs_of(stopped)
 
 
-def show_changes(settings: Settings) -> str | None:
-    """Reload the webserver of the settings. Returns the reason of a failure; None on success or without a webserver."""
-    if settings.webserver is None:
-        return None
-    from feed_assets.orchestration.webserver import reload_locations
+def end_and_reload(settings: Settings, stopped: Sequence[ProcessInstance], *, reload_needed: bool) -> None:
+    """End the runs of killed instances, and reload the webserver of the settings, whether the first succeeds or not.
 
+    Raises:
+        FeedAssetsError: see `stop_runs`. A webserver that does not answer is a warning.
+    """
     try:
-        reload_locations(settings.webserver)
-    except FeedAssetsError as exc:
-        return str(exc)
-    return None
+        stop_runs(stopped)
+    finally:
+        if reload_needed and settings.webserver is not None:
+            from feed_assets.orchestration.webserver import reload_locations
+
+            try:
+                reload_locations(settings.webserver)
+            except FeedAssetsError as exc:
+                say(f"warning: {exc}", err=True)
 
 
 def _url_beside_dagster(settings: Settings) -> str:

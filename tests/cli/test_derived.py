@@ -279,6 +279,17 @@ def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
     assert {"--author", "--dry-run"} <= set(give(act, "--help").stdout.split())
 
 
+def test_the_context_of_entities_has_the_author_of_what_is_changed_with_it(project: Path) -> None:
+    @operation("try", does=Does.DECLARES, checks=True)
+    def declare(context: "EntityContext", *, at: Time, name: Name) -> str:
+        """Declare."""
+        return f"{context.author} {context.dry_run} {context.skip_checks} {name} {at.isoformat()}"
+
+    words = ("--at", "2013-11-03", "clicks", "--author", "ann", "--dry-run", "--skip-checks")
+    assert ok(give(declare, *words)) == "ann True True clicks 2013-11-03T00:00:00+00:00\n"
+    assert ok(give(declare, "--at", "now", "clicks")).split()[1:3] == ["False", "False"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     name: Annotated[str, Param(argument=True)]

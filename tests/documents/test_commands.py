@@ -15,7 +15,7 @@ from tests.cli.project import run
 from tests.documents.markdown import ROOT, Table, codes, fences, plain, tables_of
 
 DOCUMENT = "docs/commands.md"
-DERIVED = re.compile(r"(<!-- operations: ([a-z, -]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+DERIVED = re.compile(r"(<!-- operations: ([a-z, \n-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 """What `--update-golden` writes anew: a table of operations, or of all of some groups."""
 NAMED = re.compile(r"\*([a-z]+)\*")  # *change*
 
@@ -56,6 +56,16 @@ def options_of(name: str) -> set[str]:
     return {*by_name, *(option for cell in cells for option in codes(cell))}
 
 
+def arguments_of(command: click.Command) -> str:
+    """The arguments of a command."""
+    taken = [each for each in command.params if isinstance(each, click.Argument)]
+    plainly = [(each.name or "").upper() if each.required else f"[{(each.name or '').upper()}]" for each in taken]
+    forms = [
+        each.metavar or "" if " " in (each.metavar or "") else form for each, form in zip(taken, plainly, strict=True)
+    ]
+    return " ".join(forms).replace("...", "")
+
+
 @pytest.mark.parametrize(
     ("name", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
 )
@@ -63,12 +73,7 @@ def test_arguments_and_options_are_those_of_the_command(name: str, command: clic
     _, arguments, _, meaning = documented()[name]
     found = {text for each in command.params if isinstance(each, click.Option) for text in each.opts}
     assert options_of(name) == found
-    taken = [each for each in command.params if isinstance(each, click.Argument)]
-    plainly = [(each.name or "").upper() if each.required else f"[{(each.name or '').upper()}]" for each in taken]
-    forms = [
-        each.metavar or "" if " " in (each.metavar or "") else form for each, form in zip(taken, plainly, strict=True)
-    ]
-    assert arguments.split() == " ".join(forms).replace("...", "").split()
+    assert arguments.split() == arguments_of(command).split()
     assert meaning
     assert command.help
 
@@ -82,7 +87,7 @@ def test_tables_of_operations_are_those_of_their_declarations(request: pytest.Fi
 
 
 def test_every_operation_is_in_a_table_of_operations() -> None:
-    names = [name for found in DERIVED.finditer((ROOT / DOCUMENT).read_text("utf-8")) for name in found[2].split(", ")]
+    names = [name for found in DERIVED.finditer((ROOT / DOCUMENT).read_text("utf-8")) for name in _names_in(found)]
     shown = [each.name for name in names for each in _operations_of(name)]
     assert sorted(shown) == sorted(each.name for group in MODULES for each in find_operations(group))
 
@@ -92,8 +97,12 @@ def _operations_of(name: str) -> list[DeclaredOperation]:
     return [each for each in find_operations(name.split()[0]) if name in (each.name, each.group)]
 
 
+def _names_in(found: re.Match[str]) -> list[str]:
+    return found[2].replace("\n", " ").split(", ")
+
+
 def _derive(found: re.Match[str]) -> str:
-    return f"{found[1]}\n{_table_of(found[2].split(', '))}\n{found[3]}"
+    return f"{found[1]}\n{_table_of(_names_in(found))}\n{found[3]}"
 
 
 def _table_of(names: list[str]) -> str:
@@ -104,12 +113,9 @@ def _table_of(names: list[str]) -> str:
 
 
 def _row_of(operation: DeclaredOperation, command: click.Command) -> str:
-    names = [(each.name or "").upper() for each in command.params if isinstance(each, click.Argument)]
-    needed = [each.required for each in command.params if isinstance(each, click.Argument)]
-    arguments = " ".join(name if is_needed else f"[{name}]" for name, is_needed in zip(names, needed, strict=True))
     options = " ".join(f"`{each.opts[0]}`" for each in command.params if isinstance(each, click.Option))
     options = options.replace("`--author` `--dry-run` `--output`", "*change*")
-    cells = (f"`{operation.name}`", arguments, options, operation.sentence)
+    cells = (f"`{operation.name}`", arguments_of(command), options, operation.sentence)
     return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 

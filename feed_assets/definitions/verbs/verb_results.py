@@ -1,6 +1,7 @@
 """Results of entity verbs: the outcome for each entity, and the consequences."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -49,6 +50,19 @@ class EntityOutcome:
         """The name of the entity in messages."""
         return label_of((self.kind, self.name))
 
+    def iter_lines(self, would: str) -> Iterator[str]:
+        """Yield what became of the entity, or `would` become of it, and why."""
+        version = f", version {self.version}" if self.version is not None else ""
+        states = ", ".join(f"{cluster} {state}" for cluster, state in self.clusters.items())
+        yield f"{self.label}: {would}{self.outcome.value}{version}" + (f" ({states})" if states else "")
+        for each in self.changes:
+            yield f"  {each.field}: {_render_value(each.before)} -> {_render_value(each.after)}"
+        yield from (f"  {note}" for note in self.notes)
+
+
+def _render_value(value: object) -> str:
+    return "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbResult:
@@ -76,3 +90,15 @@ class VerbResult:
     def stopped_instances(self) -> int:
         """The number of killed instances."""
         return len(self.stopped)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The outcomes and the releases, for people."""
+        would = "would be " if self.dry_run and self.verb != "validate" else ""
+        outcomes = (line for each in self.outcomes for line in each.iter_lines(would))
+        return (*outcomes, *(each.render() for each in self.releases))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The warnings."""
+        return tuple(each.line for each in self.warnings)
