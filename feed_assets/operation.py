@@ -90,6 +90,8 @@ class Operation:
     table: str = ""
     """The columns, as `print_records` takes them: `name, instance=nominal_time, level=level:upper`. Without them the
     result is a text."""
+    above: tuple[str, str] = ("", "")
+    """An attribute of the result with other rows, and their columns: a table above, in the form for people."""
     rows: str = ""
     """The attribute of the result with the rows; if it has no such attribute, the name of the result in JSON."""
     text: str = ""
@@ -209,5 +211,9 @@ class Page(Generic[_Item]):
     @property
     def summary(self) -> str:
         """How many of all are there, if not all are."""
-        shown = len(self.items)
-        return f"{shown:,} of {self.total:,} {self.what}; {self.more}" if self.total > shown else ""
+        return tell_shown(len(self.items), self.total, self.what, self.more)
+
+
+def tell_shown(shown: int, total: int, what: str, more: str) -> str:
+    """Return how many of all things are shown, and which options show others; nothing if all are."""
+    return f"{shown:,} of {total:,} {what}; {more}" if total > shown else ""

@@ -17,6 +17,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "notify": ("feed_assets.alerts.delivery.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
+        "replication": ("feed_assets.replication.commands",),
         "sla": ("feed_assets.alerts.commands",),
     }
 )

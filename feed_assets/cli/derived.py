@@ -160,6 +160,9 @@ def _print(operation: Operation, result: Any, output: str) -> None:
         module, _, function = DRAWN[operation.name].partition(":")
         getattr(import_module(module), function)(result, output)
     elif operation.table:
+        name, columns = operation.above
+        if name and output == Output.TABLE:
+            print_records(columns, getattr(result, name), output, spare=operation.spare)
         print_records(operation.table, _rows_of(operation, result), output, spare=operation.spare)
     else:
         for line in _iter_lines(operation, result):

@@ -47,7 +47,6 @@ _LATER = {
     "metrics": "feed_assets.cli.metrics",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
-    "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
     "schema": "feed_assets.cli.definitions",
     "search": "feed_assets.cli.search",

@@ -20,6 +20,7 @@ import click
 from feed_assets.cli.progress import status_line
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
+from feed_assets.operation import tell_shown
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -211,8 +212,8 @@ def print_list_json(name: str, items: Sequence[object], total: int) -> None:
 
 def say_shown(shown: int, total: int, what: str, more: str) -> None:
     """Say on standard error how many of all things were printed, and which options show others; nothing if all were."""
-    if total > shown:
-        say(f"{shown:,} of {total:,} {what}; {more}", err=True)
+    if text := tell_shown(shown, total, what, more):
+        say(text, err=True)
 
 
 def say_unsettled(unsettled: "Iterable[UnsettledStore]") -> None:

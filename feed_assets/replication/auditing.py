@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from threading import Lock
-from typing import Self
+from typing import NamedTuple, Self
 
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.errors import FeedAssetsError, render_some
+from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.replication.cases import Case, TargetCases, find_cases
-from feed_assets.replication.scope import AT_ONCE, CopyQuery, CopyScope, OnProgress, find_scope, source_of
+from feed_assets.replication.queries import AuditQuery
+from feed_assets.replication.scope import AT_ONCE, CopyScope, OnProgress, find_scope, source_of
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import render_datetime
@@ -91,6 +94,20 @@ class VerifiedCopy:
         return {name: paths for name, paths in found.items() if paths}
 
 
+_CELLS = attrgetter("source", "target", "verdict", "status", "reason")
+
+
+class CopyRange(NamedTuple):
+    """What was found of consecutive instances."""
+
+    instance: str
+    source: str | None
+    target: str
+    verdict: CopyVerdict
+    status: str | None
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """The verdicts on the nominal times of `scope`; `bytes` were read for them."""
@@ -111,34 +128,35 @@ class Verified:
         found = Counter(each.verdict for each in self.copies)
         return {verdict: found[verdict] for verdict in CopyVerdict if found[verdict]}
 
-    def render_summary(self) -> str:
-        """Return one line: what was compared, and the findings."""
+    @property
+    def ranges(self) -> tuple[CopyRange, ...]:
+        """The copies; consecutive instances of which the same was found are one row."""
+        sequences = {flow.cluster: flow.sequence for flow in self.scope.flows}
+        found = join_consecutive((each.nominal_time, sequences.get(each.target), _CELLS(each)) for each in self.copies)
+        return tuple(CopyRange(render_range(first, last), *cells) for first, last, cells in found)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are findings."""
+        return bool(self.findings)
+
+    @property
+    def summary(self) -> str:
+        """What was compared, and the findings."""
         found = ", ".join(f"{count} {verdict.value}" for verdict, count in self.counts.items()) or "nothing to compare"
         span = f"{render_datetime(self.scope.start)} to {render_datetime(self.scope.end)}"
         read = f"; {self.bytes:,} bytes read" if self.is_deep else ""
         return f"feed {self.scope.feed!r}, {span}: {found}{read}"
 
 
-def verify(
-    context: OperationContext,
-    query: CopyQuery,
-    *,
-    deep: bool = False,
-    progress: OnProgress | None = None,
-) -> Verified:
+def verify(context: OperationContext, query: AuditQuery, *, progress: OnProgress | None = None) -> Verified:
     """Compare the replicas of a range with their manifests and with their sources; by target, oldest first.
-
-    Args:
-        context: the definitions and the record.
-        query: the copies.
-        deep: read every byte of the targets, and not only names and sizes.
-        progress: called after each instance.
 
     Raises:
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: the feed has no such copies, or the range is invalid.
     """
-    scope = find_scope(context, query)
+    scope = find_scope(context, query, query.results)
     total = scope.count_instances(context)
     meter = _Meter()
     found: list[VerifiedCopy] = []
@@ -146,13 +164,13 @@ def verify(
     with ThreadPoolExecutor(THREADS, "verify") as pool:
         for part in scope.iter_slices(context, AT_ONCE):
             cases = find_cases(context, part)
-            for copies in pool.map(lambda each: list(_verify_one(context, each, deep, meter)), cases):
+            for copies in pool.map(lambda each: list(_verify_one(context, each, query.deep, meter)), cases):
                 found += (each if each.verdict.is_finding else each.without_facts() for each in copies)
                 settled += 1
                 if progress is not None:
-                    progress(settled, max(settled, total))
+                    progress("verify", settled, max(settled, total))
     found.sort(key=lambda each: (each.target, each.nominal_time))
-    return Verified(scope=scope, is_deep=deep, copies=tuple(found), bytes=meter.bytes)
+    return Verified(scope=scope, is_deep=query.deep, copies=tuple(found), bytes=meter.bytes)
 
 
 class _Meter:

@@ -31,12 +31,10 @@ from feed_assets.plan.rendering import counted
 from feed_assets.releases.left_out import find_refused_writes
 from feed_assets.replication.auditing import CopyVerdict, Verified, VerifiedCopy, verify
 from feed_assets.replication.flows import FlowRunner
-from feed_assets.replication.scope import CopyQuery, CopyScope, OnProgress, describe_direction, find_scope, source_of
+from feed_assets.replication.queries import AuditQuery
+from feed_assets.replication.scope import CopyScope, OnProgress, describe_direction, find_scope, source_of
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.requests import Progress
-
-OnCopied = Callable[[str, int, int], None]
-"""Called with the name of the copied instances, and the numbers of copied and of all files."""
 
 _Slice: TypeAlias = tuple[str | None, str, datetime]
 """Source, target and nominal time."""
@@ -101,38 +99,33 @@ class Repaired:
         """Whether all findings are repaired."""
         return all(each.is_complete for each in self.copies)
 
-    def render_summary(self) -> str:
-        """Return one line: the findings and the outcomes."""
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is left."""
+        return not self.is_complete
+
+    @property
+    def summary(self) -> str:
+        """The findings and the outcomes."""
         done = [each for each in self.copies if each.outcome in (RepairOutcome.REPAIRED, RepairOutcome.PLANNED)]
         size, files = sum(each.bytes for each in done), sum(each.files for each in done)
         what = "would repair" if self.dry_run else "repaired"
         return (
-            f"{self.verified.render_summary()}; {what} {len(done)} of {len(self.copies)} findings: "
+            f"{self.verified.summary}; {what} {len(done)} of {len(self.copies)} findings: "
             f"{counted(size, 'byte')} in {counted(files, 'file')}"
         )
 
 
 def repair(
     context: OperationContext,
-    query: CopyQuery,
+    query: AuditQuery,
     *,
     author: str,
-    deep: bool = False,
     dry_run: bool = False,
     progress: OnProgress | None = None,
-    on_copied: OnCopied | None = None,
 ) -> Repaired:
     """Verify the replicas of a range, and copy the findings again. Instances that are leased by others, suspended, or
     absent at every source are reported and left alone. A repeat repairs the rest.
-
-    Args:
-        context: the definitions and the record.
-        query: the copies.
-        author: the user, for the audit.
-        deep: read every byte of the targets to find problems.
-        dry_run: copy nothing.
-        progress: called after each verified instance.
-        on_copied: called with the progress of the copies.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -146,12 +139,12 @@ def repair(
     for source in sorted({flow.inputs[0].feed_key for flow in scope.flows}):
         record = context.plan.feeds[source]
         require_stored(context.database, context.stores, record, context.as_of, context.real_now, dry_run=dry_run)
-    verified = verify(context, query, deep=deep, progress=progress)
+    verified = verify(context, query, progress=progress)
     planned = [_plan(copy) for copy in verified.findings]
     if not dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):
         _note(context, verified, planned, author)
         release_dead(context.database, list(_leases(planned)), context.real_now)
-        planned = _Repair(context, name_repair(author), on_copied).run(planned)
+        planned = _Repair(context, name_repair(author), progress).run(planned)
     return Repaired(verified=verified, copies=tuple(planned), dry_run=dry_run)
 
 
@@ -232,7 +225,7 @@ class _Repair:
 
     context: OperationContext
     name: str
-    on_copied: OnCopied | None
+    progress: OnProgress | None
 
     def run(self, planned: Sequence[RepairedCopy]) -> list[RepairedCopy]:
         """Copy the planned instances, flow by flow; the others stay as they are."""
@@ -289,8 +282,8 @@ class _Repair:
 
     def _meter(self, name: str, files: int) -> Callable[[Progress], None] | None:
         """Return a callback that adds up the progress of successive batches."""
-        on_copied = self.on_copied
-        if on_copied is None:
+        show = self.progress
+        if show is None:
             return None
         before, last = 0, 0
 
@@ -299,7 +292,7 @@ class _Repair:
             if progress.files < last:
                 before += last
             last = progress.files
-            on_copied(name, min(before + last, files), files)
+            show(name, min(before + last, files), files)
 
         return tell
 

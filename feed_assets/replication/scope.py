@@ -15,29 +15,15 @@ from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.replication.queries import CopyQuery
 
 AT_ONCE = 500
 """How many instances of a target are handled before the facts of the next ones are read."""
 
-OnProgress = Callable[[int, int], None]
-"""Called with the numbers of handled and of all instances of a target."""
+OnProgress = Callable[[str, int, int], None]
+"""Called with what is done, and the numbers of handled and of all instances or files."""
 
 _MOMENT, _DAY = timedelta(microseconds=1), timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyQuery:
-    """The copies of a feed to some targets (empty: all), from one source (None: all), in a range. `feed` may also be
-    the name of a flow. `start` and `end` are None for the default range, whose length is `results` instances (see
-    `decide_range`); with `results` None it has every instance.
-    """
-
-    feed: str
-    targets: Collection[str] = ()
-    source: str | None = None
-    start: datetime | None = None
-    end: datetime | None = None
-    results: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +77,8 @@ def is_due(active: ActiveRelease, nominal_time: datetime, as_of: datetime) -> bo
     return nominal_time + active.record.delay <= as_of
 
 
-def find_scope(context: OperationContext, query: CopyQuery) -> CopyScope:
-    """Find the flows and the range of a query.
+def find_scope(context: OperationContext, query: CopyQuery, results: int | None = None) -> CopyScope:
+    """Find the flows and the range of a query: by default the newest `results` instances, or all (`decide_range`).
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -122,7 +108,7 @@ def find_scope(context: OperationContext, query: CopyQuery) -> CopyScope:
         )
     sequences = [each.sequence for each in selected]
     sequences += [context.plan.feeds[feed, each.cluster].sequence for each in selected]
-    start, stop = decide_range(sequences, start=query.start, end=query.end, results=query.results, now=context.as_of)
+    start, stop = decide_range(sequences, start=query.start, end=query.end, results=results, now=context.as_of)
     return CopyScope(feed=feed, flows=tuple(selected), start=start, end=stop)
 
 

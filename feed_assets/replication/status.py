@@ -26,8 +26,10 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.operation import tell_shown
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.replication.scope import AT_ONCE, CopyQuery, CopyScope, OnProgress, find_scope, is_due, source_of
+from feed_assets.replication.queries import CopyQuery
+from feed_assets.replication.scope import AT_ONCE, CopyScope, OnProgress, find_scope, is_due, source_of
 
 NOT_DUE = "NOT_DUE"
 UNSCHEDULED = "UNSCHEDULED"
@@ -163,6 +165,11 @@ class ReplicationStatus:
         """Whether there are others besides the page."""
         return self.total > len(self.instances)
 
+    @property
+    def summary(self) -> str:
+        """How many of all are there, if not all are."""
+        return tell_shown(len(self.instances), self.total, "copies", "--num-results shows more")
+
 
 def find_status(
     context: OperationContext, query: CopyQuery, *, page: int | None = None, progress: OnProgress | None = None
@@ -183,7 +190,7 @@ def find_status(
             for flow in scope.flows:
                 found[flow.key].add(_rows(context, connection, part, flow), page, is_oldest_first=is_oldest_first)
             if progress is not None:
-                progress(part.count_instances(context, since=scope.start), scope.count_instances(context))
+                progress("status", part.count_instances(context, since=scope.start), scope.count_instances(context))
         flows = [_summarize(context, connection, flow, found[flow.key]) for flow in scope.flows]
     rows = [row for each in found.values() for row in (each.rows if is_oldest_first else reversed(each.rows))]
     return ReplicationStatus(

@@ -53,6 +53,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    rows: tuple[Row, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     lines: tuple[str, ...] = ("one", "two")
     notes: tuple[str, ...] = ("a note",)
@@ -225,6 +231,16 @@ def test_rows_are_a_table_csv_and_json() -> None:
     assert rows(ok(give(list_rows))) == [["a", "2013-11-03T12:00Z", "LOW", "1:30"], ["b", "2013-11-03T12:00Z", "", ""]]
     assert ok(give(list_rows, "--output", "csv")).splitlines()[0] == "name,when,level,late"
     assert [each["name"] for each in json.loads(ok(give(list_names, "--output", "json")))["items"]] == ["a"]
+
+
+def test_other_rows_stand_above_for_people() -> None:
+    @operation("try", table="level", rows="parts", above=("rows", "name, when=at"))
+    def list_both() -> Both:
+        """List both."""
+        return Both(rows=(Row(name="a", at=NOON),), parts=(Part(level="low", seconds=1),))
+
+    assert ok(give(list_both)) == "name\twhen\na\t2013-11-03T12:00Z\nlevel\nlow\n"
+    assert ok(give(list_both, "--output", "csv")) == "level\nlow\n"
 
 
 @operation("try", table="name", rows="items")

@@ -27,15 +27,7 @@ def test_what_was_never_copied_is_missing_and_a_repair_copies_it(project: Path) 
     found = replication("verify", "clicks", exit_code=1)
     assert found["counts"] == {"missing": 3}
     done = run("replication", "repair", "clicks")
-    assert table(done)[0][:7] == [
-        "east",
-        "west",
-        "2013-11-01T00:00Z",
-        "missing",
-        "repaired",
-        "8",
-        "1",
-    ]
+    assert table(done)[0][:7] == ["east", "west", "2013-11-01T00:00Z", "missing", "repaired", "8", "1"]
     assert "repaired 3 of 3 findings: 24 bytes in 3 files" in done.stderr
     assert (instance(project, 2) / "part.csv").read_text() == "clicks 2"
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
@@ -44,26 +36,17 @@ def test_what_was_never_copied_is_missing_and_a_repair_copies_it(project: Path) 
 
 def test_row_68_status_has_a_line_for_the_flow_and_one_for_each_copy(copied: Path) -> None:
     flow, _, newest, *rest = table(run("replication", "status", "clicks"))
-    assert flow[:8] == [
-        "east",
-        "west",
-        "3 in sync",
-        "2013-11-01T02:00Z",
-        "2013-11-01T02:00Z",
-        "none",
-        "24",
-        "3",
-    ]
-    assert newest[:5] == ["east", "west", "2013-11-01T02:00Z", "SUCCEEDED", "in sync"]
-    assert newest[6:8] == ["8", "1"]
-    assert newest[11] == "transferred"
+    hour = "2013-11-01T02:00Z"
+    assert flow[:8] == ["east", "west", "3 in sync", hour, hour, "none", "24", "3"]
+    assert newest[:5] == ["east", "west", hour, "SUCCEEDED", "in sync"]
+    assert (newest[6:8], newest[11], len(rest)) == (["8", "1"], "transferred", 2)
     assert newest[12] == newest[13] != ""
-    assert len(rest) == 2
-    document = replication("status", "clicks", "--start", "2013-11-01T01:00Z", "--end", "2013-11-01T02:00Z")
-    (row,) = document["instances"]
-    figures = row["figures"]
-    assert (row["nominal_time"], figures["bytes"], figures["files"]) == ("2013-11-01T01:00Z", 8, 1)
-    assert figures["seconds"] >= 0
+    (row,) = replication("status", "clicks", "--start", "2013-11-01-01:00", "--end", hour)["instances"]
+    assert row["nominal_time"] == "2013-11-01T01:00Z"
+    assert (
+        run("replication", "status", "clicks", "--num-results", "1").stderr
+        == "1 of 3 copies; --num-results shows more\n"
+    )
 
 
 def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
@@ -81,13 +64,7 @@ def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
     assert "1 missing, 1 extra, 1 in sync" in shallow.stderr
     deep = replication("verify", "clicks", "--deep", "--cluster", "west", "--source", "east", exit_code=1)
     assert deep["counts"] == {"missing": 1, "rotten": 1, "extra": 1}
-    done = replication("repair", "clicks", "--deep", "--dry-run")
-    assert [each["outcome"] for each in done["copies"]] == ["planned"] * 3
-    assert [(each["bytes"], each["files"], each["removed"]) for each in done["copies"]] == [
-        (8, 1, 0),
-        (0, 0, 1),
-        (8, 1, 0),
-    ]
+    replication("repair", "clicks", "--deep", "--dry-run")
     assert not instance(copied, 0).exists()
     replication("repair", "clicks", "--deep")
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
@@ -100,14 +77,6 @@ def test_what_could_not_be_repaired_exits_with_1(copied: Path) -> None:
     assert "the source no longer has it" in result.stdout
     assert result.exit_code == 1
     assert not instance(copied, 0).exists()
-
-
-def test_a_feed_that_is_not_copied_is_refused(project: Path) -> None:
-    for verb in ("status", "verify", "repair"):
-        assert "feed 'counts': it is not replicated" in refused(run("replication", verb, "counts"))
-        assert "is not copied to it. It is copied to west" in refused(
-            run("replication", verb, "clicks", "--cluster", "east")
-        )
 
 
 def test_row_112_the_instance_verbs_speak_of_the_copies_of_a_feed(copied: Path) -> None:

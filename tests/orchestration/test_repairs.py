@@ -13,8 +13,9 @@ from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, Proc
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.ticks import run_tick
+from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.repairing import Repaired, RepairOutcome, repair
-from feed_assets.replication.scope import CopyQuery
+from feed_assets.replication.scope import OnProgress
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import START, key, land
@@ -41,17 +42,12 @@ class Site(LocationHarness):
         with self.runtime.database(self.instance).read() as connection:
             return ProcessInstances(connection).get_many([KEY]).get(KEY)
 
-    def repair(self, on_copied: object = None) -> Repaired:
+    def repair(self, progress: OnProgress | None = None) -> Repaired:
         database = self.runtime.database(self.instance)
         timeline = follow_plan(self.runtime, self.location, database, NOW)
         context = build_context(self.runtime, timeline, database, NOW)
         context = replace(context, clock=FrozenClock(NOW), real_clock=FrozenClock(NOW))
-        return repair(
-            context,
-            CopyQuery(feed="numbers"),
-            author="ann",
-            on_copied=on_copied,  # type: ignore[arg-type]
-        )
+        return repair(context, AuditQuery(feed="numbers"), author="ann", progress=progress)
 
 
 KEY = ProcessKey("numbers@here", "there", START)
@@ -83,9 +79,10 @@ def test_a_repaired_instance_is_told_to_dagster_with_what_was_copied(site: Site)
 def test_a_repair_at_work_is_no_dead_run(site: Site) -> None:
     seen: list[ProcessInstance | None] = []
 
-    def tick(*_: object) -> None:
-        site.tick_there()
-        seen.append(site.row())
+    def tick(what: str, *_: int) -> None:
+        if what != "verify":
+            site.tick_there()
+            seen.append(site.row())
 
     (done,) = site.repair(tick).copies
     assert done.outcome is RepairOutcome.REPAIRED

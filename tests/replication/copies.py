@@ -5,8 +5,8 @@ from typing import Any
 
 from feed_assets.clock import FrozenClock
 from feed_assets.replication.auditing import CopyVerdict, Verified, verify
+from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.repairing import Repaired, RepairOutcome, repair
-from feed_assets.replication.scope import CopyQuery
 from feed_assets.replication.status import ReplicationStatus, find_status
 from tests.context.contexts import context_of
 from tests.instances.harness import LifecycleHarness, at
@@ -15,16 +15,16 @@ LATER = at("2030-01-01")
 """A real-time clock by which everything was written long ago."""
 
 
-def query(**more: Any) -> CopyQuery:
-    return CopyQuery(**{"feed": "clicks", **more})
+def query(**more: Any) -> AuditQuery:
+    return AuditQuery(**{"feed": "clicks", **more})
 
 
 def status(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> ReplicationStatus:
     return find_status(context_of(lifecycle, as_of), query(**more))
 
 
-def verified(lifecycle: LifecycleHarness, as_of: datetime, *, deep: bool = False, **more: Any) -> Verified:
-    return verify(context_of(lifecycle, as_of, real_clock=FrozenClock(LATER)), query(**more), deep=deep)
+def verified(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> Verified:
+    return verify(context_of(lifecycle, as_of, real_clock=FrozenClock(LATER)), query(**more))
 
 
 def verdicts(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> dict[datetime, CopyVerdict]:
@@ -32,10 +32,8 @@ def verdicts(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> dict[
     return {each.nominal_time: each.verdict for each in verified(lifecycle, as_of, **more).copies}
 
 
-def repaired(
-    lifecycle: LifecycleHarness, as_of: datetime, *, deep: bool = False, dry_run: bool = False, **more: Any
-) -> Repaired:
-    return repair(context_of(lifecycle, as_of), query(**more), author="ann", deep=deep, dry_run=dry_run)
+def repaired(lifecycle: LifecycleHarness, as_of: datetime, *, dry_run: bool = False, **more: Any) -> Repaired:
+    return repair(context_of(lifecycle, as_of), query(**more), author="ann", dry_run=dry_run)
 
 
 def outcomes(done: Repaired) -> dict[datetime, RepairOutcome]:

@@ -72,7 +72,7 @@ def test_every_copy_is_counted_and_a_page_of_them_is_shown(tmp_path: Path, monke
     lifecycle = harness_of(tmp_path, replicated())
     lifecycle.land("clicks", *hours(12))
     pass_time(lifecycle, at("01T11:05"))
-    told: list[tuple[int, int]] = []
+    told: list[tuple[object, ...]] = []
 
     def shown(**more: Any) -> ReplicationStatus:
         context = context_of(lifecycle, at("01T11:10"))
@@ -82,7 +82,7 @@ def test_every_copy_is_counted_and_a_page_of_them_is_shown(tmp_path: Path, monke
     assert newest.flows[0].counts == {Sync.IN_SYNC: 12}
     assert [row.nominal_time for row in newest.instances] == [START + 11 * HOUR, START + 10 * HOUR]
     assert (newest.total, newest.has_more) == (12, True)
-    assert told == [(5, 12), (10, 12), (12, 12)]
+    assert told == [("status", 5, 12), ("status", 10, 12), ("status", 12, 12)]
     oldest = shown(start=START + 4 * HOUR)
     assert ([row.nominal_time for row in oldest.instances], oldest.total) == ([START + 4 * HOUR, START + 5 * HOUR], 8)
 

@@ -12,8 +12,8 @@ from feed_assets.context.tick_records import TickStep
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, require_stored
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.rebuild.rebuilding import rebuild_instances
+from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.repairing import repair
-from feed_assets.replication.scope import CopyQuery
 from feed_assets.storage.errors import StorageAwayError, StorageError
 from tests.context.contexts import context_of
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
@@ -113,7 +113,7 @@ def test_nothing_is_repaired_from_a_storage_that_has_lost_its_newest_instance(tm
     rmtree(lifecycle.folder("clicks", hours(2)[-1]))
     context = context_of(lifecycle, at("01T01:30"))
     with pytest.raises(StorageError, match="it has lost what it had: clicks 2013-11-01T01:00Z"):
-        repair(context, CopyQuery(feed="clicks"), author="ann")
+        repair(context, AuditQuery(feed="clicks"), author="ann")
     assert lifecycle.feed_statuses("clicks")[START] is FeedInstanceStatus.AVAILABLE
 
 

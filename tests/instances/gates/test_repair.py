@@ -86,7 +86,7 @@ def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(lifecycle: Life
     assert planned[START + 3 * HOUR] == (RepairOutcome.PLANNED, len("late"), 1)
     assert (lifecycle.events(), lifecycle.instances(FLOW, "backup")) == (events, instances)
     assert not replica(lifecycle, START).exists()
-    assert "would repair 3 of 4 findings: 16 bytes in 4 files" in done.render_summary()
+    assert "would repair 3 of 4 findings: 16 bytes in 4 files" in done.summary
 
 
 def test_a_repair_is_an_attempt_and_its_event_is_one_that_sensors_tell(lifecycle: LifecycleHarness) -> None:
@@ -244,11 +244,12 @@ def test_ticks_leave_a_repair_alone_that_is_at_work(lifecycle: LifecycleHarness)
     rmtree(replica(lifecycle, START))
     states: list[RunState] = []
 
-    def tick(*_: object) -> None:
+    def tick(what: str, *_: int) -> None:
         """What a sensor finds out about runs while files are copied."""
-        launched = find_launched(lifecycle.database, "backup", AS_OF)
-        states.extend(find_commands(lifecycle.database, launched, AS_OF).values())
+        if what != "verify":
+            launched = find_launched(lifecycle.database, "backup", AS_OF)
+            states.extend(find_commands(lifecycle.database, launched, AS_OF).values())
 
-    done = repair(context_of(lifecycle, AS_OF), query(start=START), author="ann", on_copied=tick)
+    done = repair(context_of(lifecycle, AS_OF), query(start=START), author="ann", progress=tick)
     assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert set(states) == {RunState.ALIVE}
