@@ -213,6 +213,11 @@ class Page(Generic[_Item]):
         """How many of all are there, if not all are."""
         return tell_shown(len(self.items), self.total, self.what, self.more)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of those that have some."""
+        return tuple(note for each in self.items for note in getattr(each, "notes", ()))
+
 
 def tell_shown(shown: int, total: int, what: str, more: str) -> str:
     """Return how many of all things are shown, and which options show others; nothing if all are."""

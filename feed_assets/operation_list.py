@@ -14,10 +14,12 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch": ("feed_assets.triggers.commands",),
         "entity": ("feed_assets.definitions.commands",),
         "facts": ("feed_assets.instances.commands",),
+        "hold": ("feed_assets.retention.commands",),
         "notify": ("feed_assets.alerts.delivery.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
         "replication": ("feed_assets.replication.commands",),
+        "retention": ("feed_assets.retention.commands",),
         "sla": ("feed_assets.alerts.commands",),
     }
 )

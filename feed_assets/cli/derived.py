@@ -23,7 +23,7 @@ from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
-DRAWN: Mapping[str, str] = MappingProxyType({})
+DRAWN: Mapping[str, str] = MappingProxyType({"retention show": "feed_assets.cli.retention:print_sweep"})
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 
 

@@ -6,10 +6,9 @@ import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.hold import EVERY
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import Output, confirm, print_json, print_table, say, say_unsettled
+from feed_assets.cli.render import Output, confirm, print_json, print_table, say
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
@@ -59,7 +58,8 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     say(_summary(rebuilt), err=True)
     for fault in (fault for each in rebuilt.feeds for fault in each.damaged):
         say(fault, err=True)
-    say_unsettled(rebuilt.unsettled)
+    for each in rebuilt.unsettled:
+        say(each.sentence, err=True)
     if not rebuilt.is_complete:
         ctx.exit(FAILED)
 
@@ -70,7 +70,7 @@ def _print_rows(rebuilt: "Rebuilt", output: str) -> None:
         ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each))
         for each in rebuilt.processes
     ]
-    rows += [("hold", each.name, each.cluster or EVERY, 1, 1, _describe_hold(each)) for each in rebuilt.holds]
+    rows += [("hold", each.name, each.cluster or "every", 1, 1, _describe_hold(each)) for each in rebuilt.holds]
     print_table(["kind", "name", "cluster", "on storage", "new", "remark"], rows, output)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from textwrap import wrap
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,9 +22,6 @@ from feed_assets.json_form import render_document
 from feed_assets.masking import mask
 from feed_assets.operation import tell_shown
 from feed_assets.timing.dates import render_datetime
-
-if TYPE_CHECKING:
-    from feed_assets.retention.rules.hold_traces import UnsettledStore
 
 _COLOURS = {
     "green": ("SUCCEEDED", "AVAILABLE", "COMPLETED", "DONE", "IN SYNC", "REPAIRED", "RESTORED"),
@@ -117,12 +114,13 @@ def print_table(
 
 def print_records(columns: str, records: Iterable[Any], output: str, *, spare: Collection[str] = ()) -> None:
     """Print a row for each record. A column is an attribute of it, maybe by another name and in a form, one of `_FORMS`
-    or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`.
+    or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`; a word if it is None:
+    `feed|every`.
     """
     named = [column.partition("=") for column in columns.split(", ")]
     paths = [(path or name).partition(":") for name, _, path in named]
     rows = [[_cell(record, path, form) for path, _, form in paths] for record in records]
-    print_table([name.partition(":")[0] for name, _, _ in named], rows, output, spare=spare)
+    print_table([re.split("[:|]", name)[0] for name, _, _ in named], rows, output, spare=spare)
 
 
 def render_lag(lag: timedelta) -> str:
@@ -150,13 +148,17 @@ def render_size(size: int) -> str:
     raise AssertionError(size)
 
 
-_FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+_FORMS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
     {
         "yes": lambda is_so: "yes" if is_so else "no",
         "upper": lambda text: text.upper(),
         "seconds": lambda moment: f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         "duration": lambda seconds: f"{seconds // 3600}:{seconds % 3600 // 60:02}",
         "commas": ",".join,
+        "count": len,
+        "sum": sum,
+        "total": lambda counts: sum(counts.values()),
+        "numbered": lambda counts: ", ".join(f"{name} {count}" for name, count in counts.items()),
         "counts": lambda counts: ", ".join(f"{count} {name}" for name, count in counts.items()),
         "lag": render_lag,
         "digest": lambda digest: digest.partition(":")[2][:12],
@@ -167,9 +169,15 @@ _FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
 
 
 def _cell(value: object, path: str, form: str) -> object:
-    for name in path.split("."):
-        value = None if value is None else getattr(value, name)
-    if form and value is not None:
+    names, _, instead = path.partition("|")
+    for name in names.split("."):
+        if type(value) is tuple:
+            value = tuple(getattr(each, name) for each in value)
+        else:
+            value = None if value is None else getattr(value, name)
+    if value is None:
+        return instead
+    if form:
         return _FORMS[form](value) if form in _FORMS else format(value, form)
     if isinstance(value, datetime):
         return render_datetime(value)
@@ -213,13 +221,6 @@ def print_list_json(name: str, items: Sequence[object], total: int) -> None:
 def say_shown(shown: int, total: int, what: str, more: str) -> None:
     """Say on standard error how many of all things were printed, and which options show others; nothing if all were."""
     if text := tell_shown(shown, total, what, more):
-        say(text, err=True)
-
-
-def say_unsettled(unsettled: "Iterable[UnsettledStore]") -> None:
-    """Say on standard error in which storages the traces of holds are not up to date."""
-    for each in unsettled:
-        text = f"the traces of holds in {each.store} are not up to date: {each.reason}; the next retention tries again"
         say(text, err=True)
 
 

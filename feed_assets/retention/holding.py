@@ -13,10 +13,13 @@ from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.context.subjects import Subject, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.displacement import MIRRORED
+from feed_assets.json_form import Hidden
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold, Sweep
+from feed_assets.operation import Page
+from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.instance_texts import parse_instance
@@ -28,64 +31,31 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSpan:
-    """The scope of a hold: feeds (none: every feed) on clusters (none: every cluster), and `start <= nominal time <
-    end`, or up to and including `last`.
-    """
+class _Span:
+    """A feed (none: every feed), and `start <= nominal time < end`, or up to and including `last`."""
 
-    feeds: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    start: datetime | None = None
-    end: datetime | None = None
-    last: datetime | None = None
+    feed: str | None
+    start: datetime | None
+    end: datetime | None
+    last: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChange:
-    """The holds that were placed or released, and the stores with their data that do not know it yet."""
+    """The holds that were placed or released, what was done in a sentence, and the stores that do not know it yet."""
 
     holds: tuple[Hold, ...]
     unsettled: tuple[UnsettledStore, ...] = ()
+    sentence: Hidden[str] = ""
 
-
-def find_spans(
-    context: OperationContext,
-    feeds: Collection[str],
-    clusters: Collection[str],
-    *,
-    start: str | None = None,
-    end: str | None = None,
-    instance: str | None = None,
-) -> list[HeldSpan]:
-    """Parse the times of a hold, in the time zone of each feed unless they are UTC times; one span for equal times.
-
-    Raises:
-        EntityNotFoundError: there is no such feed.
-        DateTimeError: a text is not a time.
-    """
-
-    def parse(feed: Subject | None, text: str | None) -> datetime | None:
-        if text is None:
-            return None
-        return parse_instance(text, _UTC) if feed is None else feed.parse(text)
-
-    spans: dict[HeldSpan, list[str]] = {}
-    for feed in [resolve_subject(context, name, kind=Kind.FEED) for name in feeds] or (None,):
-        only = parse(feed, instance)
-        span = HeldSpan(clusters=tuple(clusters), start=only or parse(feed, start), end=parse(feed, end), last=only)
-        spans.setdefault(span, []).extend([] if feed is None else [feed.name])
-    return [replace(span, feeds=tuple(named)) for span, named in spans.items()]
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done, and which stores do not know it."""
+        return (self.sentence, *(each.sentence for each in self.unsettled))
 
 
 def add_holds(
-    context: OperationContext,
-    name: str,
-    spans: Sequence[HeldSpan],
-    *,
-    reason: str,
-    author: str,
-    expires_at: datetime | None = None,
-    dry_run: bool = False,
+    context: OperationContext, name: str, query: HoldQuery, *, author: str, dry_run: bool = False
 ) -> HoldChange:
     """Protect instances against retention until the hold is released or expires. Several holds may protect the same
     instance. Instances that are created later are protected, too. Holds with the same name are released together.
@@ -93,35 +63,48 @@ def add_holds(
 
     Raises:
         EntityNotFoundError: there is no such feed.
+        DateTimeError: a text is not a time.
         InstanceQueryError: the name or reason is empty, a cluster is not declared, the range is empty or has no
             instance, or the hold would already have expired.
     """
+    feeds = [resolve_subject(context, feed, kind=Kind.FEED) for feed in query.feeds] or (None,)
+    spans = [_parse_span(feed, query) for feed in feeds]
     for span in spans:
-        _check(context, name, span, reason, expires_at)
-        for feed in span.feeds:
-            _require_cover(context, name, feed, span)
+        _check(context, name, span, query)
+        _require_cover(context, name, span, query.clusters)
     new = [
         Hold(
             name=name,
-            feed=feed,
+            feed=span.feed,
             cluster=cluster,
             first=span.start,
             last=span.last if span.end is None else span.end - _MOMENT,
-            reason=reason,
+            reason=query.reason,
             author=author,
             created_at=context.as_of,
-            expires_at=expires_at,
+            expires_at=query.until,
         )
         for span in spans
-        for feed in span.feeds or (None,)
-        for cluster in span.clusters or (None,)
+        for cluster in query.clusters or (None,)
     ]
     if dry_run:
-        return HoldChange(holds=tuple(new))
+        return HoldChange(holds=tuple(new), sentence=f"would be held by {name!r}")
     with context.database.begin() as connection:
         added = Holds(connection).add(new)
-    note_target(context, author, "hold add", f"hold {name!r}", reason=reason, holds=len(added))
-    return _with_traces(context, added)
+    note_target(context, author, "hold add", f"hold {name!r}", reason=query.reason, holds=len(added))
+    return _with_traces(context, added, f"held by {name!r}")
+
+
+def _parse_span(feed: Subject | None, query: HoldQuery) -> _Span:
+    def parse(text: str | None) -> datetime | None:
+        if text is None:
+            return None
+        return parse_instance(text, _UTC) if feed is None else feed.parse(text)
+
+    only = parse(query.instance)
+    return _Span(
+        feed=None if feed is None else feed.name, start=only or parse(query.start), end=parse(query.end), last=only
+    )
 
 
 def release_hold(context: OperationContext, name: str, *, author: str, dry_run: bool = False) -> HoldChange:
@@ -142,26 +125,27 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
         )
     released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
     if dry_run:
-        return HoldChange(holds=tuple(released))
+        return HoldChange(holds=tuple(released), sentence=f"would release {name!r}")
     with context.database.begin() as connection:
         Holds(connection).release(name, context.as_of, author)
     note_target(context, author, "hold release", f"hold {name!r}", holds=len(active))
-    return _with_traces(context, released)
+    return _with_traces(context, released, f"released {name!r}")
 
 
-def _with_traces(context: OperationContext, holds: Sequence[Hold]) -> HoldChange:
+def _with_traces(context: OperationContext, holds: Sequence[Hold], sentence: str = "") -> HoldChange:
     """Bring the traces of changed holds up to date."""
     traces = HoldTraces(database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of)
     traces.settle_reachable(holds)
-    return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled))
+    return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled), sentence=sentence)
 
 
-def list_holds(context: OperationContext, *, everything: bool = False, feed: str | None = None) -> list[Hold]:
+def list_holds(context: OperationContext, *, everything: bool, feed: str | None, limit: int) -> Page[Hold]:
     """Return the active holds; with `everything` also released and expired ones. Newest first."""
     with context.database.read() as connection:
         holds = Holds(connection)
         found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
-    return [hold for hold in found if feed is None or hold.feed in (None, feed)]
+    listed = [hold for hold in found if feed is None or hold.feed in (None, feed)]
+    return Page(items=tuple(listed[:limit]), total=len(listed), what="holds")
 
 
 def hold_restored(
@@ -215,13 +199,16 @@ def undo_hold_name(sweep: Sweep) -> str:
     return f"undo-{sweep.sweep_id}"
 
 
-def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, expires_at: datetime | None) -> None:
-    for feed in span.feeds:
-        context.kinds_of(feed, Kind.FEED)
-    unknown = sorted(set(span.clusters) - set(context.plan.clusters))
+def _check(context: OperationContext, name: str, span: _Span, query: HoldQuery) -> None:
+    unknown = sorted(set(query.clusters) - set(context.plan.clusters))
     faults = [
         (not name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),
-        (not reason.strip(), f"hold {name!r}", "it has no reason", "Give the reason, for people who find it later."),
+        (
+            not query.reason.strip(),
+            f"hold {name!r}",
+            "it has no reason",
+            "Give the reason, for people who find it later.",
+        ),
         (
             bool(unknown),
             f"cluster {', '.join(unknown)}",
@@ -235,7 +222,7 @@ def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, ex
             "Give a later end; the end is exclusive.",
         ),
         (
-            expires_at is not None and expires_at <= context.as_of,
+            query.until is not None and query.until <= context.as_of,
             f"hold {name!r}",
             "it would already have expired",
             f"Give a time after {render_datetime(context.as_of)}.",
@@ -246,11 +233,11 @@ def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, ex
             raise InstanceQueryError(subject=subject, reason=what, next_step=next_step)
 
 
-def _require_cover(context: OperationContext, name: str, feed: str, span: HeldSpan) -> None:
+def _require_cover(context: OperationContext, name: str, span: _Span, clusters: Collection[str]) -> None:
     """Require that a hold covers an instance of a feed, declared or on record; the error names the nearest one."""
-    if span.start is None and span.end is None:
+    if span.feed is None or (span.start is None and span.end is None):
         return
-    keys = [(feed, each) for each in span.clusters or context.plan.clusters if (feed, each) in context.plan.feeds]
+    keys = [(span.feed, each) for each in clusters or context.plan.clusters if (span.feed, each) in context.plan.feeds]
     start, last = span.start or _FIRST, span.last or (span.end or _LAST) - _MOMENT
     with context.database.read() as connection:
         rows = FeedInstances(connection)
@@ -265,7 +252,7 @@ def _require_cover(context: OperationContext, name: str, feed: str, span: HeldSp
     what = render_datetime(start) if start == last else span_text
     raise InstanceQueryError(
         subject=f"hold {name!r}",
-        reason=f"it covers nothing: feed {feed!r} has no instance {what}",
+        reason=f"it covers nothing: feed {span.feed!r} has no instance {what}",
         next_step=f"The nearest instance is {render_datetime(nearest)}." if nearest else "Choose another cluster.",
     )
 

@@ -12,7 +12,7 @@ from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
-from feed_assets.log.removals.records import Sweep
+from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.sweeps.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
@@ -55,17 +55,29 @@ class ShownFeed:
     kept_paths: tuple[KeptPath, ...] = ()
     never_swept: tuple[UnsweptPath, ...] = ()
 
+    @property
+    def read(self) -> "ShownFeed | None":
+        """The feed itself; None if storage was not read, so its numbers are unknown."""
+        return None if self.present is None else self
+
+    @property
+    def remark(self) -> str:
+        """Why it is left out, or what it asks; what the schedule waits for; what stays, with examples."""
+        plan = self.plan
+        remarks = [plan.left_out] if plan.left_out else [f"asks: {each.sentence}" for each in plan.obstacles]
+        if self.read and (grace := self.render_grace()):
+            remarks.append(grace)
+        examples = dict(each.reasons[0].split(": ", 1) for each in reversed(self.kept_paths))
+        remarks += [f"{kind} {count}: {examples[kind]}" for kind, count in self.kept.items()]
+        remarks += [f"{each.location.kind.value} never: {each.location.obstacle}" for each in self.never_swept]
+        return "; ".join(remarks)
+
     def render_grace(self) -> str | None:
         """Return since what the schedule waits, and until when; None outside a grace period."""
         if (grace := self.plan.grace) is None:
             return None
         fields, until = ", ".join(grace.fields), render_datetime(grace.until)
         return f"its retention became stricter ({fields}): the schedule acts on it from {until}, commands at once"
-
-    def render_protections(self) -> list[str]:
-        """Return for each kind of protection the number of paths, and an example."""
-        examples = dict(each.reasons[0].split(": ", 1) for each in reversed(self.kept_paths))
-        return [f"{kind} {count}: {examples[kind]}" for kind, count in self.kept.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +103,28 @@ class RetentionPlan:
         """The planned feeds."""
         return tuple(show_feed(feed) for each in self.planned for feed in each.feeds)
 
-    def render_summary(self) -> str:
-        """Return one line: how much would be removed."""
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """What does not run at once, and why: feeds that are left out or in a grace period, and sweeps that ask."""
+        texts = []
+        for feed in self.feeds:
+            name = f"feed '{feed.plan.record.feed}' on {feed.plan.record.cluster}"
+            if feed.plan.left_out:
+                texts.append(f"{name} is left out: {feed.plan.left_out}")
+            elif grace := feed.render_grace():
+                texts.append(f"{name}: {grace}")
+        asking = [sweep for sweep in self.sweeps if sweep.state is SweepState.ASKING]
+        texts += [f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}" for sweep in asking]
+        return tuple(texts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which older plans it supersedes."""
+        return tuple(f"it supersedes {sweep.sweep_id}" for sweep in self.superseded)
+
+    @property
+    def summary(self) -> str:
+        """How much would be removed."""
         paths, size = sum(sweep.paths for sweep in self.sweeps), sum(sweep.bytes for sweep in self.sweeps)
         if not paths:
             return f"nothing to remove as of {render_datetime(self.as_of)}"

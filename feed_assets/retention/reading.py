@@ -14,6 +14,7 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem, SweepState
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.operation import Page, tell_shown
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.timing.dates import parse_timezone
 
@@ -48,6 +49,11 @@ class ShownSweep:
     sweep: Sweep
     items: tuple[ShownItem, ...]
     matching: int
+
+    @property
+    def summary(self) -> str:
+        """How many paths match, if not all are there."""
+        return tell_shown(len(self.items), self.matching, "paths", "--limit shows more")
 
 
 def find_sweep(context: OperationContext, text: str) -> Sweep:
@@ -88,11 +94,12 @@ def list_sweeps(
     limit: int,
     clusters: Collection[str] = (),
     states: Collection[SweepState] = (),
-) -> tuple[list[Sweep], int]:
-    """Return the newest sweeps, newest first, and how many there are; only of some clusters and states if given."""
+) -> Page[Sweep]:
+    """Return the newest sweeps, newest first; only of some clusters and states if given."""
     with context.database.read() as connection:
         sweeps = Sweeps(connection)
-        return sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
+        newest, total = sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
+    return Page(items=tuple(newest), total=total, what="sweeps")
 
 
 def show_sweep(
@@ -133,8 +140,21 @@ class EvictionReport:
     paths: str
     times: str
 
+    @property
+    def lines(self) -> tuple[str, str]:
+        """Both."""
+        return self.paths, self.times
 
-def report_evictions(context: OperationContext, sweep: Sweep) -> list[EvictionReport]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionReports:
+    """The evictions of a sweep, feed by feed."""
+
+    sweep_id: str
+    feeds: tuple[EvictionReport, ...]
+
+
+def report_evictions(context: OperationContext, sweep: Sweep) -> EvictionReports:
     """Report the evictions of each feed of a sweep; paths are those of URLs, as in Falcon's file."""
     paths: dict[str, list[str]] = {count.feed: [] for count in sweep.counts}
     times: dict[str, list[datetime]] = {count.feed: [] for count in sweep.counts}
@@ -154,7 +174,7 @@ def report_evictions(context: OperationContext, sweep: Sweep) -> list[EvictionRe
                 times=render_evicted_times(times[feed], zone),
             )
         )
-    return reports
+    return EvictionReports(sweep_id=sweep.sweep_id, feeds=tuple(reports))
 
 
 def render_evicted_paths(paths: Iterable[str]) -> str:

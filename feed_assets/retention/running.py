@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.audit_notes import note
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.errors import FeedAssetsError
-from feed_assets.json_form import ShownError, shown
+from feed_assets.json_form import Hidden, ShownError, shown
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.worker_names import name_holder
@@ -19,8 +20,8 @@ from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.sweeping import require_runnable, run_sweep
 from feed_assets.sql.errors import StateError
 
-OnProgress = Callable[[Sweep, int, int], None]
-"""Called with a sweep, and the numbers of settled and of all its paths."""
+OnProgress = Callable[[str, int, int], None]
+"""Called with the id of a sweep, and the numbers of settled and of all its paths."""
 
 _RUNNABLE = frozenset({SweepState.PLANNED, SweepState.RUNNING})
 
@@ -42,12 +43,28 @@ def sweep_context_of(context: OperationContext, *, author: str) -> SweepContext:
 class SweepRuns:
     """The sweeps of a run in their current state.
 
-    `refused` has the reasons of those that cannot run now, and of those that a storage kept from their end.
+    `refused` has the reasons of those that cannot run now, and of those that a storage kept from their end; `waiting`
+    what was planned with them and waits.
     """
 
     sweeps: tuple[Sweep, ...]
     refused: tuple[ShownError[FeedAssetsError], ...] = ()
     dry_run: bool = False
+    waiting: Hidden[tuple[str, ...]] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which sweeps wait or are refused, and what is to be said of the others."""
+        shared = [sweep.sweep_id for sweep in self.sweeps if sweep.state is SweepState.RUNNING and not self.dry_run]
+        return (
+            *self.waiting,
+            *(note for sweep in self.sweeps for note in sweep.notes),
+            "" if self.sweeps or self.refused else "no sweep waits to run",
+            *(f"feed-assets: {refused}" for refused in self.refused),
+            *(f"other workers hold a part of {each}; repeat the command when they have finished" for each in shared),
+        )
+
+    has_failed = property(lambda self: not self.is_complete)
 
     @shown
     def is_complete(self) -> bool:
@@ -79,11 +96,11 @@ def find_runnable(
 
 def run_sweeps(
     context: OperationContext,
-    sweep_context: SweepContext,
     sweeps: Sequence[Sweep],
     *,
     author: str,
     dry_run: bool = False,
+    waiting: tuple[str, ...] = (),
     progress: OnProgress | None = None,
 ) -> SweepRuns:
     """Run sweeps, one after another, or continue interrupted ones. A sweep that is refused, or fails because of a
@@ -94,6 +111,7 @@ def run_sweeps(
         SweepDamagedError: a sweep differs from its plan.
     """
     require_mode(context.database, Operation.RETENTION_RUN)
+    sweep_context = sweep_context_of(context, author=author)
     done: list[Sweep] = []
     refused: list[FeedAssetsError] = []
     for sweep in sweeps:
@@ -103,18 +121,14 @@ def run_sweeps(
                 done.append(sweep)
                 continue
             note(context, author, "retention run", sweep)
-            done.append(run_sweep(sweep_context, sweep.sweep_id, progress=_bound(progress, sweep)))
+            done.append(
+                run_sweep(sweep_context, sweep.sweep_id, progress=progress and partial(progress, sweep.sweep_id))
+            )
         except StateError:
             raise
         except FeedAssetsError as exc:
             refused.append(exc)
-    return SweepRuns(sweeps=tuple(done), refused=tuple(refused), dry_run=dry_run)
-
-
-def _bound(progress: OnProgress | None, sweep: Sweep) -> Callable[[int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda settled, total: progress(sweep, settled, total)
+    return SweepRuns(sweeps=tuple(done), refused=tuple(refused), dry_run=dry_run, waiting=waiting)
 
 
 def approve_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_run: bool = False) -> Sweep:

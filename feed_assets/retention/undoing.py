@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.audit_notes import note
@@ -20,9 +21,9 @@ from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.holding import HoldChange, hold_restored
 from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import UnsettledStore
+from feed_assets.retention.running import OnProgress, sweep_context_of
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.restoring import REMOVED_OUTCOMES
-from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext
 from feed_assets.retention.sweeps.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
@@ -50,6 +51,13 @@ class UndoResult:
     unsettled: tuple[UnsettledStore, ...] = ()
     dry_run: bool = False
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was restored, and which stores do not know of the holds."""
+        return (self.render_summary(), *(each.sentence for each in self.unsettled))
+
+    has_failed = property(lambda self: not self.is_complete)
+
     @shown
     def is_complete(self) -> bool:
         """Whether everything requested is restored."""
@@ -68,7 +76,7 @@ class UndoResult:
         return text
 
 
-def find_times(
+def _find_times(
     context: OperationContext, sweep: Sweep, feeds: Collection[str], texts: Collection[str]
 ) -> frozenset[datetime]:
     """Parse nominal times of instances of a sweep: UTC, or days and partition keys in the zone of the feeds.
@@ -97,27 +105,29 @@ def find_times(
 
 def undo_removals(
     context: OperationContext,
-    sweep_context: SweepContext,
     sweep: Sweep,
     *,
     author: str,
     feeds: Collection[str] = (),
-    times: Collection[datetime] = (),
+    times: Collection[str] = (),
     with_hold: bool = True,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> UndoResult:
     """Undo a sweep, or only its removals of some feeds or at some nominal times. Restored instances are still expired.
     Unless `with_hold` is False, a hold protects them for as long as the trash would have kept them.
 
     Raises:
+        EntityNotFoundError, DateTimeError: a time is not UTC and its feed is not declared any more, or it is no time.
         SafeModeError: safe mode is on.
         SweepRefusedError: the sweep has removed nothing, nothing of one of the feeds or at one of the times, or its
             cluster is not declared any more.
         StorageError: the storage of all feeds fails; nothing is restored.
         FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
+    moments = _find_times(context, sweep, feeds, times)
     require_mode(context.database, Operation.RETENTION_UNDO)
+    sweep_context = sweep_context_of(context, author=author)
     unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})
     if unknown:
         raise SweepRefusedError(
@@ -125,15 +135,16 @@ def undo_removals(
             reason=f"it does not contain feed {unknown[0]!r}",
             next_step=f"It contains {', '.join(sorted(count.feed for count in sweep.counts))}.",
         )
-    selection = RestoreSelection(feeds=frozenset(feeds) or None, times=frozenset(times) or None)
+    selection = RestoreSelection(feeds=frozenset(feeds) or None, times=moments or None)
     if sweep.state in UNDOABLE:
         require_undoable(sweep_context, sweep, selection)
     if dry_run:
         return _preview(context, sweep, selection)
     held = HoldChange(holds=())
     if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
-        held = hold_restored(context, sweep, feeds or None, times or None, author, _held_until(context, sweep))
-    undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=progress)
+        held = hold_restored(context, sweep, feeds or None, moments or None, author, _held_until(context, sweep))
+    bound = progress and partial(progress, sweep.sweep_id)
+    undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=bound)
     note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
     return UndoResult(
         sweep=undone.sweep,
@@ -170,8 +181,11 @@ class PurgeResult:
         """Whether nothing prevented the purge."""
         return all(each.obstacle is None for each in self.purged)
 
-    def render_summary(self) -> str:
-        """Return one line: the number of sweeps and of their paths, and how many had to stay."""
+    has_failed = property(lambda self: not self.is_complete)
+
+    @property
+    def summary(self) -> str:
+        """One line: the number of sweeps and of their paths, and how many had to stay."""
         done = [each for each in self.purged if each.obstacle is None]
         would = "would purge" if self.dry_run else "purged"
         text = f"{would} {counted(len(done), 'sweep')}, {counted(sum(each.files for each in done), 'file')}"
@@ -181,7 +195,6 @@ class PurgeResult:
 
 def empty_trash(
     context: OperationContext,
-    sweep_context: SweepContext,
     *,
     author: str,
     clusters: Collection[str] = (),
@@ -199,6 +212,7 @@ def empty_trash(
     """
     require_mode(context.database, Operation.RETENTION_PURGE)
     require_clusters(context, clusters)
+    sweep_context = sweep_context_of(context, author=author)
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}
     purged: list[PurgedSweep] = []

@@ -220,7 +220,7 @@ def test_a_kind_stands_before_several_names() -> None:
 
 
 @operation(
-    "try", table="name, when=at, level=part.level:upper, late=part.seconds:duration", rows="rows", spare=("when",)
+    "try", table="name, when=at, level=part.level:upper, late=part.seconds|never:duration", rows="rows", spare=("when",)
 )
 def list_rows() -> tuple[Row, ...]:
     """List rows."""
@@ -228,7 +228,10 @@ def list_rows() -> tuple[Row, ...]:
 
 
 def test_rows_are_a_table_csv_and_json() -> None:
-    assert rows(ok(give(list_rows))) == [["a", "2013-11-03T12:00Z", "LOW", "1:30"], ["b", "2013-11-03T12:00Z", "", ""]]
+    assert rows(ok(give(list_rows))) == [
+        ["a", "2013-11-03T12:00Z", "LOW", "1:30"],
+        ["b", "2013-11-03T12:00Z", "", "never"],
+    ]
     assert ok(give(list_rows, "--output", "csv")).splitlines()[0] == "name,when,level,late"
     assert [each["name"] for each in json.loads(ok(give(list_names, "--output", "json")))["items"]] == ["a"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Required, TypedDict
 
@@ -186,6 +186,12 @@ class Sweep:
         """Whether the sweep can still run or be approved; purge and undo do not count."""
         return self.state in OPEN_STATES
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it asks, until it is approved, and the remark about its end."""
+        asked = () if self.approved_by else (obstacle.sentence for obstacle in self.obstacles)
+        return tuple(f"{self.sweep_id}: {each}" for each in (*asked, self.note) if each)
+
 
 class SweepChanges(TypedDict, total=False):
     """The columns that a transition of a sweep may change; columns left out stay, and None clears."""
@@ -240,6 +246,14 @@ class Hold:
     released_by: str | None = None
     number: int = 0
     is_readable: bool = True
+
+    @property
+    def end(self) -> datetime | None:
+        """The exclusive end: the written one, or the moment behind the last instance."""
+        if self.last is None:
+            return None
+        unit = "microseconds" if self.last.microsecond else "seconds" if self.last.second else "minutes"
+        return self.last + timedelta(**{unit: 1})
 
     def as_placed(self) -> "Hold":
         """Return the hold as it was placed: without number and release. Two records of the same hold are equal."""

@@ -22,10 +22,11 @@ from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
-from feed_assets.retention.holding import HoldChange, add_holds, find_spans
+from feed_assets.retention.holding import HoldChange, add_holds
+from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.reading import find_sweep
-from feed_assets.retention.running import approve_sweep, sweep_context_of
-from feed_assets.retention.undoing import UndoResult, find_times, undo_removals
+from feed_assets.retention.running import approve_sweep
+from feed_assets.retention.undoing import UndoResult, undo_removals
 
 _RANGE = frozenset({"instance", "start", "end", "clusters"})
 _TAKES = {
@@ -63,16 +64,20 @@ def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled
     name, only, dry = wanted.name, wanted.instance or None, wanted.dry_run
     match wanted.action:
         case "hold":
-            spans = find_spans(
-                context, [name], wanted.clusters, start=wanted.start or None, end=wanted.end or None, instance=only
+            query = HoldQuery(
+                feeds=(name,),
+                clusters=tuple(wanted.clusters),
+                start=wanted.start or None,
+                end=wanted.end or None,
+                instance=only,
+                reason=wanted.reason,
             )
-            return add_holds(context, wanted.hold, spans, reason=wanted.reason, author=author, dry_run=dry)
+            return add_holds(context, wanted.hold, query, author=author, dry_run=dry)
         case "approve":
             return approve_sweep(context, find_sweep(context, name), author=author, dry_run=dry)
         case "undo":
-            sweep, sweeps = find_sweep(context, name), sweep_context_of(context, author=author)
-            times = find_times(context, sweep, (), [only] if only else ())
-            return undo_removals(context, sweeps, sweep, author=author, times=times, dry_run=dry)
+            times = [only] if only else ()
+            return undo_removals(context, find_sweep(context, name), author=author, times=times, dry_run=dry)
         case action:
             subject = resolve_subject(context, name, only, preferred=Kind.PROCESS, clusters=wanted.clusters)
             start, end = (subject.parse(text) if text else None for text in (wanted.start, wanted.end))

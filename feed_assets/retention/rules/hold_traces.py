@@ -115,6 +115,11 @@ class UnsettledStore:
     store: str
     reason: str
 
+    @property
+    def sentence(self) -> str:
+        """What people are told of it."""
+        return f"the traces of holds in {self.store} are not up to date: {self.reason}; the next retention tries again"
+
 
 @dataclass(slots=True, kw_only=True)
 class HoldTraces:

@@ -1,0 +1,296 @@
+"""What can be asked about retention: sweeps are planned, run and undone; holds protect instances from them."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
+from feed_assets.log.removals.records import ItemOutcome, SweepState
+from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.parameters import Clusters, Limit
+from feed_assets.retention.queries import HoldQuery
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.log.removals.records import Hold, Sweep
+    from feed_assets.retention.holding import HoldChange
+    from feed_assets.retention.planning import RetentionPlan
+    from feed_assets.retention.reading import EvictionReports, ShownSweep
+    from feed_assets.retention.running import SweepRuns
+    from feed_assets.retention.undoing import PurgeResult, UndoResult
+
+GROUPS = {
+    "hold": "Manage holds: they protect instances against retention until they are released or expire.",
+    "retention": """Plan and run the removal of expired instances, and restore them from the trash.
+
+    PLAN is the id of a sweep, or a prefix of it. A plan removes nothing.
+    """,
+}
+_PLAN = (
+    "plan=sweep_id, cluster, feed, instances=read.instances, of=present, paths=read.paths:total, size=read.bytes:size, "
+    "oldest=read.oldest, newest=read.newest, rule=read.rules:numbered, kept=read.kept:total, remark"
+)
+_SWEEPS = (
+    "plan=sweep_id, cluster, state, as of=as_of, by=author, feeds=counts:count, instances, paths, size=bytes:size, "
+    "evicted=counts.evicted:sum, kept=counts.kept:sum, failed=counts.failed:sum"
+)
+ITEMS = "feed, kind, instance=nominal_time, path, size=bytes:size, files, rule, outcome, reason=remark"
+_HOLDS = (
+    "name, feed=feed|every, cluster=cluster|every, start=first, end, until=expires_at, by=author, reason, "
+    "released=released_at"
+)
+SPARE = ("as of", "by", "paths", "files", "rule", "kept", "failed", "oldest", "newest", "kind")
+_FEED = (Kind.FEED,)
+_SWEEP = Param("The id of a sweep, or the beginning of it.", argument=True, proposes="sweeps")
+
+Plan = Annotated[str, _SWEEP]
+
+
+def _feeds(about: str) -> Param:
+    return Param(f"{about}; may be repeated.", option="feed", of=_FEED)
+
+
+@operation("retention plan", does=Does.ACTS, table=_PLAN, rows="feeds", spare=SPARE, long=True)
+def plan(
+    context: "OperationContext",
+    *,
+    feeds: Annotated[tuple[str, ...], _feeds("Only this feed, scheduled or not")] = (),
+    clusters: Clusters = (),
+    at: Annotated[datetime | None, Param("As of this time, 2015-02-28T06:30Z; by default now.")] = None,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], None],
+) -> "RetentionPlan":
+    """Plan what would be removed, feed by feed, and store it as sweeps for `run`.
+
+    Removes nothing. Shows why eligible instances stay. A feed of which too much would be removed gets a sweep of its
+    own that asks: inspect it, then `approve` or `cancel` it. The plan supersedes an older plan of the same feeds.
+    """
+    from feed_assets.retention.planning import plan_retention
+
+    return plan_retention(
+        context, author=author, feeds=feeds, clusters=clusters, as_of=at, dry_run=dry_run, progress=progress
+    )
+
+
+@operation("retention run", does=Does.ACTS, table=_SWEEPS, rows="sweeps", spare=SPARE, example="20131128", long=True)
+def run(
+    context: "OperationContext",
+    *,
+    plan: Annotated[str | None, _SWEEP] = None,
+    feeds: Annotated[
+        tuple[str, ...], _feeds("Continue, or plan and run, the sweeps of this feed unless they ask")
+    ] = (),
+    clusters: Clusters = (),
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], None],
+) -> "SweepRuns":
+    """Move the planned paths of a sweep to the trash, or continue an interrupted sweep.
+
+    Without PLAN and --feed, runs all waiting and interrupted sweeps. Protections are checked again immediately before
+    an instance is moved; instances that have changed since the plan stay. The exit code is 1 if storage refused
+    something, a sweep cannot run now, or other workers hold a part of one.
+    """
+    from feed_assets.retention.planning import plan_retention
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import find_runnable, run_sweeps
+
+    if plan is not None and (feeds or clusters):
+        raise WrongUsageError("PLAN cannot be combined with --feed or --clusters.")
+    waiting: tuple[str, ...] = ()
+    sweeps = find_runnable(context, clusters, feeds) if plan is None else [find_sweep(context, plan)]
+    if feeds:
+        planned = plan_retention(context, author=author, feeds=feeds, clusters=clusters, dry_run=dry_run)
+        waiting = planned.waiting
+        sweeps = [sweep for sweep in sweeps if sweep.state is SweepState.RUNNING]
+        sweeps += [sweep for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
+    return run_sweeps(context, sweeps, author=author, dry_run=dry_run, waiting=waiting, progress=progress)
+
+
+@operation("retention approve", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE)
+def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
+    """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
+
+    If the clock is the reason, the approval also confirms that the clock is right.
+    """
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import approve_sweep
+
+    return approve_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
+
+
+@operation("retention cancel", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE)
+def cancel(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
+    """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.running import cancel_sweep
+
+    return cancel_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
+
+
+@operation("retention show", table=ITEMS, rows="items", spare=SPARE)
+def show(
+    context: "OperationContext",
+    *,
+    plan: Plan,
+    feed: Annotated[str | None, Param("Only the paths of this feed.", of=_FEED)] = None,
+    outcomes: Annotated[
+        tuple[ItemOutcome, ...], Param("Only paths with this outcome; may be repeated.", option="outcome")
+    ] = (),
+    limit: Annotated[int, Param("How many paths.", least=0)] = 50,
+) -> "ShownSweep":
+    """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
+    from feed_assets.retention.reading import find_sweep, show_sweep
+
+    return show_sweep(context, find_sweep(context, plan), limit=limit, feed=feed, outcomes=outcomes)
+
+
+@operation("retention list", table=_SWEEPS, rows="sweeps", spare=SPARE)
+def list_sweeps(
+    context: "OperationContext",
+    *,
+    clusters: Clusters = (),
+    states: Annotated[
+        tuple[SweepState, ...], Param("Only sweeps in this state; may be repeated.", option="state")
+    ] = (),
+    limit: Limit = 20,
+) -> "Page[Sweep]":
+    """List the newest sweeps: their state, and what each would remove or removed."""
+    from feed_assets.retention.reading import list_sweeps
+
+    return list_sweeps(context, limit=limit, clusters=clusters, states=states)
+
+
+@operation(
+    "retention undo",
+    does=Does.ACTS,
+    table="path, outcome, reason",
+    rows="left",
+    example="20131128 --instance 2013-11-03T05:00Z",
+    long=True,
+)
+def undo(
+    context: "OperationContext",
+    *,
+    plan: Plan,
+    feeds: Annotated[tuple[str, ...], _feeds("Only instances of this feed")] = (),
+    times: Annotated[tuple[str, ...], Param("Only this nominal time; may be repeated.", option="instance")] = (),
+    no_hold: Annotated[bool, Param("Do not hold what is restored; the next sweep removes it again.")] = False,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], None],
+) -> "UndoResult":
+    """Restore what a sweep removed, byte for byte, with the former states of its instances.
+
+    Newer data are never replaced; they are reported, and the exit code is 1. A hold protects what is restored for as
+    long as the trash would have kept it; `hold release` ends it. A repeat continues an interrupted undo. Archived
+    instances come back from the archive once the trash is purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a
+    partition key in the time zone of the feed.
+    """
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.undoing import undo_removals
+
+    return undo_removals(
+        context,
+        find_sweep(context, plan),
+        author=author,
+        feeds=feeds,
+        times=times,
+        with_hold=not no_hold,
+        dry_run=dry_run,
+        progress=progress,
+    )
+
+
+@operation(
+    "retention purge",
+    does=Does.ACTS,
+    table="sweep=sweep.sweep_id, cluster=sweep.cluster, files, obstacle",
+    rows="purged",
+    long=True,
+)
+def purge(
+    context: "OperationContext",
+    *,
+    plans: Annotated[tuple[str, ...], _SWEEP] = (),
+    clusters: Clusters = (),
+    now: Annotated[bool, Param("Also trash that has not expired.")] = False,
+    author: str,
+    dry_run: bool = False,
+) -> "PurgeResult":
+    """Remove expired trash for good, or only that of PLANS.
+
+    Held instances stay in the trash.
+    """
+    from feed_assets.retention.reading import find_sweep
+    from feed_assets.retention.undoing import empty_trash
+
+    only = [find_sweep(context, plan) for plan in plans]
+    return empty_trash(context, author=author, clusters=clusters, only=only, at_once=now, dry_run=dry_run)
+
+
+@operation("retention report", rows="feeds", text="lines")
+def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
+    """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
+    from feed_assets.retention.reading import find_sweep, report_evictions
+
+    return report_evictions(context, find_sweep(context, plan))
+
+
+@operation(
+    "hold add",
+    does=Does.ACTS,
+    table=_HOLDS,
+    rows="holds",
+    example="audit --feed flights --end 2014-01-01T00:00Z --reason 'audit until March'",
+)
+def add_hold(
+    context: "OperationContext",
+    *,
+    name: Annotated[str, Param("Its name; holds of one name are released together.", argument=True)],
+    query: HoldQuery,
+    author: str,
+    dry_run: bool = False,
+) -> "HoldChange":
+    """Protect instances of feeds: all, a range of nominal times, or one.
+
+    Several holds may protect the same instance; it stays until the last of them ends. Held instances in the trash are
+    not purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a partition key in the time zone of the feed.
+    """
+    from feed_assets.retention.holding import add_holds
+
+    if bool(query.feeds) == query.every_feed:
+        raise WrongUsageError("Name the feeds with --feed, or give --every-feed.")
+    if query.instance is not None and (query.start is not None or query.end is not None):
+        raise WrongUsageError("--instance cannot be combined with --start or --end.")
+    return add_holds(context, name, query, author=author, dry_run=dry_run)
+
+
+@operation("hold release", does=Does.ACTS, table=_HOLDS, rows="holds")
+def release_hold(
+    context: "OperationContext",
+    *,
+    name: Annotated[str, Param("Their name.", argument=True, proposes="holds")],
+    author: str,
+    dry_run: bool = False,
+) -> "HoldChange":
+    """Release all holds of a name. The next scheduled retention removes what has expired."""
+    from feed_assets.retention.holding import release_hold
+
+    return release_hold(context, name, author=author, dry_run=dry_run)
+
+
+@operation("hold list", table=_HOLDS, rows="holds")
+def list_holds(
+    context: "OperationContext",
+    *,
+    feed: Annotated[str | None, Param("Only holds on this feed.", of=_FEED)] = None,
+    everything: Annotated[bool, Param("Also released and expired holds.", option="all")] = False,
+    limit: Limit = 50,
+) -> "Page[Hold]":
+    """List the active holds, newest first."""
+    from feed_assets.retention.holding import list_holds
+
+    return list_holds(context, everything=everything, feed=feed, limit=limit)
