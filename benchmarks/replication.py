@@ -40,9 +40,8 @@ from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.executors import run_on_executors
-from feed_assets.transfer.outcomes import CopyStatus
 from feed_assets.transfer.plans import Side
-from feed_assets.transfer.requests import CopyRequest
+from feed_assets.transfer.requests import CopyRequest, CopyStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

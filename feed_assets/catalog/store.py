@@ -14,9 +14,18 @@ from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, M
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import MetadataPayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.sql.keyed import KEY_ROWS, insert_rows, key_rows, render_rows
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import RowMapper, TableStore, has_key, key_parameters, select_keys
+from feed_assets.sql.rows import (
+    KEY_ROWS,
+    RowMapper,
+    TableStore,
+    has_key,
+    insert_rows,
+    key_parameters,
+    key_rows,
+    render_rows,
+    select_keys,
+)
 
 REVISION = "metadata/revision"
 """The cursor that a person's change of what Dagster shows moves on."""

@@ -18,8 +18,10 @@ from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue
 from feed_assets.loading.interpolation import values_of
-from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.audit import Audit
+from feed_assets.log.definitions.records import AuditEntry, ScheduleState
 from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.log.removals.records import Sweep
 from feed_assets.log.run_names import is_command
 from feed_assets.patience import Patience
 from feed_assets.plan.edges import Key
@@ -210,3 +212,15 @@ def open_context(settings: Settings, database: Database, timeline: ReleaseTimeli
         settings=settings,
         errors=errors,
     )
+
+
+def note(context: OperationContext, author: str, action: str, sweep: Sweep, **details: object) -> None:
+    """Write an audit entry about a sweep."""
+    note_target(context, author, action, f"sweep {sweep.sweep_id}", cluster=sweep.cluster, **details)
+
+
+def note_target(context: OperationContext, author: str, action: str, target: str, **details: object) -> None:
+    """Write an audit entry about any target."""
+    entry = AuditEntry(recorded_at=context.as_of, author=author, action=action, target=target, details=details)
+    with context.database.begin() as connection:
+        Audit(connection).append(entry)

@@ -6,11 +6,29 @@ The table holds only what fails now; a unit that succeeds, or that no tick tries
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    update,
+)
 
-from feed_assets.context.tables import tick_failures
 from feed_assets.context.tick_records import TickFailure, TickStep
+from feed_assets.sql.column_types import Choice, Text, UtcDateTime
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
+from feed_assets.sql.tables import define_table
+
+tick_failures = define_table(
+    "fa_tick_failures",
+    Column("cluster", Text, nullable=False),
+    Column("step", Choice(TickStep), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("since", UtcDateTime, nullable=False),
+    Column("next_try_at", UtcDateTime, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    key=("cluster", "step", "subject"),
+)
+
 
 _T = tick_failures.c
 _KEY = ("cluster", "step", "subject")

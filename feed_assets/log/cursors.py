@@ -6,8 +6,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 
 from feed_assets.log.tables import cursors
-from feed_assets.sql.rows import TableStore
-from feed_assets.sql.upserts import build_upsert
+from feed_assets.sql.rows import TableStore, build_upsert
 
 _T = cursors.c
 _LARGEST_STEP = 2**32

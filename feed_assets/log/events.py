@@ -7,11 +7,9 @@ from sqlalchemy import exists, func, insert, select
 
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import RowMapper, TableStore, select_keys
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals, microseconds
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows, select_keys
+from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 
 _T = feed_events.c
 _ROWS = RowMapper(feed_events, FeedEvent)

@@ -24,9 +24,7 @@ from feed_assets.log.tables import HAS_HOLDER, leases
 from feed_assets.sql.column_types import Text, from_micros
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import FencedOutError, LeaseHeldError
-from feed_assets.sql.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
-from feed_assets.sql.rows import RowMapper
-from feed_assets.sql.upserts import build_insert
+from feed_assets.sql.rows import KEY_ROWS, POSITION, RowMapper, build_insert, key_rows, render_rows, select_keyed
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite

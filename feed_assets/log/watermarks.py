@@ -11,8 +11,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled, is_scheduled
 from feed_assets.log.records import EntityKey, Watermark, WatermarkKind
 from feed_assets.log.tables import HAS_NEXT_TIME, watermarks
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
-from feed_assets.sql.upserts import build_upsert
+from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys
 
 _T = watermarks.c
 _ROWS = RowMapper(watermarks, Watermark)

@@ -25,11 +25,10 @@ from feed_assets.instances.inbox.inbox_files import find_ahead
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.loading.entity_files import digest_files, read_declared_files
 from feed_assets.loading.interpolation import values_of
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.records import FeedEventKind, ProcessInstanceStatus
+from feed_assets.log.records import Cause, FeedEventKind, ProcessInstanceStatus
 from feed_assets.log.removals.records import OPEN_STATES, SweepState
 from feed_assets.metrics import families
 from feed_assets.metrics.open_work import UNFINISHED, OpenWork
@@ -40,8 +39,7 @@ from feed_assets.releases.left_out import find_last_known
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals
+from feed_assets.sql.totals import Total, TotalKind, Totals
 
 SERIES_LIMIT = 50_000
 """How many series an exposition has at most, unless a command says otherwise."""

@@ -9,8 +9,7 @@ from sqlalchemy import TextClause, func, select
 from feed_assets.alerts.delivery.store import WaysOut
 from feed_assets.alerts.delivery.tables import IS_DEAD, IS_OPEN, deliveries
 from feed_assets.log.instances.tables import arrival_polls, process_instances
-from feed_assets.log.messages.outbox import Outbox
-from feed_assets.log.messages.tables import outbox
+from feed_assets.log.messages.outbox import Outbox, outbox
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.log.removals.records import OPEN_STATES, SweepState
 from feed_assets.log.removals.tables import sweeps

@@ -18,8 +18,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.plan.records import FeedRecord
-from feed_assets.rebuild.surveying import PROCESS, FoundInstance, find_nominal_times, iter_found
-from feed_assets.rebuild.watermarks import move_watermark
+from feed_assets.rebuild.surveying import PROCESS, FoundInstance, find_nominal_times, iter_found, move_watermark
 from feed_assets.timing.dates import NEVER
 
 ORIGIN = "rebuild"

@@ -12,12 +12,12 @@ from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_la
 from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
 from feed_assets.instances.attempts.made_from import TakenEvent
 from feed_assets.json_form import NominalTime
-from feed_assets.log.causes import Cause
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     CONTENT,
+    Cause,
     EntityKey,
     FeedEvent,
     FeedKey,
@@ -28,8 +28,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerRecord
-from feed_assets.rebuild.surveying import FoundInstance
-from feed_assets.rebuild.watermarks import move_watermark
+from feed_assets.rebuild.surveying import FoundInstance, move_watermark
 from feed_assets.sql.locks import lock_queues
 from feed_assets.triggers.input_windows import input_states
 from feed_assets.triggers.queue.changes import QueueChanges

@@ -1,22 +1,26 @@
-"""Find on storage what a lost state has recorded: the instances of feeds, and which process wrote them."""
+"""Find on storage what a lost state has recorded: the instances of feeds, and which process wrote them; and move
+watermarks past what is done.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from feed_assets.context.operation import OperationContext
 from feed_assets.instances.arrival.store_polls import Candidate, poll_instances
 from feed_assets.instances.arrival.watching import find_standing
 from feed_assets.instances.attempts.made_from import TakenEvent, parse_taken
 from feed_assets.instances.inbox.taking import is_taken
+from feed_assets.log.records import WatermarkKind
+from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Look, Manifest
-from feed_assets.transfer.plans import copy_filter
-from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
+from feed_assets.transfer.plans import Replica, copy_filter, parse_replica, replica_key
 
 BATCH = 500
 
@@ -142,3 +146,17 @@ def find_finished(
                 if written and mandatory <= written.keys():
                     finished[nominal_time] = written.get(first.name) or next(iter(written.values()))
     return finished
+
+
+def move_watermark(context: OperationContext, record: FeedRecord | ProcessRecord, to: datetime | None) -> None:
+    """Let the creation or the polls of instances begin at a time, unless they have gone further; None is the end."""
+    kind = WatermarkKind.FEED if isinstance(record, FeedRecord) else WatermarkKind.PROCESS
+    sequence = record.sequence
+    index = sequence.size if to is None else sequence.index(to)
+    with context.database.begin() as connection:
+        watermarks = Watermarks(connection)
+        standing = watermarks.get(kind, *record.key)
+        if standing is None or standing.next_time is None or index is None:
+            return
+        if to is None or standing.next_time < to:
+            watermarks.put([replace(standing, next_index=index, next_time=to)])

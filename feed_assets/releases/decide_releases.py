@@ -14,7 +14,7 @@ from feed_assets.entities.flow_names import declared_by, describe_process
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.log.definitions.records import DefinitionAction, Member, Release
 from feed_assets.log.definitions.store import Definitions
-from feed_assets.log.instances.unstarted_instances import UnstartedInstances
+from feed_assets.log.instances.process_instances import UnstartedInstances
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import SETTLING, Step, Succession, decide_succession, parse_fingerprint

@@ -4,14 +4,54 @@ files of workflows.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    Table,
+    select,
+)
 
-from feed_assets.log.definitions.records import Release
+from feed_assets.log.definitions.records import Member, Release
 from feed_assets.log.records import EntityKey
-from feed_assets.releases.tables import releases, workflow_files
-from feed_assets.sql.rows import RowMapper, TableStore
-from feed_assets.sql.upserts import build_insert_if_absent
+from feed_assets.sql.column_types import Entries, Text, UtcDateTime
+from feed_assets.sql.rows import RowMapper, TableStore, build_insert_if_absent
+from feed_assets.sql.tables import define_table, metadata
+
+
+def _member_values(member: Member) -> list[object]:
+    return [member.kind, member.name, member.version]
+
+
+def _to_member(values: list[Any]) -> Member:
+    kind, name, version = values
+    return Member(kind=kind, name=name, version=version)
+
+
+releases = define_table(
+    "fa_releases",
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("release", BigInteger, nullable=False),
+    Column("effective_from", UtcDateTime, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("members", Entries("members", _member_values, _to_member), nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("reason", Text, nullable=False),
+    key=("process", "cluster", "release"),
+)
+
+workflow_files = Table(
+    "fa_workflow_files",
+    metadata,
+    Column("digest", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("digest", name="fa_workflow_files_pk"),
+)
+
 
 _T = releases.c
 _ROWS = RowMapper(releases, Release)

@@ -19,7 +19,7 @@ from feed_assets.loading.interpolation import Values
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import DefinitionVersion, Member, Release
 from feed_assets.log.definitions.store import Definitions
-from feed_assets.log.instances.unstarted_instances import UnstartedInstances
+from feed_assets.log.instances.process_instances import UnstartedInstances
 from feed_assets.masking import get_logger
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.edges import Key

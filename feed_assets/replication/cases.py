@@ -29,8 +29,7 @@ from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.replication.flows import find_siblings, is_last_slice
 from feed_assets.replication.scope import CopyScope, find_flows, is_due, source_of
 from feed_assets.replication.status import UNSCHEDULED, has_been_there
-from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import Side, copy_filter, source_side, target_side
+from feed_assets.transfer.plans import CopyFilter, Side, copy_filter, source_side, target_side
 
 _MOMENT = timedelta(microseconds=1)
 

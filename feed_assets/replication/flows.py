@@ -41,14 +41,12 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import LeaseHeldError
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, microseconds
+from feed_assets.sql.totals import Total, TotalKind, microseconds
 from feed_assets.storage.manifests import Publication
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.errors import FilesFailedError, ReplicaLostError
-from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import source_side, target_side
-from feed_assets.transfer.requests import CopyRequest, OnProgress
+from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus, OnProgress
 from feed_assets.triggers.input_windows import InputState
 
 BYTES_AT_ONCE = 1 << 30

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.context.subjects import Subject, resolve_subject
 from feed_assets.entities.common import Kind

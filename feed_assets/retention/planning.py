@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from feed_assets.context.audit_notes import note
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.definitions.records import ScheduleState

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.audit_notes import note
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import Hidden, ShownError, shown
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.worker_names import name_holder
+from feed_assets.log.run_names import name_holder
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.clock_witness import note_clock

@@ -6,8 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.audit_notes import note
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind

@@ -1,12 +1,15 @@
-"""The simulated surroundings: temporary storage, jobs that write digests of their inputs, and arrivals."""
+"""The simulated surroundings: temporary storage, jobs that write digests of their inputs, arrivals, the lines of the
+log, and the machine's clock: correct until it is set.
+"""
 
 import csv
 import hashlib
 import random
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,6 +18,7 @@ from feed_assets.context.errors import ArrivalsFileError
 from feed_assets.engines.port import Engine, Judged, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.entities.workflow import Workflow
 from feed_assets.errors import FeedAssetsError
+from feed_assets.json_form import NominalTime
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
@@ -23,6 +27,65 @@ from feed_assets.timing.dates import parse_datetime, render_datetime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class SimulatedEvent(StrEnum):
+    """The kinds of events in a simulation."""
+
+    ARRIVED = "arrived"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    CUT = "batch cut"
+    PASSED = "passed over"
+    ASKED_FOR = "asked for"
+    RUN = "run"
+    LATE_RUN = "run again"
+    FAILED = "failed"
+    DIED = "worker died"
+    TIMED_OUT = "timed out"
+    SKIPPED = "skipped"
+    RESTARTED = "daemon restarted"
+    CLOCK_SET = "clock set"
+    MISSED = "never ran"
+    LEFT = "left pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueShare:
+    """What became of the events of one input: which the batch has taken, which were passed over, and which are pending
+    after that, by their numbers in the log. Of many pending ones the oldest are listed.
+    """
+
+    input: str
+    feed: str
+    taken: tuple[int, ...] = ()
+    passed: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """An event of a simulation, with its instance if it has one; `note` has details for people. `at` is the true
+    time. `event` is the number in the log of what somebody gave notice of, and `queue` what a batch does to it.
+    """
+
+    at: datetime
+    what: SimulatedEvent
+    entity: str = ""
+    cluster: str = ""
+    nominal_time: NominalTime | None = None
+    note: str = ""
+    event: int | None = None
+    queue: tuple[QueueShare, ...] = ()
+
+    def render(self) -> str:
+        """Return the line for people."""
+        who = f" {self.entity}" if self.entity else ""
+        when = f" {render_datetime(self.nominal_time)}" if self.nominal_time else ""
+        where = f" on {self.cluster}" if self.cluster else ""
+        note = f": {self.note}" if self.note else ""
+        return f"{render_datetime(self.at)} {self.what.value}{who}{when}{where}{note}"
+
 
 _COLUMNS = ("feed", "cluster", "instance", "at")
 _FILE = "part-0"
@@ -199,3 +262,55 @@ def _content(path: str) -> bytes:
 def no_session() -> "SparkSession":
     """Stand in for Spark, which no simulated job needs."""
     raise AssertionError("a simulation runs nothing on Spark")
+
+
+_RIGHT = timedelta(0)
+_SHORTEST = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSteps:
+    """How often and how far the clock is set: the share of ticks after which it is set, and its largest error ahead or
+    behind. Every other step corrects a wrong clock. Small errors are more frequent than large ones.
+    """
+
+    share: float = 0.0
+    ahead: timedelta = timedelta(days=4)
+    behind: timedelta = timedelta(hours=12)
+
+
+@dataclass(slots=True)
+class WrongClock:
+    """The error of the machine's clock relative to the true time; `error` is positive if it is ahead."""
+
+    steps: ClockSteps
+    source: random.Random
+    error: timedelta = field(default=_RIGHT, init=False)
+
+    def read(self, true_time: datetime) -> datetime:
+        """Return the clock's time at a true time."""
+        return true_time + self.error
+
+    def step(self) -> timedelta | None:
+        """Set the clock at random; return the change, None if the clock is left alone."""
+        if self.source.random() >= self.steps.share:
+            return None
+        before, self.error = self.error, self._next_error()
+        return self.error - before
+
+    def _next_error(self) -> timedelta:
+        if self.error and self.source.random() < 0.5:
+            return _RIGHT
+        is_ahead = self.source.random() < 0.5
+        most = self.steps.ahead if is_ahead else self.steps.behind
+        seconds = max(most * self.source.random() ** 2, _SHORTEST) // timedelta(seconds=1)
+        return timedelta(seconds=seconds if is_ahead else -seconds)
+
+
+def describe_step(step: timedelta) -> str:
+    """Return a change of the clock for people.
+
+    >>> describe_step(timedelta(days=1, minutes=2)), describe_step(timedelta(minutes=-90))
+    ('forward by 1 day, 0:02:00', 'back by 1:30:00')
+    """
+    return f"forward by {step}" if step > _RIGHT else f"back by {-step}"

@@ -5,8 +5,8 @@ runs in one thread; the same seed gives the same log.
 import heapq
 import itertools
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,10 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Unconfined
 from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.context.operation import OperationContext
+from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
+from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
+from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.gates.catch_up_policy import ON_TIME
@@ -29,23 +32,216 @@ from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import apply_late_checks, apply_updates
 from feed_assets.instances.leasing import TTL
 from feed_assets.instances.looking import look_for_arrivals
-from feed_assets.log.causes import Cause
+from feed_assets.log.definitions.schedules import load_schedules
+from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.replication.flows import FlowRunner
-from feed_assets.simulate.event_files import Command, FileEvent, GivenCommand, ToldArrival
-from feed_assets.simulate.log import LogLine, SimulatedEvent
-from feed_assets.simulate.outside import give, land, tell
-from feed_assets.simulate.parts import Arrival, DigestEngine, SimulatedStores, no_session, with_polls, with_work_here
-from feed_assets.simulate.queue_log import QueueLog
-from feed_assets.simulate.wrong_clock import ClockSteps, WrongClock, describe_step
+from feed_assets.simulate.event_files import AUTHOR, Command, FileEvent, GivenCommand, ToldArrival
+from feed_assets.simulate.parts import (
+    Arrival,
+    ClockSteps,
+    DigestEngine,
+    LogLine,
+    QueueShare,
+    SimulatedEvent,
+    SimulatedStores,
+    WrongClock,
+    describe_step,
+    no_session,
+    with_polls,
+    with_work_here,
+)
 from feed_assets.sql.database import Database, open_database
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
+from feed_assets.triggers.queue.batches import Batches, BatchEvents
+from feed_assets.triggers.queue.records import RangeUse
+from feed_assets.triggers.queues import show_queue
+from feed_assets.triggers.waiting import Queue
+
+_NAMED_AT_MOST = 10
+_NAMED_OF_MANY = 3
+_USES = ("taken", "passed", "pending")
+
+
+@dataclass(slots=True)
+class QueueLog:
+    """Tells what becomes of what comes for processes, by the record."""
+
+    _told: dict[EntityKey, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def iter_cut(self, context: OperationContext, batches: Collection[ProcessKey], at: datetime) -> Iterator[LogLine]:
+        """Yield a line for each batch that a tick has cut."""
+        for batch in batches:
+            with context.read() as connection:
+                taken = Batches(connection).events_of(batch)
+                passed = Batches(connection).events_of(batch, RangeUse.PASSED)
+            consumer = EntityKey(batch.process, batch.cluster)
+            yield _line(context, SimulatedEvent.CUT, consumer, at, taken, passed, batch.nominal_time)
+
+    def iter_passed(
+        self, context: OperationContext, suspended: Collection[EntityKey], at: datetime
+    ) -> Iterator[LogLine]:
+        """Yield a line for each suspended process for which a tick has passed something over."""
+        for consumer in sorted(suspended):
+            told = self._told[consumer]
+            with context.read() as connection:
+                passed = Batches(connection).passed_while_suspended(consumer)
+            news = [
+                each._replace(events=tuple(event for event in each.events if event.seq not in told)) for each in passed
+            ]
+            told |= {event.seq for each in news for event in each.events}
+            if any(each.events for each in news):
+                yield _line(context, SimulatedEvent.PASSED, consumer, at, [], news)
+
+    @staticmethod
+    def iter_left(context: OperationContext, at: datetime) -> Iterator[LogLine]:
+        """Yield a line for each process for which something is pending."""
+        for cluster in sorted(context.plan.clusters):
+            for record in context.plan.triggered_on(cluster):
+                line = _line(context, SimulatedEvent.LEFT, EntityKey(*record.key), at, [], [])
+                if any(share.pending for share in line.queue):
+                    yield line
+
+
+def _line(
+    context: OperationContext,
+    what: SimulatedEvent,
+    consumer: EntityKey,
+    at: datetime,
+    taken: Sequence[BatchEvents],
+    passed: Sequence[BatchEvents],
+    nominal_time: datetime | None = None,
+) -> LogLine:
+    content = show_queue(context, *consumer)
+    trigger = context.plan.processes[consumer].trigger
+    shares = tuple(
+        QueueShare(
+            input=each.name,
+            feed=each.feed,
+            taken=_numbers(taken, each.name),
+            passed=_numbers(passed, each.name),
+            pending=tuple(event.row.seq for event in content.events if event.input == each.name),
+        )
+        for each in (trigger.inputs if trigger else ())
+    )
+    return LogLine(
+        at=at,
+        what=what,
+        entity=consumer.entity,
+        cluster=consumer.cluster,
+        nominal_time=nominal_time,
+        note=_note(what, shares, content.queue),
+        queue=shares,
+    )
+
+
+def _numbers(found: Sequence[BatchEvents], name: str) -> tuple[int, ...]:
+    return tuple(event.seq for each in found if each.input == name for event in each.events)
+
+
+def _note(what: SimulatedEvent, shares: Sequence[QueueShare], queue: Queue) -> str:
+    """Return what is taken, passed over and left, and at the end of all what is lacking, in a few words."""
+    taken, passed, left = ({share.input: getattr(share, name) for share in shares} for name in _USES)
+    texts = [f"takes {_render(taken)}"] if what is SimulatedEvent.CUT else []
+    if any(passed.values()):
+        texts.append(f"passes over {_render(passed)}")
+    pending = _render(left, queue.pending)
+    texts += [pending, queue.sentence] if what is SimulatedEvent.LEFT else [f"leaves {pending}"]
+    return "; ".join(texts)
+
+
+def _render(numbers: Mapping[str, Sequence[int]], count: int | None = None) -> str:
+    """Return events by input; `count` is how many there are, if not all are listed.
+
+    >>> _render({"orders": (1, 2), "approval": (3,), "rates": ()}), _render({"orders": range(1, 101)}), _render({})
+    ('3 events: orders 1, 2; approval 3', '100 events: orders 1, 2, 3, …', 'nothing')
+    """
+    if not any(numbers.values()):
+        return "nothing"
+    each = (
+        f"{name} {', '.join(map(str, found if len(found) <= _NAMED_AT_MOST else [*found[:_NAMED_OF_MANY], '…']))}"
+        for name, found in numbers.items()
+        if found
+    )
+    return f"{counted(count or sum(map(len, numbers.values())), 'event')}: {'; '.join(each)}"
+
+
+_COMMANDS = {Command.SUSPEND: SimulatedEvent.SUSPENDED, Command.RESUME: SimulatedEvent.RESUMED}
+
+
+def land(context: OperationContext, stores: SimulatedStores, arrival: Arrival) -> LogLine:
+    """Write what arrives for polls to find; what is never polled is told."""
+    record = context.plan.feeds[arrival.feed, arrival.cluster]
+    if record.is_external and not record.is_polled:
+        notice = Notice(
+            feed=arrival.feed,
+            cluster=arrival.cluster,
+            nominal_time=arrival.nominal_time,
+            author=AUTHOR,
+            is_again=True,
+        )
+        return tell(context, stores, ToldArrival(at=arrival.at, notice=notice, content=arrival.content, record=record))
+    stores.write(record, arrival.nominal_time, arrival.content)
+    return LogLine(
+        at=arrival.at,
+        what=SimulatedEvent.ARRIVED,
+        entity=arrival.feed,
+        cluster=arrival.cluster,
+        nominal_time=arrival.nominal_time,
+        note="" if arrival.content == "1" else f"content {arrival.content}",
+    )
+
+
+def tell(context: OperationContext, stores: SimulatedStores, arrival: ToldArrival) -> LogLine:
+    """Write what arrives if it has data, and give notice of it."""
+    notice, record = arrival.notice, arrival.record
+    time = notice.nominal_time
+    if record.has_data and time is not None and stores.read(record, time) != arrival.content:
+        stores.write(record, time, arrival.content)
+    done = record_notice(context, notice)
+    event = None
+    if done.outcome is not NoticeOutcome.KNOWN:
+        with context.read() as connection:
+            event = EventLog(connection).last_seq()
+    texts = [done.outcome.value if event is None else f"event {event}"]
+    if done.outcome is NoticeOutcome.CHANGED:
+        texts.append("other content")
+    if notice.marking is not None:
+        texts.append(f"marked {notice.marking}")
+    return LogLine(
+        at=arrival.at,
+        what=SimulatedEvent.ARRIVED,
+        entity=done.feed,
+        cluster=done.cluster,
+        nominal_time=done.nominal_time,
+        note=", ".join(texts),
+        event=event,
+    )
+
+
+def give(context: OperationContext, command: GivenCommand) -> Iterator[LogLine]:
+    """Suspend or resume a process, and yield a line for each of its clusters."""
+    with context.database.begin() as connection:
+        view = load_schedules(connection, context.without_row)
+        rows = decide_schedules(
+            view,
+            Kind.PROCESS,
+            command.process,
+            command.clusters,
+            command.state,
+            author=AUTHOR,
+            now=context.as_of,
+        )
+        apply_schedules(connection, view, rows, context.as_of)
+    for cluster in command.clusters:
+        yield LogLine(at=command.at, what=_COMMANDS[command.command], entity=command.process, cluster=cluster)
+
 
 _REQUESTS_A_TICK = 50
 _OPEN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)

@@ -1,7 +1,8 @@
 """Open the state database, make its tables, and manage transactions.
 
 SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, and a read transaction sees
-the database at one moment.
+the database at one moment. SQLite's connections reject writes in one begun for reading by themselves: after each pragma
+(`PRAGMA query_only`), it would prepare every statement again, which would take most of the time of a tick.
 """
 
 import fcntl
@@ -9,11 +10,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -23,9 +24,44 @@ from sqlalchemy.schema import CreateSchema
 
 from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
 from feed_assets.sql.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
-from feed_assets.sql.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
 from feed_assets.sql.totals import forget_totals, write_totals
+
+BEGIN_READING = "BEGIN"
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+
+_READS = ("SELECT", "EXPLAIN", "PRAGMA")
+_LONGEST = max(map(len, _READS))
+
+
+class _GuardedCursor(sqlite3.Cursor):
+    def __init__(self, connection: "GuardedConnection") -> None:
+        super().__init__(connection)
+        self._guarded = connection
+
+    def execute(self, statement: str, parameters: Any = (), /) -> Self:
+        self._check(statement)
+        return super().execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Iterable[Any], /) -> Self:
+        self._check(statement)
+        return super().executemany(statement, parameters)
+
+    def _check(self, statement: str) -> None:
+        if statement in (BEGIN_READING, BEGIN_WRITING):
+            self._guarded.is_reading = statement == BEGIN_READING
+        elif self._guarded.is_reading and not statement.lstrip()[:_LONGEST].upper().startswith(_READS):
+            raise sqlite3.OperationalError("attempt to write in a read-only transaction")
+
+
+class GuardedConnection(sqlite3.Connection):
+    """A connection whose transactions begin with `BEGIN_READING` or `BEGIN_WRITING`."""
+
+    is_reading = False
+
+    def cursor(self, factory: Any = _GuardedCursor) -> Any:
+        return super().cursor(factory)
+
 
 LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5

@@ -1,30 +1,175 @@
-"""Write values as rows of a table and read them back.
+"""Write values as rows of a table and read them back, by their keys or many at once.
 
-Fields and columns have the same names; the column types convert the values.
+Fields and columns have the same names; the column types convert the values. One JSON parameter has thousands of keys or
+rows, and a statement reads or joins them. So it has the same text for one key as for thousands, and SQLAlchemy compiles
+it once. Measured with 60,000 new rows of four indexes: it takes half as long as many parameters on SQLite, a third on
+PostgreSQL.
 """
 
+import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import (
+    BigInteger,
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
     Executable,
     Insert,
     Select,
+    Subquery,
     Table,
     and_,
     bindparam,
+    cast,
+    column,
     delete,
+    func,
     insert,
     select,
+    true,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.types import TypeEngine
+
+from feed_assets.masking import encodable
+from feed_assets.sql.column_types import Text, UtcDateTime, to_micros
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
+
+def build_insert(dialect: str, table: Table) -> "sqlite.Insert | postgresql.Insert":
+    """Return an insert that supports a conflict clause."""
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # measured: 18 ms, and a command with SQLite needs none of it
+
+    return postgresql.insert(table)
+
+
+def build_upsert(dialect: str, table: Table) -> Insert:
+    """Return a statement that inserts a row, or replaces the other columns of the row with its primary key."""
+    new = build_insert(dialect, table)
+    keys = [column.key for column in table.primary_key]
+    changes = {column.key: new.excluded[column.key] for column in table.columns if column.key not in keys}
+    return new.on_conflict_do_update(index_elements=keys, set_=changes)
+
+
+def build_insert_if_absent(dialect: str, table: Table) -> Insert:
+    """Return a statement that inserts a row unless one with its primary key exists."""
+    keys = [column.key for column in table.primary_key]
+    return build_insert(dialect, table).on_conflict_do_nothing(index_elements=keys)
+
+
+_MAY_BE_REFUSED = re.compile(r"\\u(?:0000|d)")  # \u0000, or a half of a pair: \udcff
+_render = json.JSONEncoder(separators=(",", ":"), default=to_micros).encode
+
+KEY_ROWS = "key_rows"
+POSITION = "position"
+_INSERTED_ROWS = "inserted_rows"
+
+_TIME_COLUMNS = frozenset({"nominal_time", "first", "last", "first_at", "last_at", "next_at", "by_at", "wake_at"})
+_NUMBER_COLUMNS = frozenset(
+    {"token", "pending", "first_seq", "marker_seq", "taken_seq", "event", "seq", "id", "episode"}
 )
 
-from feed_assets.sql.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.sql.upserts import build_insert_if_absent, build_upsert
+
+def render_rows(rows: Iterable[Sequence[object]]) -> str:
+    """Render the value of the parameter `KEY_ROWS`; its texts are kept as those of columns are (see `Text`)."""
+    listed = list(rows)
+    text = _render(listed)
+    if _MAY_BE_REFUSED.search(text):
+        text = _render([[encodable(each) if isinstance(each, str) else each for each in row] for row in listed])
+    return text
+
+
+@cache  # measured: building the subquery takes longer than executing it
+def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
+    """Return the rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text, time or number for each
+    name.
+    """
+    parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
+    position: ColumnElement[int]
+    values: list[ColumnElement[Any]]
+    if dialect == "sqlite":
+        entry = func.json_each(parameter).table_valued("key", "value", name="entry")
+        position = entry.c.key
+        values = [func.json_extract(entry.c.value, f"$[{i}]", type_=_type_of(name)) for i, name in enumerate(names)]
+    else:
+        from sqlalchemy.dialects.postgresql import JSONB  # as in `build_upsert`
+
+        entry = (
+            func.jsonb_array_elements(cast(parameter, JSONB))
+            .table_valued(column("value", JSONB), with_ordinality="place", name="entry")
+            .render_derived()
+        )
+        position = entry.c.place - 1
+        values = [cast(entry.c.value[i].astext, _type_of(name)) for i, name in enumerate(names)]
+    labels = [value.label(name) for value, name in zip(values, names, strict=True)]
+    return select(position.label(POSITION), *labels).subquery("wanted")
+
+
+@cache
+def select_keyed(
+    dialect: str, table: Table, names: tuple[str, ...], columns: tuple[ColumnElement[Any], ...]
+) -> Select[Any]:
+    """Select columns of the rows whose keys are in the parameter `KEY_ROWS`; `names` are the columns of the key."""
+    keys = key_rows(dialect, names)
+    is_match = and_(*(table.c[name] == keys.c[name] for name in names))
+    return select(*columns).join_from(keys, table, is_match)
+
+
+def _type_of(name: str) -> TypeEngine[Any]:
+    if name in _NUMBER_COLUMNS:
+        return BigInteger()
+    return UtcDateTime() if name in _TIME_COLUMNS else Text()
+
+
+def insert_rows(
+    connection: Connection,
+    table: Table,
+    names: tuple[str, ...],
+    rows: Sequence[Sequence[Any]],
+    *,
+    replaces: bool = False,
+) -> None:
+    """Insert rows with values of the named columns: numbers, times and texts. With `replaces`,
+    rows with the same primary key are overwritten.
+    """
+    if rows:
+        connection.execute(
+            _build_insert(connection.dialect.name, table, names, replaces), {_INSERTED_ROWS: render_rows(rows)}
+        )
+
+
+@cache
+def _build_insert(dialect: str, table: Table, names: tuple[str, ...], replaces: bool) -> Insert:
+    columns = [table.c[name] for name in names]
+    parameter: BindParameter[str] = bindparam(_INSERTED_ROWS, type_=Text)
+    values: list[ColumnElement[Any]]
+    if dialect == "sqlite":
+        entry = func.json_each(parameter).table_valued("value", name="entry")
+        values = [func.json_extract(entry.c.value, f"$[{i}]") for i, _ in enumerate(names)]
+    else:
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        entry = func.jsonb_array_elements(cast(parameter, JSONB)).table_valued(column("value", JSONB), name="entry")
+        values = [cast(entry.c.value[i].astext, each.type) for i, each in enumerate(columns)]
+    new = build_insert(dialect, table)
+    statement = new.from_select(list(names), select(*values).where(true()), include_defaults=False)
+    if not replaces:
+        return statement
+    keys = [each.name for each in table.primary_key]
+    changes = {name: new.excluded[name] for name in names if name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ runs, in this process, on Dagster and Spark.
 
 from typing import TYPE_CHECKING, Any
 
-from feed_assets.simulate.log import LogLine, SimulatedEvent
-from feed_assets.simulate.parts import Arrival
+from feed_assets.simulate.parts import Arrival, LogLine, SimulatedEvent
 from feed_assets.testing.simulated import SimulatedLocation, simulate
 
 if TYPE_CHECKING:

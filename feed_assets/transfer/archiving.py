@@ -18,9 +18,8 @@ from feed_assets.storage.port import StorePath
 from feed_assets.storage.records import Guard, Moved, Outcome
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import SourceChangingError, SourceNotAvailableError
-from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import Side
-from feed_assets.transfer.requests import CopyRequest
+from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus
 
 _EXACT = CopyOptions(exact=True, tries=1)
 

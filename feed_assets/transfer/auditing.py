@@ -17,9 +17,18 @@ from feed_assets.storage.paths import MANIFEST_NAME, is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, ManifestEntry
 from feed_assets.transfer.errors import NothingSelectedError, SourceEmptiedError, SourceNotAvailableError
-from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import CopyPlan, Side, copy_filter, copy_flags, plan_copy, without_shortcuts
-from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
+from feed_assets.transfer.plans import (
+    CopyFilter,
+    CopyPlan,
+    Replica,
+    Side,
+    copy_filter,
+    copy_flags,
+    parse_replica,
+    plan_copy,
+    replica_key,
+    without_shortcuts,
+)
 
 _TRIES = 3
 

@@ -18,12 +18,10 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
 from feed_assets.transfer.finishing import Finishing, RepeatError
-from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy, survey_source
-from feed_assets.transfer.requests import CopyRequest, Meter, OnProgress
-from feed_assets.transfer.running import TaskResult, run_task
+from feed_assets.transfer.requests import Copied, CopyRequest, CopyStatus, Meter, OnProgress
+from feed_assets.transfer.running import TaskResult, Throttle, run_task
 from feed_assets.transfer.tasks import LARGE, CopyTask, OpenCopy, open_copy, part_tasks
-from feed_assets.transfer.throttle import Throttle
 
 BATCH = 128
 """The number of instances that are copied together: they share tasks, and one flush to disk."""

@@ -5,13 +5,15 @@ version of its file at the source. A copy with nothing to do therefore reads no 
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from feed_assets.clock import Clock
+from feed_assets.entities.copies.globs import translate_glob
 from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import CopyOptions
@@ -20,8 +22,8 @@ from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.listing import nanoseconds
-from feed_assets.storage.manifests import FOREIGN, Publication, hidden_entries
-from feed_assets.storage.paths import is_content
+from feed_assets.storage.manifests import FOREIGN, Publication, hidden_entries, parse_json, render_json
+from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
@@ -29,8 +31,113 @@ from feed_assets.transfer.errors import (
     SourceEmptiedError,
     SourceNotAvailableError,
 )
-from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
+
+REPLICA = "replica:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """The record of a source in the manifest of its copy.
+
+    `digest` is the digest of the copied content. `fingerprint` and `mark` are those of the source at that time (see
+    `Survey`). `is_settled` means that every later change of the source changes the fingerprint.
+    """
+
+    url: str
+    part: str
+    digest: str
+    fingerprint: str
+    mark: str
+    is_settled: bool
+
+    def render(self) -> str:
+        """Render the record as a value of a manifest's `extra`."""
+        fields = [self.url, self.part, self.digest, self.fingerprint, self.mark, int(self.is_settled)]
+        return render_json([1, *fields]).decode()
+
+
+def parse_replica(text: str | None) -> Replica | None:
+    """Parse the text of `Replica.render`; return None for any other text."""
+    try:
+        version, url, part, digest, fingerprint, mark, is_settled = parse_json(text or "null")
+    except (ValueError, TypeError):
+        return None
+    if version != 1:
+        return None
+    return Replica(url=url, part=part, digest=digest, fingerprint=fingerprint, mark=mark, is_settled=bool(is_settled))
+
+
+def replica_key(part: str) -> str:
+    """Return the key in a manifest's `extra` for the source of a part of the instance."""
+    return f"{REPLICA}{path_name(part) if part else 'whole'}"
+
+
+_WILD = re.compile(r"[*?\[{\\]")
+
+
+@dataclass(frozen=True)
+class CopyFilter:
+    """A filter on paths relative to the instance.
+
+    `sub_path` names directories or files: every match is copied, with everything below it. `base` is its deepest folder
+    without globs; the availability flag of this part is written there. In patterns, `*` and `?` match within one name,
+    `**` matches across names, and `{a,b}` and `[a-z]` are alternatives.
+
+    >>> part = CopyFilter(sub_path="region=eu/site=*")
+    >>> part.base, part.matches("region=eu/site=1/part-0"), part.matches("region=eu/part-0")
+    ('region=eu', True, False)
+    >>> CopyFilter(include=("**.csv",), exclude=("tmp/**",)).matches("a/b.csv")
+    True
+    """
+
+    sub_path: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @cached_property
+    def base(self) -> str:
+        """The folder of the copied part; "" for the instance itself."""
+        literal: list[str] = []
+        for part in self._parts:
+            if _WILD.search(part):
+                break
+            literal.append(part)
+        return "/".join(literal)
+
+    @cached_property
+    def is_everything(self) -> bool:
+        """Whether every file matches."""
+        return not (self._parts or self.include or self.exclude)
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the copied part; equal filters have equal names."""
+        return "\n".join(["/".join(self._parts), *sorted(self.include), "\0", *sorted(self.exclude)]).strip("\n\0")
+
+    def matches(self, file: str) -> bool:
+        """Return whether a file is copied."""
+        if self._part is not None and self._part.match(file) is None:
+            return False
+        if self._included and not any(pattern.fullmatch(file) for pattern in self._included):
+            return False
+        return not any(pattern.fullmatch(file) for pattern in self._excluded)
+
+    @cached_property
+    def _parts(self) -> list[str]:
+        return [part for part in self.sub_path.split("/") if part]
+
+    @cached_property
+    def _part(self) -> re.Pattern[str] | None:
+        return re.compile(f"(?:{translate_glob('/'.join(self._parts))})(?:/|$)") if self._parts else None
+
+    @cached_property
+    def _included(self) -> list[re.Pattern[str]]:
+        return [re.compile(translate_glob(each)) for each in self.include]
+
+    @cached_property
+    def _excluded(self) -> list[re.Pattern[str]]:
+        return [re.compile(translate_glob(each)) for each in self.exclude]
+
 
 FLAG = "_SUCCESS"
 """The availability flag of replicas of feeds without a flag (Falcon's)."""

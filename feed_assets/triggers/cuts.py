@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import Backlog
-from feed_assets.log.instances.notice_times import first_notice_at
+from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.messages.arrivals import tell_arrived
+from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord

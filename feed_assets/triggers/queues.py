@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.subjects import Subject
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 from feed_assets.catalog.reindexing import Reindexed, reindex
 from feed_assets.catalog.tables import entity_metadata, metadata_changes, metadata_entities, search_tokens
 from feed_assets.entities.metadata import MetadataKind, Scope
-from feed_assets.log.messages.tables import outbox
+from feed_assets.log.messages.outbox import outbox
 from feed_assets.log.tables import audit
 from feed_assets.sql.database import Database
 from tests.catalog.described import Described, described

@@ -13,9 +13,8 @@ import pytest
 import yaml
 from click.testing import Result
 
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import prepare, run
 from tests.cli.replication_project import project as replicated
 from tests.cli.retention_project import ok, set_clock

@@ -25,11 +25,10 @@ from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Attempt, Cause, ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings

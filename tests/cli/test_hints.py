@@ -17,7 +17,6 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.instances.late.store import UPDATE, LateChecks
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.payloads import (
@@ -29,7 +28,7 @@ from feed_assets.log.messages.payloads import (
     SweepPayload,
 )
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import FrozenInput, ProcessInstanceStatus
+from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus
 from feed_assets.orchestration.errors import NoAssetError
 from feed_assets.orchestration.location.health import describe_behind
 from feed_assets.orchestration.sensors.overdue_notices import MOST_LINES, render_most
@@ -154,7 +153,7 @@ def test_what_has_arrived_after_all_is_told(counted: Path, paste: Pasting) -> No
     assert status_of("clicks") == "AVAILABLE"
 
 
-@of("explain.contents.explain_lost: instance rerun")
+@of("explain.sentences.explain_lost: instance rerun")
 def test_what_storage_has_lost_is_produced_again(counted: Path, paste: Pasting) -> None:
     land(counted)
     begin(counted, ProcessInstanceStatus.SUCCEEDED)

@@ -42,7 +42,7 @@ from tests.retention.sweeps import test_mirror_runs as mirror_runs
 __all__ = ["counted", "expired", "paste", "replicated"]
 
 
-@of("retention.sweeps.chunk_removal.ChunkWorker._describe: retention undo")
+@of("retention.sweeps.sweeping.ChunkWorker._describe: retention undo")
 def test_the_trash_says_how_it_is_undone(expired: Path, paste: Pasting) -> None:
     ok(run("retention", "run", planned("clicks")))
     (document,) = [file for file in expired.glob("data/.feed-assets/trash/*/*.json") if "undo" in file.read_text()]

@@ -27,8 +27,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import Side, target_side
+from feed_assets.transfer.plans import CopyFilter, Side, target_side
 from tests.conformance.replicated_feeds import (
     LEVELS,
     MINUTE,

@@ -26,7 +26,7 @@ from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
-from feed_assets.transfer.mirror_snapshots import decide_pruning, snapshot_name
+from feed_assets.transfer.mirroring import decide_pruning, snapshot_name
 from feed_assets.validation.rules import validate_bundle
 from tests.retention.partitioned_tables import expired_partitions
 from tests.retention.reports import parse_evicted_paths

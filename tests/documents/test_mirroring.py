@@ -12,9 +12,8 @@ from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
 from feed_assets.storage.records import Displaced
 from feed_assets.transfer.errors import APPROVAL
 from feed_assets.transfer.executors import WORTH_BYTES, WORTH_FILES
-from feed_assets.transfer.mirror_snapshots import SnapshotResult, snapshot_name
-from feed_assets.transfer.mirroring import describe_mirror
-from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.mirroring import SnapshotResult, describe_mirror, snapshot_name
+from feed_assets.transfer.requests import Copied, CopyStatus
 from feed_assets.transfer.running import Failure
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 

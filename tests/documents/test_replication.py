@@ -25,8 +25,8 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.replication import flows
 from feed_assets.replication.flows import describe_copy
 from feed_assets.transfer import copying
-from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import FLAG
+from feed_assets.transfer.requests import Copied, CopyStatus
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/replication.md"

@@ -10,9 +10,9 @@ import pytest
 from feed_assets.entities.common import LocationKind, Retention
 from feed_assets.explain.records import ReasonCode
 from feed_assets.instances.leasing import TTL
+from feed_assets.log.messages.outbox import outbox
 from feed_assets.log.messages.payloads import EvictionOperation
 from feed_assets.log.messages.records import render_payload
-from feed_assets.log.messages.tables import outbox
 from feed_assets.log.records import FeedEventKind
 from feed_assets.log.removals.records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
 from feed_assets.orchestration import names

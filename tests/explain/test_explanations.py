@@ -12,7 +12,6 @@ from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain, explain_instance, explain_process_instances
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.json_form import render_document
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.events import EventLog
@@ -20,6 +19,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.leases import Leases
 from feed_assets.log.records import (
+    Cause,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,

@@ -15,7 +15,7 @@ from feed_assets.log.records import (
     ProcessInstance,
     ProcessInstanceStatus,
 )
-from feed_assets.log.removals.drafts import SweepDraft
+from feed_assets.log.removals.chunks import SweepDraft
 from feed_assets.log.removals.records import Hold, ScheduledRetention, Sweep, SweepItem, SweepState
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

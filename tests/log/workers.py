@@ -20,8 +20,7 @@ from feed_assets.log.removals.records import ChunkState, ItemOutcome, ItemResult
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.sql.database import open_database
 from feed_assets.sql.errors import LeaseHeldError
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals
+from feed_assets.sql.totals import Total, TotalKind, Totals
 from tests.log.samples import HOUR, START, event, feed_instance, hour, message, process_instance
 from tests.processes import PROCESSES
 

@@ -14,8 +14,8 @@ from dagster import DagsterRunStatus
 from sqlalchemy import text
 
 from feed_assets.clock import SystemClock
-from feed_assets.log.causes import Cause, describe_cause
 from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import Cause, describe_cause
 from tests.drills import drill
 from tests.orchestration.dagster_home import (
     Home,

@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
 
 from feed_assets.errors import MOST_CHARACTERS
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedKey, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Cause, FeedKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.orchestration.runs import remaining
 from feed_assets.testing.projects import failure_of
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state

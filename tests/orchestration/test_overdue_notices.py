@@ -17,9 +17,8 @@ from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import Explanation
 from feed_assets.explain.tick_failures import find_silence
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
 from feed_assets.orchestration.sensors import overdue_notices

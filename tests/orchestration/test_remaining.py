@@ -3,10 +3,9 @@
 from datetime import datetime
 from pathlib import Path
 
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessInstanceStatus
 from feed_assets.orchestration.runs.remaining import give_way
 from tests.instances.gates.test_requests import run_again
 from tests.instances.harness import START, LifecycleHarness, at, hours, process

@@ -26,7 +26,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.worker_names import name_holder
+from feed_assets.log.run_names import name_holder
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.runs import retention

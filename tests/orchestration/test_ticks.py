@@ -21,11 +21,11 @@ from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
 from feed_assets.instances.gates.retries import RetryResult
-from feed_assets.log.causes import Cause
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
+    Cause,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,

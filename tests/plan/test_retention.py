@@ -12,7 +12,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, RetentionRecord, SweepLimits
 from feed_assets.plan.retention import find_stricter
 from feed_assets.retention.rules.locations import archive_path
-from feed_assets.retention.rules.policies import digest_policy
+from feed_assets.retention.rules.schedule import digest_policy
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 

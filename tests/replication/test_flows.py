@@ -17,11 +17,11 @@ from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.late.lateness import LateVerdict
 from feed_assets.instances.late.store import UPDATE
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
+    Cause,
     FeedEventKind,
     FeedInstanceStatus,
     FeedKey,

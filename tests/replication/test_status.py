@@ -10,9 +10,8 @@ import pytest
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.json_form import render_document
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessInstanceStatus
 from feed_assets.replication import status as status_module
 from feed_assets.replication.status import NOT_DUE, ReplicationStatus, Sync, find_status
 from tests.context.contexts import context_of

@@ -26,8 +26,7 @@ from feed_assets.plan.location import Location, declare_location
 from feed_assets.receivers import Topic
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.settings import Settings
-from feed_assets.simulate.log import SimulatedEvent
-from feed_assets.simulate.parts import Arrival
+from feed_assets.simulate.parts import Arrival, SimulatedEvent
 from feed_assets.simulate.simulation import Simulation, SimulationSettings
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import parse_datetime

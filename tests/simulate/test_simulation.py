@@ -23,10 +23,8 @@ from feed_assets.log.records import FrozenInput, ProcessInstance, ProcessInstanc
 from feed_assets.plan.location import Location, declare_location
 from feed_assets.plan.records import FeedRecord
 from feed_assets.settings import Settings
-from feed_assets.simulate.log import LogLine, SimulatedEvent
-from feed_assets.simulate.parts import Arrival, ArrivalPattern, iter_arrivals
+from feed_assets.simulate.parts import Arrival, ArrivalPattern, ClockSteps, LogLine, SimulatedEvent, iter_arrivals
 from feed_assets.simulate.simulation import Faults, Simulation, SimulationSettings, simulate
-from feed_assets.simulate.wrong_clock import ClockSteps
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 from tests.drills import IS_DRILL, SEED, drill_seed, sized

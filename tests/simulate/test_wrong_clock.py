@@ -1,7 +1,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from feed_assets.simulate.wrong_clock import ClockSteps, WrongClock
+from feed_assets.simulate.parts import ClockSteps, WrongClock
 
 NOON = datetime(2013, 11, 1, 12, tzinfo=UTC)
 STEPS = ClockSteps(share=0.5, ahead=timedelta(days=4), behind=timedelta(hours=12))

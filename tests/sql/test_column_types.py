@@ -8,7 +8,7 @@ from feed_assets.log.records import FeedKey
 from feed_assets.log.tables import cursors
 from feed_assets.sql.column_types import AnyText, Text
 from feed_assets.sql.database import Database
-from feed_assets.sql.keyed import KEY_ROWS, insert_rows, key_rows, render_rows
+from feed_assets.sql.rows import KEY_ROWS, insert_rows, key_rows, render_rows
 from feed_assets.sql.tables import metadata
 from tests.instances.harness import START
 

@@ -5,17 +5,15 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.records import SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.log.causes import Cause
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.records import Attempt, FeedEventKind, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Attempt, Cause, FeedEventKind, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.sql.database import Database
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Totals
+from feed_assets.sql.totals import TotalKind, Totals
 from tests.log.samples import event, finished, hour, process_instance, sweep_draft
 from tests.log.workers import INCREASES, PATIENCE_SECONDS, TOTALS, Team, add_totals, append_until_killed
 from tests.processes import PROCESSES

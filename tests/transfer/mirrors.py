@@ -15,8 +15,7 @@ from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord
 from feed_assets.storage.records import Clearing
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.errors import APPROVAL
-from feed_assets.transfer.mirror_snapshots import Shelf, Snapshot, SnapshotKeeper
-from feed_assets.transfer.mirroring import MirrorEngine, PlannedMirror, plan_mirror
+from feed_assets.transfer.mirroring import MirrorEngine, PlannedMirror, Shelf, Snapshot, SnapshotKeeper, plan_mirror
 from feed_assets.transfer.plans import Side
 from tests.storage.harnesses import allow, read_file
 from tests.transfer.sides import Pair

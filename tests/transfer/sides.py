@@ -15,9 +15,8 @@ from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Guard, Manifest
 from feed_assets.storage.registry import open_store
 from feed_assets.transfer.copying import copy_many
-from feed_assets.transfer.outcomes import Copied
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
-from feed_assets.transfer.requests import CopyRequest
+from feed_assets.transfer.requests import Copied, CopyRequest
 from tests.object_servers import BUCKET
 from tests.storage.harnesses import (
     Files,

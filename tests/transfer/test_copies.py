@@ -4,7 +4,7 @@ import pytest
 
 from feed_assets.entities.copies.options import RemovedFiles
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.transfer.sides import FLAG, PATH, SMALL, SOON, Pair, pattern
 
 LARGE = {"large.bin": pattern(9 << 20), "small.csv": b"small"}

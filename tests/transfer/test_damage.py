@@ -22,7 +22,7 @@ from feed_assets.transfer.errors import (
     SourceNotAvailableError,
     TargetDamagedError,
 )
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.drills import sampled
 from tests.transfer.sides import FLAG, PATH, SMALL, SOON, Pair, local_place, pattern
 from tests.transfer.watching import Data, Watch, nothing, watched_stores

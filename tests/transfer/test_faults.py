@@ -12,7 +12,7 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.drills import sized
 from tests.storage.harnesses import object_harness
 from tests.storage.trees import Died, memory_folder

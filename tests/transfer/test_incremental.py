@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.transfer.sides import FLAG, PATH, SMALL, SOON, Pair, pattern
 from tests.transfer.watching import Watch, watched_stores
 

@@ -17,7 +17,7 @@ import pytest
 import feed_assets
 from feed_assets.storage.port import Copying
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.drills import drill_seed, sized
 from tests.storage.trees import memory_folder
 from tests.transfer.sides import FLAG, PATH, Pair, Place, local_place, pattern, s3_place

@@ -12,7 +12,7 @@ from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
 from feed_assets.storage.local import copying as local_copying
 from feed_assets.storage.port import Manifest
-from feed_assets.transfer.mirror_snapshots import Shelf
+from feed_assets.transfer.mirroring import Shelf
 from tests.storage.harnesses import object_harness
 from tests.storage.trees import memory_folder
 from tests.transfer.faults import CHANGES, LOOKS, Fault, faulty_objects, make_faulty

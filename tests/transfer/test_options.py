@@ -9,13 +9,12 @@ from feed_assets.entities.copies.options import Preserve
 from feed_assets.plan.copy_records import CopyOptions, OnError
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Availability
-from feed_assets.transfer import throttle
+from feed_assets.transfer import running
 from feed_assets.transfer.finishing import INCOMPLETE
-from feed_assets.transfer.outcomes import CopyStatus
 from feed_assets.transfer.plans import plan_copy
-from feed_assets.transfer.running import run_task
+from feed_assets.transfer.requests import CopyStatus
+from feed_assets.transfer.running import Throttle, run_task
 from feed_assets.transfer.tasks import open_copy, part_tasks
-from feed_assets.transfer.throttle import Throttle
 from tests.storage.trees import read_tree
 from tests.transfer.sides import FLAG, LATER, PATH, SMALL, Pair, copy_instance, pattern
 from tests.transfer.watching import Watch, watched_stores
@@ -102,7 +101,7 @@ def test_a_throttle_lets_a_quarter_of_a_second_pass_at_once_and_then_its_rate() 
 
 def test_a_limit_for_all_tasks_holds_for_all_together(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     time = FakeTime()
-    monkeypatch.setattr(throttle, "time", time)
+    monkeypatch.setattr(running, "time", time)
     monkeypatch.setattr(Throttle.__init__, "__kwdefaults__", {"monotonic": time.monotonic, "sleep": time.sleep})
     pair.source.land({f"{number}.bin": pattern(MiB, number) for number in range(10)} | {"l.bin": pattern(10 * MiB)})
     copied = pair.copy(bandwidth=4 * MiB, max_tasks=1)
@@ -112,7 +111,7 @@ def test_a_limit_for_all_tasks_holds_for_all_together(pair: Pair, monkeypatch: p
 
 def test_tasks_that_are_not_worth_executors_have_the_whole_limit(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     time = FakeTime()
-    monkeypatch.setattr(throttle, "time", time)
+    monkeypatch.setattr(running, "time", time)
     monkeypatch.setattr(Throttle.__init__, "__kwdefaults__", {"monotonic": time.monotonic, "sleep": time.sleep})
     pair.source.land({f"{number}.bin": pattern(MiB, number) for number in range(10)})
     sides, options = (pair.source.side(), pair.target.side()), CopyOptions(bandwidth=4 * MiB, max_tasks=5)

@@ -22,7 +22,7 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.errors import ForeignContentError, StorageError
 from feed_assets.storage.records import Availability, Clearing
 from feed_assets.transfer.errors import NothingSelectedError
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.requests import CopyStatus
 from tests.drills import drill, sized
 from tests.object_servers import BUCKET, s3_client
 from tests.transfer.sides import FLAG, PATH, SMALL, Pair, Place, local_place, pattern, s3_place

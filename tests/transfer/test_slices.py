@@ -6,8 +6,8 @@ import pytest
 
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.plans import CopyFilter
+from feed_assets.transfer.requests import CopyStatus
 from tests.transfer.sides import FLAG, LATER, PATH, Pair, local_place
 
 EU = {"region=eu/part-0.csv": b"eu zero", "region=eu/site=1/part-1.csv": b"eu one"}

@@ -11,9 +11,8 @@ from feed_assets.storage.records import Availability
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import CopyDamagedError
 from feed_assets.transfer.executors import run_on_executors
-from feed_assets.transfer.outcomes import CopyStatus
 from feed_assets.transfer.plans import plan_copy
-from feed_assets.transfer.requests import Progress
+from feed_assets.transfer.requests import CopyStatus, Progress
 from feed_assets.transfer.running import TaskResult, run_task
 from feed_assets.transfer.tasks import CopyTask, OpenCopy, open_copy, part_tasks
 from tests.transfer.sides import LATER, SMALL, Pair, copy_instance, pattern

@@ -10,8 +10,7 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.instances.errors import InputsMissingError
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
-from feed_assets.log.causes import Cause
-from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process, read_inputs
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY

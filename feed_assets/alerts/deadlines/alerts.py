@@ -13,9 +13,8 @@ from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.command_lines import command_line
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.definitions.records import ScheduleState

@@ -25,11 +25,18 @@ from feed_assets.log.instances.tables import attempts, feed_instances, process_i
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.column_types import to_micros
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.sql.rows import RowMapper, TableStore, has_key, key_parameters, select_keys
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals
-from feed_assets.sql.upserts import build_insert_if_absent
+from feed_assets.sql.rows import (
+    KEY_ROWS,
+    RowMapper,
+    TableStore,
+    build_insert_if_absent,
+    has_key,
+    key_parameters,
+    key_rows,
+    render_rows,
+    select_keys,
+)
+from feed_assets.sql.totals import Total, TotalKind, Totals
 
 _T = sla_misses.c
 _F = feed_instances.c

@@ -10,8 +10,7 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.log.instances.tables import feed_instances, process_instances
 from feed_assets.log.records import ARRIVING, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows, select_keyed
-from feed_assets.sql.rows import TableStore, select_keys
+from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows, select_keyed, select_keys
 
 _E = feed_events.c
 _F = feed_instances.c

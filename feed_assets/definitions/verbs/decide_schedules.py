@@ -10,12 +10,11 @@ from feed_assets.alerts.deadlines.frontiers import apply_pause
 from feed_assets.alerts.deadlines.records import SlaPause
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import SEPARATOR
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules, ScheduleView
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import UNENDED, ProcessInstances
-from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind
+from feed_assets.log.records import Cause, EntityKey, ProcessInstance, ProcessInstanceStatus, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.releases.timeline import BEGINNING
 from feed_assets.sql.locks import lock_queues

@@ -10,9 +10,8 @@ from typing import NoReturn
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import ArrivalRefusedError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.entities.common import Kind
 from feed_assets.entities.content.event_messages import (
     MARKING_REMEDY,

@@ -21,7 +21,6 @@ from feed_assets.instances.late.checks import decide_process_check
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.late.lateness import UNSETTLED
 from feed_assets.instances.late.store import LateChecks, LateKey
-from feed_assets.log.causes import Cause
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -30,6 +29,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     CONTENT,
     Attempt,
+    Cause,
     EntityKey,
     FeedEvent,
     FeedKey,

@@ -24,7 +24,6 @@ from feed_assets.instances.errors import InputsMissingError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
 from feed_assets.instances.leasing import HeldLeases, Leased
 from feed_assets.json_form import NominalTime
-from feed_assets.log.causes import Cause
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -32,6 +31,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     MESSAGE,
     Attempt,
+    Cause,
     FeedEventKind,
     FeedInstanceStatus,
     Lease,
@@ -44,8 +44,7 @@ from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, or
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals, microseconds
+from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
 from feed_assets.triggers.input_windows import InputState
 

@@ -17,7 +17,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
-from feed_assets.log.removals.drafts import SweepDraft
+from feed_assets.log.removals.chunks import SweepDraft
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, ItemResult, SweepChunk, SweepItem, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import origin_of

@@ -17,12 +17,11 @@ from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.instances.steps.store import Steps
 from feed_assets.json_form import Hidden, shown, shows
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import Attempts
-from feed_assets.log.instances.notice_times import first_notice_at
+from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus
 from feed_assets.releases.changed import note_changed
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database

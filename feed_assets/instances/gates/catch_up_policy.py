@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from feed_assets.entities.process import CatchUp
-from feed_assets.log.causes import Cause
+from feed_assets.log.records import Cause
 
 ON_TIME = timedelta(minutes=5)
 """An instance created with at most this delay is on time: longer than ticks, reloads and restarts take."""

@@ -14,14 +14,13 @@ from sqlalchemy import Connection
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
 from feed_assets.instances.late.checks import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.instances.late.store import LateCheck, LateChecks
-from feed_assets.log.causes import Cause
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.instances.unstarted_instances import UnstartedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances, UnstartedInstances
 from feed_assets.log.records import (
     ArrivalPoll,
+    Cause,
     ProcessChanges,
     ProcessInstance,
     ProcessInstanceStatus,

@@ -17,7 +17,7 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import Member, ScheduleState
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.feed_places import FeedPlaces
-from feed_assets.log.instances.unstarted_instances import UnstartedInstances
+from feed_assets.log.instances.process_instances import UnstartedInstances
 from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.masking import get_logger

@@ -21,15 +21,15 @@ from feed_assets.instances.gates.affected import find_affected
 from feed_assets.instances.gates.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.gates.updates import note_updates
-from feed_assets.log.causes import Cause, describe_cause
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
-from feed_assets.log.instances.notice_times import first_notice_at
+from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.messages.arrivals import tell_arrived
+from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import (
     ARRIVING,
+    Cause,
     EntityKey,
     FeedEvent,
     ProcessInstance,
@@ -37,6 +37,7 @@ from feed_assets.log.records import (
     ProcessKey,
     Watermark,
     WatermarkKind,
+    describe_cause,
 )
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key

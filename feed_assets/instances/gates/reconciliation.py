@@ -14,11 +14,17 @@ from typing import assert_never
 from feed_assets.command_lines import command_line
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
-from feed_assets.log.causes import Cause, describe_cause
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases, find_held
-from feed_assets.log.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import (
+    Cause,
+    ProcessChanges,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    describe_cause,
+)
 from feed_assets.log.run_names import is_command, is_dead_command, is_elsewhere
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan

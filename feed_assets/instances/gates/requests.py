@@ -15,12 +15,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
 from feed_assets.instances.gates.affected import contiguous
 from feed_assets.instances.late.store import LateChecks, LateKey
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline

@@ -9,11 +9,10 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
 from feed_assets.instances.gates.decide_retries import LONGEST_OUTAGE, RetryDecision, decide_retry
 from feed_assets.instances.gates.end_messages import tell_exhausted
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import Attempts
-from feed_assets.log.instances.notice_times import first_notice_at
+from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import is_command
 from feed_assets.plan.rendering import render_length
 from feed_assets.releases.changed import note_changed

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files, inbox_of
 from feed_assets.instances.inbox.inboxes import preview_files, takes_at

@@ -23,10 +23,10 @@ from feed_assets.instances.late.lateness import (
 )
 from feed_assets.instances.late.store import UPDATE, LateCheck, LateChecks, LateKey
 from feed_assets.instances.late.updates import decide_update, decide_update_early, is_settled, is_too_late
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances, Progress
 from feed_assets.log.records import (
+    Cause,
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,

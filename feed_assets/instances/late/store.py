@@ -12,8 +12,7 @@ from sqlalchemy import Select, func, select
 
 from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.instances.late.tables import IS_DUE_SOMETIME, late_checks
-from feed_assets.sql.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, render_rows, select_keyed
 
 _T = late_checks.c
 

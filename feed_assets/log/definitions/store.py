@@ -12,9 +12,8 @@ from feed_assets.log.definitions.tables import definitions
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import EntityAction, EntityPayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.sql.locks import lock_definitions
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 
 REVISION_CURSOR = "definitions/revision"
 

@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 from feed_assets.log.instances.tables import attempts
 from feed_assets.log.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.rows import RowMapper, TableStore, select_keys
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals, microseconds
+from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 
 OVERTAKEN = "another attempt took its place"
 

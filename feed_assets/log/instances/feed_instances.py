@@ -11,9 +11,17 @@ from sqlalchemy import and_, func, select
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.tables import feed_instances
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
-from feed_assets.sql.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
+from feed_assets.sql.rows import (
+    KEY_ROWS,
+    POSITION,
+    RowMapper,
+    TableStore,
+    delete_keys,
+    key_rows,
+    render_rows,
+    select_keyed,
+)
 
 _T = feed_instances.c
 _ROWS = RowMapper(feed_instances, FeedInstance)

@@ -16,8 +16,7 @@ from feed_assets.log.removals.tables import sweep_chunks, sweeps
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, TableRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.sql.rows import select_keys
-from feed_assets.sql.upserts import build_insert_if_absent
+from feed_assets.sql.rows import build_insert_if_absent, select_keys
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.templates import LONGEST, parse_path_template
 

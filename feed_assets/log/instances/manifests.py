@@ -11,8 +11,7 @@ from feed_assets.log.instances.tables import manifests
 from feed_assets.log.records import FeedKey, OfFeedInstance
 from feed_assets.sql.errors import StateError
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys, select_keys
-from feed_assets.sql.upserts import build_upsert
+from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys, select_keys
 
 _VERSION = 1
 _T = manifests.c

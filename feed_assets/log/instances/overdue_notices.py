@@ -1,8 +1,8 @@
-"""Find process instances that need an overdue notice, because they are not done, and record the notices."""
+"""Find process instances that need an overdue notice, because they are not done, decide when, and record it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, bindparam, or_, update
 
@@ -11,6 +11,7 @@ from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import HAS_NOTICE_TIME, process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.sql.rows import has_key, key_parameters
 
 _T = process_instances.c
@@ -65,3 +66,34 @@ class OverdueNotices:
 
     def _is_active(self) -> ColumnElement[bool]:
         return is_process_scheduled(_T.process, _T.cluster, self._without_row)
+
+
+SHORTEST_PAUSE = timedelta(minutes=1)
+LONGEST_PAUSE = timedelta(days=366)
+
+
+def first_notice_at(record: ProcessRecord, nominal_time: datetime, as_of: datetime) -> datetime:
+    """Return the time of the first notice for an instance that waits from now: the first deadline of its SLA that is
+    ahead, else after half a frequency.
+    """
+    sla = record.sla
+    due = [nominal_time + each.as_duration() for each in (sla.low, sla.high) if each is not None] if sla else []
+    ahead = [moment for moment in due if moment > as_of]
+    return min(ahead, default=as_of + min(record.sequence.frequency.as_duration() / 2, LONGEST_PAUSE))
+
+
+def decide_notice(row: ProcessInstance, digest: str | None, as_of: datetime) -> OverdueNotice:
+    """Decide on the notice of an instance whose notice is due, and on the time of the next one.
+
+    A waiting instance gets its next notice when it has waited twice as long. There is no further notice for an instance
+    that has ended, or that cannot be explained because its process is no longer declared.
+
+    Args:
+        row: the instance.
+        digest: of its blockers; None if there is no explanation.
+        as_of: the time of the data.
+    """
+    if digest is None or row.status is not ProcessInstanceStatus.WAITING:
+        return OverdueNotice(instance=row, digest=digest or row.notice_digest, next_at=None)
+    waited = as_of - (row.materialized_at or as_of)
+    return OverdueNotice(instance=row, digest=digest, next_at=as_of + min(max(waited, SHORTEST_PAUSE), LONGEST_PAUSE))

@@ -11,8 +11,7 @@ from sqlalchemy import (
     text,
 )
 
-from feed_assets.log.causes import Cause
-from feed_assets.log.records import FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
+from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
 from feed_assets.sql.column_types import (
     JSON_VERSION,
     AnyText,

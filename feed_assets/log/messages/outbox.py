@@ -1,18 +1,52 @@
 """Store messages for other programs: written in the transaction that they describe, and read by number."""
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    Integer,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+)
 
+from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
+from feed_assets.log.messages.payloads import ArrivalPayload
 from feed_assets.log.messages.records import OutboxMessage, parse_payload, render_payload
-from feed_assets.log.messages.tables import outbox
+from feed_assets.plan.edges import Key
 from feed_assets.receivers import MessageLevel, Topic
+from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import TableStore, select_keys
+from feed_assets.sql.tables import metadata
+
+outbox = Table(
+    "fa_outbox",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("topic", Choice(Topic), nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("payload", Payload),
+    Column("idempotency_key", Text, nullable=False),
+    Column("user_topic", Text),
+    Column("level", Choice(MessageLevel)),
+    Column("kind", Text),
+    Column("entity", Text),
+    Index("fa_outbox_by_key", "idempotency_key", unique=True),
+    Index("fa_outbox_by_topic", "topic", "seq"),
+)
+
 
 _T = outbox.c
 _COLUMNS = (_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T.user_topic)
@@ -134,3 +168,22 @@ def _load(row: Any) -> OutboxMessage:
         idempotency_key=row.idempotency_key,
         user_topic=row.user_topic,
     )
+
+
+def tell_arrived(
+    connection: Connection, kind: Kind, arrived: Iterable[tuple[str, str, datetime, object]], now: datetime
+) -> None:
+    """Write a message for each entity of what has come: name, cluster, nominal time, and what no other arrival has.
+
+    The first of an entity names its message, so that a repeat adds none. Takes the lock of the log.
+    """
+    by_entity: dict[Key, list[tuple[datetime, object]]] = defaultdict(list)
+    for name, cluster, nominal_time, mark in arrived:
+        by_entity[name, cluster].append((nominal_time, mark))
+    messages = []
+    for (name, cluster), found in by_entity.items():
+        at = [nominal_time for nominal_time, _ in found]
+        payload = ArrivalPayload(kind=kind, entity=name, cluster=cluster, count=len(at), oldest=min(at), newest=max(at))
+        key = f"arrival/{kind.value}/{name}/{cluster}/{found[0][1]}"
+        messages.append(OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key))
+    Outbox(connection).append_many(messages)

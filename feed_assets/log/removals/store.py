@@ -11,8 +11,7 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
 from feed_assets.sql.rows import RowMapper, TableStore
-from feed_assets.sql.total_tables import TotalKind
-from feed_assets.sql.totals import Total, Totals
+from feed_assets.sql.totals import Total, TotalKind, Totals
 
 _T = sweeps.c
 _ROWS = RowMapper(sweeps, Sweep)

@@ -8,9 +8,8 @@ from dagster._core.errors import DagsterHomeNotSetError
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from feed_assets.clock import TimeBudget
-from feed_assets.context.audit_notes import note_target
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, is_safe_mode, require_mode
 from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import SettingsError

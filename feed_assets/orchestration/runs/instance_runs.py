@@ -33,9 +33,8 @@ from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.instances.attempts.attempts import Published, offer_approval
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ProcessKey
+from feed_assets.log.records import Cause, ProcessKey
 from feed_assets.masking import format_error, get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoProcessInstanceError

@@ -31,7 +31,7 @@ from feed_assets.log.definitions.schedules import load_schedules, state_without_
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ChunkState, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.worker_names import name_holder
+from feed_assets.log.run_names import name_holder
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout

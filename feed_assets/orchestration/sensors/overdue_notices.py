@@ -17,8 +17,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain_process_instances
 from feed_assets.explain.records import Explanation
-from feed_assets.log.instances.notice_times import decide_notice
-from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices
+from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices, decide_notice
 from feed_assets.log.records import ProcessInstance, ProcessKey
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names

@@ -9,8 +9,7 @@ from feed_assets.json_form import shown
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.left_out import find_refused_writes
-from feed_assets.transfer.mirror_snapshots import Snapshot, SnapshotKeeper
-from feed_assets.transfer.mirroring import PlannedMirror, plan_mirror
+from feed_assets.transfer.mirroring import PlannedMirror, Snapshot, SnapshotKeeper, plan_mirror
 from feed_assets.transfer.plans import Side
 
 

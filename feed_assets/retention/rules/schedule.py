@@ -4,25 +4,135 @@ A policy that became stricter is scheduled after its grace period.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from types import MappingProxyType
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.locations.overlaps import NO_OVERLAPS
+from feed_assets.json_form import NominalTime
 from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.schedules import ScheduleView
+from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.removals.records import ScheduledRetention
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
+from feed_assets.plan.retention import compile_retention, find_stricter
+from feed_assets.releases.changed import is_applied
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.retention.rules.grace import find_graces
-from feed_assets.retention.rules.policies import digest_policy
 from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
+from feed_assets.timing.errors import TimingError
+
+_VERSION = 1
+
+
+def digest_policy(record: FeedRecord) -> str:
+    """Return `sha256:<hex>` over the rules of eligibility and the locations; "" for a feed without retention.
+
+    The cadence, the lifetime of the trash and the limits of a sweep are not included.
+    """
+    policy = record.retention
+    return "" if policy is None else f"sha256:{hashlib.sha256(_render(record, policy).encode()).hexdigest()}"
+
+
+def _render(record: FeedRecord, policy: RetentionRecord) -> str:
+    sequence = record.sequence
+    archive = None if policy.archive is None else [policy.archive[0].url, policy.archive[1].text]
+    return json.dumps(
+        {
+            "version": _VERSION,
+            "sequence": [sequence.start.isoformat(), str(sequence.frequency), sequence.timezone.key],
+            "paths": record.template.zone.key,
+            "limit": None if policy.limit is None else str(policy.limit),
+            "action": policy.action.value,
+            "keep_newest": policy.keep_newest,
+            "max_instances": policy.max_instances,
+            "max_bytes": policy.max_bytes,
+            "until_read_by": policy.until_read_by,
+            "until_replicated_to": policy.until_replicated_to,
+            "stops_at": None if policy.stops_at is None else policy.stops_at.isoformat(),
+            "archive": archive,
+            "partition": None if policy.partition is None else policy.partition.text,
+            "locations": [
+                [each.kind.value, each.store.url, each.template.text, each.obstacle] for each in policy.locations
+            ],
+        }
+    )
+
+
+Replaced: TypeAlias = tuple[RetentionRecord | None, datetime]
+"""A former retention, None if it kept everything, and the moment at which another one replaced it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """A grace period: the schedule acts on the retention of a feed from `until` on, because `fields` are stricter."""
+
+    until: NominalTime
+    fields: tuple[str, ...]
+
+
+def decide_grace(
+    present: RetentionRecord | None, replaced: Iterable[Replaced], as_of: datetime, period: timedelta
+) -> Grace | None:
+    """Decide the grace period of a retention; None if it is over, or if it is no stricter than what it replaced."""
+    found = [
+        Grace(until=replaced_at + period, fields=fields)
+        for former, replaced_at in replaced
+        if replaced_at + period > as_of and (fields := find_stricter(former, present))
+    ]
+    return max(found, key=lambda grace: grace.until, default=None)
+
+
+def find_graces(
+    connection: Connection, timeline: ReleaseTimeline, records: Iterable[FeedRecord], as_of: datetime, period: timedelta
+) -> dict[Key, Grace]:
+    """Find the feeds in a grace period, by (feed, cluster). A definition that is not recorded yet counts as new."""
+    records = list(records) if period else []
+    is_recorded = not records or is_applied(connection, timeline)
+    found: dict[Key, Grace] = {}
+    for record in records:
+        history = Definitions(connection).history(Kind.FEED, record.feed)
+        ends = [(former.version, newer.recorded_at) for former, newer in pairwise(history)]
+        ends += [] if is_recorded else [(newest.version, as_of) for newest in history[-1:]]
+        recent = [(version, replaced_at) for version, replaced_at in ends if replaced_at + period > as_of]
+        replaced = _iter_retained(connection, timeline, record, recent)
+        grace = decide_grace(record.retention, replaced, as_of, period)
+        if grace is not None:
+            found[record.key] = grace
+    return found
+
+
+def _iter_retained(
+    connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, ends: Iterable[tuple[int, datetime]]
+) -> Iterator[Replaced]:
+    """Yield the retention of former versions of a feed on a cluster, each with the moment at which it ended."""
+    for version, replaced_at in ends:
+        on = Definitions(connection).find_newest(Kind.CLUSTER, record.cluster)
+        if on is None:
+            return
+        members = (
+            Member(kind=Kind.FEED, name=record.feed, version=version),
+            Member(kind=on.kind, name=on.name, version=on.version),
+        )
+        bundle = timeline.load_recorded(connection, members).bundle
+        feed, cluster = bundle.find_feed(record.feed), bundle.find_cluster(record.cluster)
+        if feed is None or cluster is None or record.cluster not in feed.clusters:
+            continue
+        try:
+            yield compile_retention(feed, cluster, NO_OVERLAPS), replaced_at
+        except TimingError:  # it was never in force: its templates are wrong
+            continue
+
 
 FEEDS_A_RUN = 1_000
 """The number of feeds that one retention run handles."""

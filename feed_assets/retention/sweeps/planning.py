@@ -22,7 +22,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import SweepPayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.removals.drafts import SweepDraft
+from feed_assets.log.removals.chunks import SweepDraft
 from feed_assets.log.removals.records import AT_WORK, FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.masking import get_logger
@@ -33,12 +33,10 @@ from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.rules.clock_witness import load_known_times, note_clock
 from feed_assets.retention.rules.former_places import Neighbours, find_former
-from feed_assets.retention.rules.grace import Grace, find_graces
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
-from feed_assets.retention.rules.policies import digest_policy
 from feed_assets.retention.rules.protections import ProtectionQuery
-from feed_assets.retention.rules.schedule import schedule_retention_now
+from feed_assets.retention.rules.schedule import Grace, digest_policy, find_graces, schedule_retention_now
 from feed_assets.retention.sweeps.movers import DriverMeasurer, Measurer
 from feed_assets.retention.sweeps.surveying import FeedSurvey, survey_feed, with_all_present
 from feed_assets.sql.database import Database

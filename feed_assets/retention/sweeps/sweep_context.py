@@ -14,7 +14,7 @@ from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ChunkHead, ChunkState, Sweep, SweepChunk
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.worker_names import is_dead
+from feed_assets.log.run_names import is_dead
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.retention.errors import SweepRefusedError

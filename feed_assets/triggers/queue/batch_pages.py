@@ -12,8 +12,7 @@ from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.sql.rows import TableStore
+from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows
 from feed_assets.triggers.queue.records import QueueAction, RangeUse
 from feed_assets.triggers.queue.tables import batches, queue_changes
 

@@ -13,8 +13,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, union, up
 from feed_assets.log.instances.tables import HAS_FAILED, process_instances
 from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.queue.pending_events import in_range, is_counted, is_unchanged
 from feed_assets.triggers.queue.records import EventRange, InputKey, Mark, QueueAction, RangeUse

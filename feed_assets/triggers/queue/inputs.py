@@ -21,8 +21,7 @@ from sqlalchemy import (
 
 from feed_assets.log.records import CONTENT, EntityKey
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.triggers.queue.pending_events import is_unchanged
 from feed_assets.triggers.queue.records import InputKey, Mark
 from feed_assets.triggers.queue.tables import HAS_PENDING, trigger_inputs

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from feed_assets.log.records import CONTENT, EntityKey, FeedEventKind
 from feed_assets.log.tables import feed_events
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.sql.rows import KEY_ROWS, key_rows, render_rows
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction
 from feed_assets.triggers.queue.tables import queue_changes, trigger_inputs
 

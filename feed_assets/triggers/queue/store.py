@@ -9,8 +9,7 @@ from sqlalchemy import Update, and_, case, or_, update
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.records import EntityKey
-from feed_assets.sql.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.triggers.queue.records import TriggerState
 from feed_assets.triggers.queue.tables import HAS_WAKE_TIME, triggers
 

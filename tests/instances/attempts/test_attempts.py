@@ -4,9 +4,8 @@ import pytest
 
 from feed_assets.instances.attempts.attempts import decide_trigger
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import Attempts
-from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Attempt, Cause, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 READY, WAITING, FAILED, KILLED, SUCCEEDED = (

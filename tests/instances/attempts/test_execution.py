@@ -11,10 +11,9 @@ from feed_assets.entities.feed import Feed
 from feed_assets.instances.attempts.execution import Published
 from feed_assets.instances.errors import InputsMissingError, OutputOutsideValidityError
 from feed_assets.instances.leasing import TTL
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import Leases
-from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.log.records import Cause, FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.sql.errors import FencedOutError, LeaseHeldError, StateUnreachableError
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process, validity
 

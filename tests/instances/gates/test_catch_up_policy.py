@@ -18,10 +18,9 @@ from feed_assets.instances.gates.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.instances.gates.readiness import decide_materialization
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest
-from feed_assets.log.causes import Cause
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
-from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
+from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.releases.store import Releases

@@ -18,9 +18,15 @@ from feed_assets.instances.gates.reconciliation import REQUEST_PATIENCE, find_la
 from feed_assets.instances.gates.requests import LaunchRequest
 from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
 from feed_assets.instances.late.updates import plan_update
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import ArrivalPoll, ProcessInstance, ProcessInstanceStatus, ProcessKey, WatermarkKind
+from feed_assets.log.records import (
+    ArrivalPoll,
+    Cause,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    WatermarkKind,
+)
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 WAITING, READY, SUCCEEDED = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.SUCCEEDED

@@ -11,10 +11,9 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order
 from feed_assets.instances.gates import requests
 from feed_assets.instances.gates.requests import INSTANCES_A_RUN, PRIORITY_STEP, decide_launches
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import Attempt, ProcessInstanceStatus
+from feed_assets.log.records import Attempt, Cause, ProcessInstanceStatus
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import ProcessRecord
 from tests.instances.harness import START, LifecycleHarness, at, hours, process

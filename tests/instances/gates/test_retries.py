@@ -15,9 +15,8 @@ from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.gates.decide_retries import LONGEST_DELAY, RetryDecision, decide_retry, retry_delay
 from feed_assets.instances.gates.retries import apply_retries
-from feed_assets.log.causes import Cause
 from feed_assets.log.messages.outbox import Outbox
-from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.log.records import Cause, ProcessInstanceStatus
 from feed_assets.receivers import Topic
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.timing.dates import NEVER

@@ -17,8 +17,7 @@ from feed_assets.instances.late.detection import apply_updates
 from feed_assets.instances.late.lateness import CheckDecision
 from feed_assets.instances.late.store import UPDATE, LateCheck
 from feed_assets.instances.late.updates import decide_update
-from feed_assets.log.causes import Cause
-from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from tests.instances.harness import (
     PLENTY,

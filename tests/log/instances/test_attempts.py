@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.attempts import OVERTAKEN, Attempts, RunAttempt
-from feed_assets.log.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
 from tests.log.samples import hour
 

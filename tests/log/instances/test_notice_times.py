@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
-from feed_assets.log.instances.notice_times import LONGEST_PAUSE, SHORTEST_PAUSE, decide_notice, first_notice_at
+from feed_assets.log.instances.overdue_notices import LONGEST_PAUSE, SHORTEST_PAUSE, decide_notice, first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.records import SlaRecord

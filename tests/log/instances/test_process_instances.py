@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from feed_assets.log.causes import Cause
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import Cause, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
 from tests.log.samples import hour, process_instance

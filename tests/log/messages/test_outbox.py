@@ -9,6 +9,7 @@ from sqlalchemy import insert
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.log.messages.outbox import MessageHead, Outbox
+from feed_assets.log.messages.outbox import outbox as outbox_table
 from feed_assets.log.messages.payloads import (
     EntityAction,
     EntityPayload,
@@ -21,7 +22,6 @@ from feed_assets.log.messages.payloads import (
     SweepPayload,
 )
 from feed_assets.log.messages.records import parse_payload, render_payload
-from feed_assets.log.messages.tables import outbox as outbox_table
 from feed_assets.receivers import MessageLevel, Topic
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError

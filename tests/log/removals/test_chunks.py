@@ -4,8 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from feed_assets.log.events import EventLog
-from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.drafts import SweepDraft
+from feed_assets.log.removals.chunks import SweepChunks, SweepDraft
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.sql.database import Database

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.drafts import SweepDraft, digest_items
+from feed_assets.log.removals.chunks import SweepChunks, SweepDraft, digest_items
 from feed_assets.log.removals.records import CHUNK_ITEMS, ChunkState, ItemOutcome, ItemResult, SweepItem
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.sql.database import Database

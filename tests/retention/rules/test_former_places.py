@@ -16,12 +16,12 @@ from feed_assets.entities.feed import Feed
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey
-from feed_assets.log.removals import drafts as sweep_drafts
+from feed_assets.log.removals import chunks as sweep_chunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import ItemOutcome, SweepState
 from feed_assets.retention.rules.locations import store_addresses
 from feed_assets.retention.rules.protections import ProtectionKind
-from feed_assets.retention.sweeps import chunk_removal
+from feed_assets.retention.sweeps import sweeping
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.object.client import ObjectClient
@@ -155,8 +155,8 @@ def test_a_sweep_of_a_former_place_goes_on_after_a_death(
     """It dies between the trash and the record of its second chunk."""
     before = storage.instances()
     harness.lifecycle.declare(MOVED)
-    monkeypatch.setattr(sweep_drafts, "CHUNK_ITEMS", 10)
-    sweep, record = harness.planned(), chunk_removal.record_evicted
+    monkeypatch.setattr(sweep_chunks, "CHUNK_ITEMS", 10)
+    sweep, record = harness.planned(), sweeping.record_evicted
     done = count(1)
 
     def die(*arguments: Any) -> None:
@@ -164,7 +164,7 @@ def test_a_sweep_of_a_former_place_goes_on_after_a_death(
             raise KeyboardInterrupt
         record(*arguments)
 
-    monkeypatch.setattr(chunk_removal, "record_evicted", die)
+    monkeypatch.setattr(sweeping, "record_evicted", die)
     with pytest.raises(KeyboardInterrupt):
         harness.run(sweep)
     assert storage.instances() == paths_of([*EXPIRED[20:], *YOUNG])

@@ -15,8 +15,13 @@ from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.retention.rules.grace import Grace, decide_grace
-from feed_assets.retention.rules.schedule import apply_retention_schedule, find_due, reschedule_retention
+from feed_assets.retention.rules.schedule import (
+    Grace,
+    apply_retention_schedule,
+    decide_grace,
+    find_due,
+    reschedule_retention,
+)
 from feed_assets.settings import Settings
 from feed_assets.timing.frequency import parse_frequency
 from tests.instances.harness import START, at

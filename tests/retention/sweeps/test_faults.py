@@ -15,9 +15,8 @@ from sqlalchemy import delete
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.events import EventLog
-from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.outbox import Outbox, outbox
 from feed_assets.log.messages.payloads import EvictionOperation
-from feed_assets.log.messages.tables import outbox
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Sweep, SweepState

@@ -12,7 +12,7 @@ import pytest
 
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.log.removals.records import ItemOutcome, Sweep, SweepState
-from feed_assets.retention.sweeps import chunk_removal
+from feed_assets.retention.sweeps import sweeping
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.undoing import RestoreSelection
 from feed_assets.storage.paths import PUBLISHING_NAME
@@ -170,7 +170,7 @@ def test_what_a_run_restores_for_a_reader_is_whole_wherever_it_was_interrupted(
 ) -> None:
     def run_with_reader(given: Given) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(chunk_removal, "find_at_work_now", lambda *_: {EXPIRED[0]: "an instance reads it"})
+            patch.setattr(sweeping, "find_at_work_now", lambda *_: {EXPIRED[0]: "an instance reads it"})
             give("run", given)
 
     for bench, sweep in interrupted(tmp_path, memory_storage, when, partial(prepare, "run"), run_with_reader):

@@ -113,7 +113,7 @@ def test_many_instances_are_measured_as_by_the_driver(
 def test_a_whole_sweep_on_executors_is_recorded_and_undone(
     tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feed_assets.log.removals.drafts.CHUNK_ITEMS", 20)
+    monkeypatch.setattr("feed_assets.log.removals.chunks.CHUNK_ITEMS", 20)
     harness = RetentionHarness.of(tmp_path, kept_feed(limit="hours(6)", sweep_limits={"share": 1.0}))
     harness.land("clicks", *hourly(START, 96))
     harness.arrive(at("05"))

@@ -14,7 +14,7 @@ from feed_assets.log.leases import Leases
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.log.worker_names import name_holder
+from feed_assets.log.run_names import name_holder
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import Plan
 from feed_assets.retention.errors import FeedsUnrestoredError, SweepRefusedError
@@ -322,7 +322,7 @@ def dead_holder() -> str:
 
 
 def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feed_assets.log.removals.drafts.CHUNK_ITEMS", 6)
+    monkeypatch.setattr("feed_assets.log.removals.chunks.CHUNK_ITEMS", 6)
     harness = RetentionHarness.of(tmp_path)
     harness.land("clicks", *EXPIRED, *YOUNG)
     harness.arrive(at("04"))
@@ -340,7 +340,7 @@ def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monk
 def test_a_sweep_is_being_undone_while_others_work_on_a_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feed_assets.log.removals.drafts.CHUNK_ITEMS", 6)
+    monkeypatch.setattr("feed_assets.log.removals.chunks.CHUNK_ITEMS", 6)
     harness = RetentionHarness.of(tmp_path)
     harness.land("clicks", *EXPIRED, *YOUNG)
     harness.arrive(at("04"))
