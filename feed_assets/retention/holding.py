@@ -19,6 +19,7 @@ from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold, Sweep
 from feed_assets.operation import Page
 from feed_assets.retention.queries import HoldQuery
+from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.instance_texts import parse_instance
@@ -68,6 +69,7 @@ def add_holds(
     """
     feeds = [resolve_subject(context, feed, kind=Kind.FEED) for feed in query.feeds] or (None,)
     spans = [_parse_span(feed, query) for feed in feeds]
+    require_clusters(context, query.clusters)
     for span in spans:
         _check(context, name, span, query)
         _require_cover(context, name, span, query.clusters)
@@ -199,7 +201,6 @@ def undo_hold_name(sweep: Sweep) -> str:
 
 
 def _check(context: OperationContext, name: str, span: _Span, query: HoldQuery) -> None:
-    unknown = sorted(set(query.clusters) - set(context.plan.clusters))
     faults = [
         (not name.strip(), "a hold", "it has no name", "Give it a name that says its purpose."),
         (
@@ -207,12 +208,6 @@ def _check(context: OperationContext, name: str, span: _Span, query: HoldQuery) 
             f"hold {name!r}",
             "it has no reason",
             "Give the reason, for people who find it later.",
-        ),
-        (
-            bool(unknown),
-            f"cluster {', '.join(unknown)}",
-            "it is not declared",
-            f"Declared are {', '.join(sorted(context.plan.clusters))}.",
         ),
         (
             span.start is not None and span.end is not None and span.end <= span.start,

@@ -94,15 +94,13 @@ def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
     add("mine", "--feed", "views")
     add("others", "--feed", "clicks")
     add("every", "--every-feed")
-    assert [hold["name"] for hold in document("list", "--feed", "views")] == ["every", "mine"]
-    assert [hold["name"] for hold in document("list", "--limit", "2")] == ["every", "others"]
     for options in ([], ["--all"]):
-        assert [hold["name"] for hold in document("list", "--feed", "views", "--limit", "2", *options)] == [
-            "every",
-            "mine",
-        ]
-    assert run("hold", "list", "--limit", "2").stderr == "2 of 3 holds; --limit shows more\n"
-    assert run("hold", "list").stderr == ""
+        assert [hold["name"] for hold in document("list", "--feed", "views", *options)] == ["every", "mine"]
+    result = run("hold", "list", "--limit", "2")
+    assert ([row[0] for row in table(result)], result.stderr) == (
+        ["every", "others"],
+        "2 of 3 holds; --limit shows more\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
     [
         (["add", " ", "--every-feed"], "a hold: it has no name"),
         (["add", "audit", "--feed", "clicsk"], "there is no feed 'clicsk'"),
-        (["add", "audit", "--every-feed", "--clusters", "nowhere"], "cluster nowhere: it is not declared"),
+        (["add", "audit", "--every-feed", "--clusters", "nowhere"], "cluster 'nowhere': it is not declared"),
         (["add", "audit", "--every-feed", *SPAN, "--start", SPAN[3]], "its end is not after its start"),
         (["add", "audit", "--every-feed", "--until", "2013-11-03T12:00Z"], "it would already have expired"),
         (["release", "audit"], "hold 'audit': it does not exist"),
@@ -127,12 +125,9 @@ def test_a_hold_that_is_none_is_refused(project: Path, arguments: list[str], mes
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["add", "audit", "--every-feed"],
         ["add", "audit", "--reason", "numbers"],
         ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--every-feed"],
         ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--instance", "2013-11-03T05:00Z", *SPAN],
-        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--until", "tomorrow"],
-        ["release"],
     ],
 )
 def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
