@@ -16,6 +16,7 @@ GIVEN = frozenset({"author", "dry_run", "progress"})
 """Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
 
 DECLARATION = "__operation__"
+PAGES = "--num-results and --offset show more"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
 
@@ -186,12 +187,13 @@ operation = Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[_Item]):
-    """The first of all `total` things; `summary` says so, and which options show others."""
+    """Some of all `total` things, from `offset` on; `summary` says so, and which options show others."""
 
     items: tuple[_Item, ...]
     total: int
     what: str
     more: str = "--limit shows more"
+    offset: int = 0
 
     @classmethod
     def of(cls, items: Iterable[_Item]) -> Self:
@@ -201,7 +203,7 @@ class Page(Generic[_Item]):
 
     def document(self, name: str) -> Mapping[str, object]:
         """Return the members of the JSON form, with the things under a name."""
-        return {name: self.items, "total": self.total, "has_more": self.total > len(self.items)}
+        return {name: self.items, "total": self.total, "has_more": self.total > self.offset + len(self.items)}
 
     @property
     def has_failed(self) -> bool:

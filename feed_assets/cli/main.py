@@ -32,7 +32,6 @@ _ALLOCATIONS = 50_000
 _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
-    "batch": "feed_assets.cli.batch",
     "bundle": "feed_assets.cli.bundle",
     "completion": "feed_assets.cli.completion",
     "entity": "feed_assets.cli.entity_questions",

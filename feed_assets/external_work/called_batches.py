@@ -1,6 +1,6 @@
 """Batches as the calls of programs elsewhere show them: their steps, what they have taken, and their outputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.json_form import Hidden, NominalTime, shows
 from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.plan.rendering import counted
 from feed_assets.storage.paths import is_content
+from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState
 from feed_assets.triggers.queue.batches import BatchEvents
 from feed_assets.triggers.queues import QueuedEvent
@@ -39,6 +41,19 @@ class CalledBatch:
     steps: tuple[BatchStep, ...]
     next_step: str | None
     dry_run: bool
+    said: Hidden[str]
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What people are told of it."""
+        told = f"batch {render_datetime(self.batch)} of {self.process}, attempt {self.attempt}"
+        yield f"{told}: {self.said}" if self.said else told
+        yield from self.details
+
+    @property
+    def details(self) -> Iterable[str]:
+        """What else they are told."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +97,19 @@ class InitBatch(CalledBatch):
     inputs: tuple[TakenInput, ...]
     outputs: tuple[StagedOutput, ...]
 
+    @property
+    def details(self) -> Iterator[str]:
+        """What the program must know."""
+        for each in self.inputs:
+            marked = f", marked {each.min_marking} to {each.max_marking}" if each.min_marking is not None else ""
+            events = f"{counted(each.events, 'event')}, {each.min_event} to {each.max_event}{marked}"
+            yield f"input {each.input}: {events if each.events else 'no events'}"
+            yield from (f"  {file}" for instance in each.instances for file in instance.files)
+        yield from (f"output {each.staging.edge.name}: {each.staging.url}" for each in self.outputs)
+        if self.steps:
+            kept = ", ".join(f"{each.run.step} ({each.run.status.value})" for each in self.steps)
+            yield f"steps: {kept}; next: {self.next_step or 'end'}"
+
 
 @shows(
     "done",
@@ -100,11 +128,21 @@ class EndedBatch(CalledBatch):
 
     published: tuple[PublishedOutput, ...]
 
+    @property
+    def details(self) -> Iterator[str]:
+        """Where each output is."""
+        return (f"{each.done.output}: {each.done.url}" for each in self.published)
+
 
 def called_fields(
-    batch: BatchAtWork, status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING, *, dry_run: bool
+    batch: BatchAtWork,
+    said: str = "",
+    status: ProcessInstanceStatus = ProcessInstanceStatus.RUNNING,
+    *,
+    dry_run: bool,
 ) -> dict[str, Any]:
-    """Return the fields that the results of all calls have."""
+    """Return the fields that the results of all calls have; `said` is what the call says, if it does not take it."""
+    dry = f"{said} (dry run: nothing was changed)" if said else "would be taken"
     return {
         "process": batch.record.process,
         "cluster": batch.record.cluster,
@@ -114,6 +152,7 @@ def called_fields(
         "steps": tuple(map(BatchStep, batch.steps)),
         "next_step": next_step(batch.steps),
         "dry_run": dry_run,
+        "said": dry if dry_run else said,
     }
 
 

@@ -4,7 +4,6 @@ The calls and their order are BDRE's. Each is refused with a sentence if it come
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 
 from sqlalchemy import Connection
@@ -38,6 +37,7 @@ from feed_assets.external_work.called_batches import (
     iter_inputs,
 )
 from feed_assets.external_work.ending import fail_batch, publish_batch, require_outputs
+from feed_assets.external_work.queries import AtWork
 from feed_assets.external_work.refusals import refuse
 from feed_assets.external_work.stagings import find_stagings, stage_outputs
 from feed_assets.external_work.taking import TakenBatch, take_batch
@@ -103,15 +103,7 @@ def init_batch(
     return InitBatch(**called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
 
 
-def start_step(
-    context: OperationContext,
-    process: str,
-    step: str,
-    *,
-    cluster: str | None = None,
-    nominal_time: datetime | None = None,
-    dry_run: bool = False,
-) -> CalledBatch:
+def start_step(context: OperationContext, at: AtWork, step: str, *, dry_run: bool = False) -> CalledBatch:
     """Record that a step of the batch under way begins.
 
     Raises:
@@ -119,25 +111,19 @@ def start_step(
         BatchRefusedError: it has no such step, no batch is under way, the step has begun or ended already, or one
             before it has not been done.
     """
-    return _call_step(
-        context,
-        process,
-        step,
-        cluster,
-        nominal_time,
-        lambda connection, batch: begin_step(connection, batch, step, context.as_of),
-        dry_run=dry_run,
-    )
+
+    def change(connection: Connection, batch: BatchAtWork) -> None:
+        begin_step(connection, batch, step, context.as_of)
+
+    return _call_step(context, at, step, "begins", change, dry_run=dry_run)
 
 
 def finish_step(
     context: OperationContext,
-    process: str,
+    at: AtWork,
     step: str,
     status: StepStatus,
     *,
-    cluster: str | None = None,
-    nominal_time: datetime | None = None,
     reason: str | None = None,
     dry_run: bool = False,
 ) -> CalledBatch:
@@ -147,23 +133,18 @@ def finish_step(
         EntityNotFoundError: there is no such process.
         BatchRefusedError: it has no such step, no batch is under way, or the step is not.
     """
-    return _call_step(
-        context,
-        process,
-        step,
-        cluster,
-        nominal_time,
-        lambda connection, batch: end_step(connection, batch, step, status, context.as_of, reason),
-        dry_run=dry_run,
-    )
+
+    def change(connection: Connection, batch: BatchAtWork) -> None:
+        end_step(connection, batch, step, status, context.as_of, reason)
+
+    said = "has been done" if status is StepStatus.SUCCEEDED else "has failed"
+    return _call_step(context, at, step, said, change, dry_run=dry_run)
 
 
 def end_batch(
     context: OperationContext,
-    process: str,
+    at: AtWork,
     *,
-    cluster: str | None = None,
-    nominal_time: datetime | None = None,
     author: str,
     marking: str | None = None,
     facts: str | bytes = "",
@@ -179,12 +160,12 @@ def end_batch(
             no files; or the marking cannot be kept.
         LeaseHeldError: another command ends the batch.
     """
-    record = _find(context, process, cluster)
+    record = _find(context, at.process, at.cluster)
     fault = find_marking_fault(marking)
     if fault is not None:
         raise refuse(record, fault, MARKING_REMEDY)
     with context.read() as connection:
-        batch = find_at_work(connection, context.timeline, record, nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
     require_no_step_under_way(batch)
     require_steps_done(batch)
     attempt = _attempt_context(context, batch)
@@ -198,19 +179,12 @@ def end_batch(
     published = () if dry_run else publish_batch(attempt, batch, stagings, author, message, reported)
     if not dry_run:
         _note(context, batch, author, "end", **({"marking": marking} if marking else {}))
-    called = called_fields(batch, ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
+    called = called_fields(batch, "it has succeeded", ProcessInstanceStatus.SUCCEEDED, dry_run=dry_run)
     return EndedBatch(**called, published=tuple(map(PublishedOutput, published)))
 
 
 def terminate_batch(
-    context: OperationContext,
-    process: str,
-    *,
-    cluster: str | None = None,
-    nominal_time: datetime | None = None,
-    author: str,
-    reason: str | None = None,
-    dry_run: bool = False,
+    context: OperationContext, at: AtWork, *, author: str, reason: str | None = None, dry_run: bool = False
 ) -> CalledBatch:
     """Record that the attempt at the batch under way has failed; the next one takes the same events.
 
@@ -219,14 +193,15 @@ def terminate_batch(
         BatchRefusedError: no batch is under way, or a step is.
         LeaseHeldError: another command ends the batch.
     """
-    record = _find(context, process, cluster)
+    record = _find(context, at.process, at.cluster)
     with context.read() as connection:
-        batch = find_at_work(connection, context.timeline, record, nominal_time)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
     require_no_step_under_way(batch)
     if not dry_run:
         fail_batch(_attempt_context(context, batch), batch, author, reason or f"failed elsewhere, says {author}")
         _note(context, batch, author, "fail", **({"reason": reason} if reason else {}))
-    return CalledBatch(**called_fields(batch, ProcessInstanceStatus.FAILED, dry_run=dry_run))
+    said = "it has failed; the next one takes the same events"
+    return CalledBatch(**called_fields(batch, said, ProcessInstanceStatus.FAILED, dry_run=dry_run))
 
 
 def _find(context: OperationContext, process: str, cluster: str | None) -> ProcessRecord:
@@ -260,23 +235,22 @@ def _take(
 
 def _call_step(
     context: OperationContext,
-    process: str,
+    at: AtWork,
     step: str,
-    cluster: str | None,
-    nominal_time: datetime | None,
+    said: str,
     change: Callable[[Connection, BatchAtWork], None],
     *,
     dry_run: bool,
 ) -> CalledBatch:
-    record = _find(context, process, cluster)
+    record = _find(context, at.process, at.cluster)
     require_step(record, step)
     with context.database.begin() as connection:
         context.timeline.refresh(connection, context.as_of)
-        change(connection, find_at_work(connection, context.timeline, record, nominal_time))
-        batch = find_at_work(connection, context.timeline, record, nominal_time)
+        change(connection, find_at_work(connection, context.timeline, record, at.nominal_time))
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
         if dry_run:
             connection.rollback()
-    return CalledBatch(**called_fields(batch, dry_run=dry_run))
+    return CalledBatch(**called_fields(batch, f"step {step} {said}", dry_run=dry_run))
 
 
 def _attempt_context(context: OperationContext, batch: BatchAtWork) -> AttemptContext:

@@ -1,32 +1,16 @@
 """`batch list`: the batches of processes that take what comes, a page at a time."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from feed_assets.context.consolidation import PAGE
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus
+from feed_assets.operation import PAGES, Page
 from feed_assets.plan.records import ProcessRecord
+from feed_assets.triggers.queries import BatchQuery
 from feed_assets.triggers.queue.batch_pages import BatchFilter, BatchPages, TakenCount
 from feed_assets.triggers.queue.ends import QueueEnds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchQuery:
-    """Which batches are listed: of a process, of a cluster, that have taken events of one of some feeds, in one of some
-    states, and cut in `start <= time < end`; None and empty for all.
-    """
-
-    process: str | None = None
-    cluster: str | None = None
-    feeds: frozenset[str] = frozenset()
-    states: frozenset[str] = frozenset()
-    start: datetime | None = None
-    end: datetime | None = None
-    offset: int = 0
-    results: int = PAGE
 
 
 @shows("row", "process, cluster, batch=nominal_time, status, attempt, run_id, started_at, ended_at, reason")
@@ -49,21 +33,7 @@ class ListedBatch:
         return "gone with the queue" if shares is None else ", ".join(f"{each.input} {each.events}" for each in shares)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPage:
-    """A page of batches, newest first, of `total` ones; it begins at `offset`."""
-
-    batches: tuple[ListedBatch, ...]
-    total: int
-    offset: Hidden[int]
-
-    @shown
-    def has_more(self) -> bool:
-        """Whether another page follows."""
-        return self.total > self.offset + len(self.batches)
-
-
-def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
+def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBatch]:
     """Return a page of batches.
 
     Raises:
@@ -74,8 +44,8 @@ def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
         consumers=[EntityKey(*record.key) for record in _records(context, query)],
         start=query.start,
         end=query.end,
-        statuses=[_status(state) for state in query.states],
-        feeds=query.feeds,
+        statuses=[_status(state.upper()) for state in query.states],
+        feeds=frozenset(query.feeds),
     )
     with context.read() as connection:
         pages = BatchPages(connection)
@@ -90,8 +60,8 @@ def list_batches(context: OperationContext, query: BatchQuery) -> BatchPage:
             return None
         return tuple(taken.get(row.key, ()))
 
-    listed = (ListedBatch(row=row, inputs=shares(row)) for row in rows)
-    return BatchPage(batches=tuple(listed), total=total, offset=query.offset)
+    listed = tuple(ListedBatch(row=row, inputs=shares(row)) for row in rows)
+    return Page(items=listed, total=total, offset=query.offset, what="batches", more=PAGES)
 
 
 def _records(context: OperationContext, query: BatchQuery) -> list[ProcessRecord]:

@@ -1,24 +1,26 @@
-"""What can be asked about queues, and decided about what waits in them."""
+"""What can be asked about queues and batches, and decided about what waits."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Does, Page, Param, operation
-from feed_assets.parameters import Feed, Instance, Process
+from feed_assets.parameters import Feed, Instance, OnlyCluster, Process, ProcessCluster
+from feed_assets.triggers.queries import BatchQuery
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
+    from feed_assets.triggers.batch_lists import ListedBatch
     from feed_assets.triggers.queues import BatchContent, ChangedEvent, QueueConsumer, QueueContent, QueueProof
     from feed_assets.triggers.waiting import Queue
 
-GROUPS = {"queue": "Inspect and change what waits for processes that take what comes."}
+GROUPS = {
+    "batch": "Inspect batches of processes that take what comes, and do the work of those that runs elsewhere.",
+    "queue": "Inspect and change what waits for processes that take what comes.",
+}
 
 _EVENTS = "event, input, feed, instance=nominal_time, kind, marking, origin, payload, decided"
 _SPARE = ("origin", "payload")
-
-Cluster = Annotated[str | None, Param("The cluster; not needed if the process is on one only.", of=(Kind.CLUSTER,))]
-AnyCluster = Annotated[str | None, Param("Only this cluster; by default all.", of=(Kind.CLUSTER,))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class EventChoice:
     process: Process
     event: Annotated[int, Param("The number of the event.", least=1)]
     reason: Annotated[str, Param("The reason, for people who find the change later.")]
-    cluster: Cluster = None
+    cluster: ProcessCluster = None
 
 
 @operation("queue list", table="process, cluster, pending, condition=sentence", rows="queues")
@@ -40,7 +42,7 @@ def list_queues(context: "OperationContext") -> "Page[Queue]":
 
 
 @operation("queue show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders")
-def show_queue(context: "OperationContext", *, process: Process, cluster: Cluster = None) -> "QueueContent":
+def show_queue(context: "OperationContext", *, process: Process, cluster: ProcessCluster = None) -> "QueueContent":
     """Show the pending, held and dropped events of PROCESS, oldest first, and what its condition still lacks."""
     from feed_assets.triggers.queues import show_queue
 
@@ -53,7 +55,7 @@ def show_queue(context: "OperationContext", *, process: Process, cluster: Cluste
     rows="consumers",
     example="orders",
 )
-def list_consumers(context: "OperationContext", *, feed: Feed, cluster: AnyCluster = None) -> "Page[QueueConsumer]":
+def list_consumers(context: "OperationContext", *, feed: Feed, cluster: OnlyCluster = None) -> "Page[QueueConsumer]":
     """Show which processes take the events of FEED, and how far each has come."""
     from feed_assets.triggers.queues import list_consumers
 
@@ -110,9 +112,22 @@ def verify_queues(context: "OperationContext") -> "QueueProof":
     return prove_queues(context)
 
 
+@operation(
+    "batch list",
+    table="process, cluster, batch, status, attempt, events, inputs=taken",
+    rows="batches",
+    example="load-orders --state FAILED",
+)
+def list_batches(context: "OperationContext", *, query: BatchQuery) -> "Page[ListedBatch]":
+    """List batches, newest first: of PROCESS, or of all processes that take what comes."""
+    from feed_assets.triggers.batch_lists import list_batches
+
+    return list_batches(context, query)
+
+
 @operation("batch show", table=_EVENTS, rows="all_events", spare=_SPARE, example="load-orders 2026-03-01T06:00:04Z")
 def show_batch(
-    context: "OperationContext", *, process: Process, instance: Instance, cluster: Cluster = None
+    context: "OperationContext", *, process: Process, instance: Instance, cluster: ProcessCluster = None
 ) -> "BatchContent":
     """Show the events that a batch of PROCESS has taken; its name is its time."""
     from feed_assets.context.subjects import resolve_subject

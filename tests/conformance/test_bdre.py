@@ -26,6 +26,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
 from feed_assets.external_work.calls import end_batch, finish_step, start_step
+from feed_assets.external_work.queries import AtWork
 from feed_assets.instances.inbox.inbox_files import FileStatus
 from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
 from feed_assets.instances.lists.contents import list_files
@@ -164,16 +165,16 @@ def guard(case: Case) -> None:
                 found.init(PRODUCER)
             return
         found.work(PRODUCER, "S1")
-        start_step(found.later(), PRODUCER, "S2")
+        start_step(found.later(), AtWork(process=PRODUCER), "S2")
         with refused(errors[0]):
             found.halt(PRODUCER, made)
-        finish_step(found.later(), PRODUCER, "S2", StepStatus.FAILED)
+        finish_step(found.later(), AtWork(process=PRODUCER), "S2", StepStatus.FAILED)
         with refused(errors[1]):
             found.halt(PRODUCER, made)
         found.work(PRODUCER, "S2")
         found.halt(PRODUCER, made)
         with refused(errors[2]):
-            end_batch(found.later(), PRODUCER, author="ann")
+            end_batch(found.later(), AtWork(process=PRODUCER), author="ann")
 
 
 def recover(case: Case) -> None:
@@ -184,7 +185,7 @@ def recover(case: Case) -> None:
         found.work("P", "A", "B")
         if case["given"].get("last execution") == "SUCCESS":
             found.work("P", "C")
-            end_batch(found.later(), "P", author="ann")
+            end_batch(found.later(), AtWork(process="P"), author="ann")
             found.come("d")
         else:
             found.work("P", "C", status=StepStatus.FAILED)

@@ -24,6 +24,7 @@ from feed_assets.external_work.calls import (
     start_step,
     terminate_batch,
 )
+from feed_assets.external_work.queries import AtWork
 from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.log.definitions.records import ScheduleState
@@ -102,17 +103,17 @@ class Flow:
     def work(self, name: str, *steps: str, status: StepStatus = StepStatus.SUCCEEDED) -> None:
         """Begin and end steps."""
         for step in steps:
-            start_step(self.later(), name, step)
-            finish_step(self.later(), name, step, status)
+            start_step(self.later(), AtWork(process=name), step)
+            finish_step(self.later(), AtWork(process=name), step, status)
 
     def halt(self, name: str, found: InitBatch, marking: str | None = None) -> CalledBatch:
         """Write the outputs, and end the batch."""
         for output in found.outputs:
             (Path(urlsplit(output.url).path) / "part-0").write_text("made")
-        return end_batch(self.later(), name, author="ann", marking=marking)
+        return end_batch(self.later(), AtWork(process=name), author="ann", marking=marking)
 
     def term(self, name: str) -> CalledBatch:
-        return terminate_batch(self.later(), name, author="ann")
+        return terminate_batch(self.later(), AtWork(process=name), author="ann")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResul
 from feed_assets import build_definitions
 from feed_assets.context.operation import OperationContext
 from feed_assets.external_work.calls import end_batch, init_batch, terminate_batch
+from feed_assets.external_work.queries import AtWork
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
@@ -58,7 +59,7 @@ def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_publishe
     assert not harness.tick().run_requests
     (output,) = found.outputs
     (Path(urlsplit(output.url).path) / "part-0.csv").write_text("n\n1\n")
-    done = end_batch(context(harness), "load", author="ann")
+    done = end_batch(context(harness), AtWork(process="load"), author="ann")
     assert done.status is ProcessInstanceStatus.SUCCEEDED
     assert ("here/loaded", "2026-01-01-12:05:00") in materialized(harness.tick())
 
@@ -66,7 +67,7 @@ def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_publishe
 def test_what_a_batch_elsewhere_has_taken_is_kept_until_it_has_succeeded(harness: LocationHarness) -> None:
     harness.tick()
     init_batch(context(harness), "load", author="ann")
-    terminate_batch(context(harness), "load", author="ann")
+    terminate_batch(context(harness), AtWork(process="load"), author="ann")
     at, timeline = NOON - timedelta(seconds=9), harness.runtime.timeline(harness.location)
     with harness.runtime.database(harness.instance).begin() as connection:
         record, query = timeline.plan.feeds["orders", "here"], ProtectionQuery(as_of=NOON, real_now=NOON, holder=None)

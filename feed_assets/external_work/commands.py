@@ -1,0 +1,89 @@
+"""What programs that work elsewhere say about the batches that they take."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.external_work.queries import AtWork
+from feed_assets.instances.steps.records import StepStatus
+from feed_assets.operation import Does, Param, operation
+from feed_assets.parameters import Process, ProcessCluster
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.external_work.called_batches import CalledBatch, EndedBatch, InitBatch
+
+_FACTS = "JSON: what the work has counted, and says of entities; - is standard input."
+_MARKING = "A short word for the events of the outputs, by which others may end their batches."
+
+Facts = Annotated[bytes | None, Param(_FACTS, file=True)]
+Marking = Annotated[str | None, Param(_MARKING)]
+Most = Annotated[int | None, Param("A new batch takes so many of the oldest events.", option="max", least=1)]
+Reason = Annotated[str | None, Param("Why it has failed, for people.")]
+Step = Annotated[str, Param("The step.", argument=True)]
+
+
+@operation("batch init", does=Does.ACTS, text="lines", example="load-orders --max 100 --output json")
+def init(
+    context: "OperationContext",
+    *,
+    process: Process,
+    most: Most = None,
+    cluster: ProcessCluster = None,
+    author: str,
+    dry_run: bool = False,
+) -> "InitBatch":
+    """Take a batch of PROCESS: the oldest that is to be done again, with the same events, else a new one."""
+    from feed_assets.external_work.calls import init_batch
+
+    return init_batch(context, process, cluster=cluster, author=author, most=most, dry_run=dry_run)
+
+
+@operation("batch step-start", does=Does.NOTIFIES, text="lines", example="load-orders extract")
+def start_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
+    """Say that STEP of the batch of PROCESS under way begins."""
+    from feed_assets.external_work.calls import start_step
+
+    return start_step(context, at, step, dry_run=dry_run)
+
+
+@operation("batch step-end", does=Does.NOTIFIES, text="lines", example="load-orders extract")
+def end_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
+    """Say that STEP of the batch of PROCESS under way has been done."""
+    from feed_assets.external_work.calls import finish_step
+
+    return finish_step(context, at, step, StepStatus.SUCCEEDED, dry_run=dry_run)
+
+
+@operation("batch step-fail", does=Does.NOTIFIES, text="lines", example="load-orders extract --reason 'no space left'")
+def fail_step(
+    context: "OperationContext", *, at: AtWork, step: Step, reason: Reason = None, dry_run: bool = False
+) -> "CalledBatch":
+    """Say that STEP of the batch of PROCESS under way has failed: it may begin again, or the batch fails."""
+    from feed_assets.external_work.calls import finish_step
+
+    return finish_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
+
+
+@operation("batch end", does=Does.ACTS, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")
+def end(
+    context: "OperationContext",
+    *,
+    at: AtWork,
+    marking: Marking = None,
+    facts: Facts = None,
+    author: str,
+    dry_run: bool = False,
+) -> "EndedBatch":
+    """Say that the batch of PROCESS under way has been done: its outputs are published."""
+    from feed_assets.external_work.calls import end_batch
+
+    return end_batch(context, at, author=author, marking=marking, facts=facts or b"", dry_run=dry_run)
+
+
+@operation("batch fail", does=Does.ACTS, text="lines", example="load-orders --reason 'the warehouse is away'")
+def fail(
+    context: "OperationContext", *, at: AtWork, reason: Reason = None, author: str, dry_run: bool = False
+) -> "CalledBatch":
+    """Say that the batch of PROCESS under way has failed: the next init takes the same events."""
+    from feed_assets.external_work.calls import terminate_batch
+
+    return terminate_batch(context, at, author=author, reason=reason, dry_run=dry_run)

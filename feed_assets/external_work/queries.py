@@ -1,0 +1,17 @@
+"""Which batch a program means. It stands by itself since commands read it without what works on batches."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from feed_assets.operation import Param
+from feed_assets.parameters import Process, ProcessCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtWork:
+    """The batch of a process that is under way; `nominal_time` names it if there are several."""
+
+    process: Process
+    nominal_time: Annotated[datetime | None, Param("The batch, if several are under way.", option="batch")] = None
+    cluster: ProcessCluster = None

@@ -1,0 +1,29 @@
+"""Which batches are listed. It stands by itself since commands read it without the tables of batches."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from feed_assets.context.consolidation import PAGE
+from feed_assets.entities.common import Kind
+from feed_assets.operation import Param
+from feed_assets.parameters import Offset, OnlyCluster, Results
+
+_FEEDS = "Only batches that have taken events of this feed."
+_STATES = "Only batches in this state, such as FAILED."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchQuery:
+    """Which batches are listed: of a process, of a cluster, that have taken events of one of some feeds, in one of some
+    states, and cut in `start <= time < end`; None and empty for all.
+    """
+
+    process: Annotated[str | None, Param("The process.", argument=True, of=(Kind.PROCESS,))] = None
+    feeds: Annotated[tuple[str, ...], Param(_FEEDS, option="feed", of=(Kind.FEED,))] = ()
+    states: Annotated[tuple[str, ...], Param(_STATES, option="state", metavar="STATE")] = ()
+    cluster: OnlyCluster = None
+    start: Annotated[datetime | None, Param("Only batches that were cut at this time or later.")] = None
+    end: Annotated[datetime | None, Param("Only batches that were cut before this time.")] = None
+    offset: Offset = 0
+    results: Results = PAGE
