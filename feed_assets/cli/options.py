@@ -159,11 +159,6 @@ def cluster_option(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("--cluster", type=ProposedType(names_of(Kind.CLUSTER)), help=help_text)
 
 
-def feeds_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Add `--feed`, which may be repeated."""
-    return click.option("--feed", "feeds", type=ProposedType(names_of(Kind.FEED)), multiple=True, help=help_text)
-
-
 class KindType(click.ParamType[Kind]):
     """A kind of entity, in any case; one of `kinds` if given."""
 
