@@ -1,12 +1,12 @@
 """What can be asked about queues and batches, and decided about what waits."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.operation import Does, Page, operation
 from feed_assets.parameters import Feed, Instance, OnlyCluster, Process, ProcessCluster
-from feed_assets.triggers.queries import BatchQuery
+from feed_assets.triggers.queries import BatchQuery, EventChoice
+from feed_assets.triggers.queue.records import QueueAction
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -21,16 +21,6 @@ GROUPS = {
 
 _EVENTS = "event, input, feed, instance=nominal_time, kind, marking, origin, payload, decided"
 _SPARE = ("origin", "payload")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventChoice:
-    """An event in the queue of a process, about which somebody decides."""
-
-    process: Process
-    event: Annotated[int, Param("The number of the event.", least=1)]
-    reason: Annotated[str, Param("The reason, for people who find the change later.")]
-    cluster: ProcessCluster = None
 
 
 @operation("queue list", table="process, cluster, pending, condition=sentence", rows="queues")
@@ -67,7 +57,9 @@ def add_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
     """Let a batch of PROCESS take an event: a held, dropped or passed one, or one from before the trigger."""
-    return _decide(context, "ADD", choice, author, dry_run)
+    from feed_assets.triggers.queues import change_event
+
+    return change_event(context, choice, QueueAction.ADD, author=author, dry_run=dry_run)
 
 
 @operation("queue drop", does=Does.ACTS, rows="changes", text="sentence")
@@ -75,7 +67,9 @@ def drop_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
     """Drop a pending event of PROCESS: no batch takes it, until it is added."""
-    return _decide(context, "DROP", choice, author, dry_run)
+    from feed_assets.triggers.queues import change_event
+
+    return change_event(context, choice, QueueAction.DROP, author=author, dry_run=dry_run)
 
 
 @operation("queue hold", does=Does.ACTS, rows="changes", text="sentence")
@@ -83,25 +77,9 @@ def hold_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
     """Hold a pending event of PROCESS back: batches pass it by, until it is added."""
-    return _decide(context, "HOLD", choice, author, dry_run)
-
-
-def _decide(
-    context: "OperationContext", action: str, choice: EventChoice, author: str, dry_run: bool
-) -> "list[ChangedEvent]":
-    from feed_assets.triggers.queue.records import QueueAction
     from feed_assets.triggers.queues import change_event
 
-    return change_event(
-        context,
-        choice.process,
-        choice.event,
-        QueueAction(action),
-        author=author,
-        reason=choice.reason,
-        cluster=choice.cluster,
-        dry_run=dry_run,
-    )
+    return change_event(context, choice, QueueAction.HOLD, author=author, dry_run=dry_run)
 
 
 @operation("queue verify", table="process, cluster, input, fault=message", rows="faults")

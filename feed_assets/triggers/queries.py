@@ -1,4 +1,4 @@
-"""Which batches are listed. It stands by itself since commands read it without the tables of batches."""
+"""Which batches are listed, and which event is meant. It stands by itself since commands read it without tables."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Annotated
 from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Param
-from feed_assets.parameters import Offset, OnlyCluster, Results
+from feed_assets.parameters import Offset, OnlyCluster, Process, ProcessCluster, Results
 
 _FEEDS = "Only batches that have taken events of this feed."
 _STATES = "Only batches in this state, such as FAILED."
@@ -27,3 +27,13 @@ class BatchQuery:
     end: Annotated[datetime | None, Param("Only batches that were cut before this time.")] = None
     offset: Offset = 0
     results: Results = PAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventChoice:
+    """An event in the queue of a process, about which somebody decides."""
+
+    process: Process
+    event: Annotated[int, Param("The number of the event.", least=1)]
+    reason: Annotated[str, Param("The reason, for people who find the change later.")]
+    cluster: ProcessCluster = None

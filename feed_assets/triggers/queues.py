@@ -17,6 +17,7 @@ from feed_assets.operation import Page
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
+from feed_assets.triggers.queries import EventChoice
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import TriggerInputs
@@ -242,15 +243,7 @@ def _consumer(mark: Mark, aside: Collection[QueueChange], ahead: int) -> QueueCo
 
 
 def change_event(
-    context: OperationContext,
-    process: str,
-    event: int,
-    action: QueueAction,
-    *,
-    author: str,
-    reason: str,
-    cluster: str | None = None,
-    dry_run: bool = False,
+    context: OperationContext, choice: EventChoice, action: QueueAction, *, author: str, dry_run: bool = False
 ) -> list[ChangedEvent]:
     """Decide about an event in the queue of each input that takes it: drop it, hold it, or let it be taken.
 
@@ -259,7 +252,8 @@ def change_event(
         InstanceQueryError: no input of the process takes the event.
         QueueChangeError: a batch has it, or it is so already; nothing was changed.
     """
-    record, trigger = _find(context, process, cluster)
+    process, event, reason = choice.process, choice.event, choice.reason
+    record, trigger = _find(context, process, choice.cluster)
     with context.database.begin() as connection:
         inputs = _inputs_of(connection, record, trigger, event)
         places = [
