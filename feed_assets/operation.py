@@ -160,7 +160,7 @@ class Operation:
         return Parameter(
             name=written.name,
             type=get_args(of_value)[0] if origin is tuple else of_value,
-            is_several=origin is tuple or of_value == dict[str, str],
+            is_several=origin is tuple or (of_value == dict[str, str] and not param.file),
             is_required=not has_default and param.default is None,
             default=written.default if has_default else param.default,
             param=param,

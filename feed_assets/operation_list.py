@@ -16,6 +16,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "facts": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
         "notify": ("feed_assets.alerts.delivery.commands",),
+        "mirror": ("feed_assets.replication.mirrors.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
         "replication": ("feed_assets.replication.commands",),

@@ -93,6 +93,8 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         return options.KindType(*of)
     if each.choices:
         return options.ChoiceType(each.type)
+    if each.type == dict[str, str] and each.param.file:
+        return options.PropertyFileType()
     made: dict[object, Callable[[], click.ParamType[Any]]] = {
         bytes: lambda: click.File("rb"),
         datetime: options.MomentType,
@@ -114,7 +116,7 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
             given[each.name] = value.read()
         elif each.type is EntityFile:
             given[each.name] = tuple(options.read_files(value))
-        elif each.type == dict[str, str]:
+        elif each.type == dict[str, str] and value is not None:
             given[each.name] = dict(value)
     if "author" in given:
         given["author"] = options.author_of(given["author"])
@@ -162,7 +164,7 @@ def _print(operation: Operation, result: Any, output: str) -> None:
     elif operation.table:
         name, columns = operation.above
         if name and output == Output.TABLE:
-            print_records(columns, getattr(result, name), output, spare=operation.spare)
+            print_records(columns, getattr(result, name), output)
         print_records(operation.table, _rows_of(operation, result), output, spare=operation.spare)
     else:
         for line in _iter_lines(operation, result):

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.instance_options import lifecycle_option, open_context_for
-from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
+from feed_assets.cli.options import (
+    MomentType,
+    PairType,
+    PropertyFileType,
+    author_of,
+    clusters_option,
+    listed_change_options,
+    name_argument,
+)
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
@@ -75,16 +82,12 @@ def resume(**options: Any) -> None:
 
 @click.command(cls=Verb, epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
 @_range_options
-@click.option(
-    "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of properties, name=value."
-)
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
+@click.option("--file", type=PropertyFileType(), help="A file of properties, name=value.")
+@click.option("--property", "properties", multiple=True, type=PairType(), help="A property; may be repeated.")
 @click.option("--force", is_flag=True, help="Discard the properties of earlier re-runs.")
 @click.option("--adopt", is_flag=True, help="Adopt foreign content that stands in the place of an output.")
 @click.option("--from-start", is_flag=True, help="Repeat the steps that have finished, too.")
-def rerun(
-    file: Path | None, properties: tuple[str, ...], force: bool, adopt: bool, from_start: bool, **options: Any
-) -> None:
+def rerun(file: Mapping[str, str] | None, properties: tuple[tuple[str, str], ...], adopt: bool, **options: Any) -> None:
     """Run ended instances of NAME again, whatever their outcome.
 
     An instance of which a step has failed goes on behind its finished steps, if inputs and definition are the same.
@@ -94,10 +97,10 @@ def rerun(
     """
     from feed_assets.instances.gates.actions import InstanceAction
 
-    adopting = [f"{EXISTING}={Existing.ADOPT.value}"] if adopt else []
-    given = [*(read_property_lines(file) if file else ()), *properties, *adopting]
-    overrides = parse_properties(given) if given or file else None
-    _control(InstanceAction.RERUN, overrides=overrides, force=force, from_start=from_start, **options)
+    adopting = {EXISTING: Existing.ADOPT.value} if adopt else {}
+    given = {**(file or {}), **dict(properties), **adopting}
+    overrides = given if given or file is not None else None
+    _control(InstanceAction.RERUN, overrides=overrides, **options)
 
 
 def _control(
@@ -157,23 +160,3 @@ def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tupl
         rows.append((each.instance.nominal_time, record.sequence if record else None, cells))
     for first, last, cells in join_consecutive(rows):
         yield (render_range(first, last), *cells)
-
-
-def read_property_lines(file: Path | None) -> list[str]:
-    """Return the lines of a properties file without comments and empty lines."""
-    try:
-        lines = file.read_text("utf-8").splitlines() if file else []
-    except UnicodeDecodeError as exc:
-        raise click.UsageError(f"{file} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.") from exc
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
-
-
-def parse_properties(texts: list[str]) -> dict[str, str]:
-    """Return properties by name, each given as NAME=VALUE."""
-    pairs = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param_hint="--property")
-        pairs[name.strip()] = value.strip()
-    return pairs

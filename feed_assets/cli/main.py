@@ -43,7 +43,6 @@ _LATER = {
     "keys": "feed_assets.cli.search",
     "metadata": "feed_assets.cli.metadata",
     "metrics": "feed_assets.cli.metrics",
-    "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
     "schema": "feed_assets.cli.definitions",
     "search": "feed_assets.cli.search",

@@ -271,6 +271,22 @@ class PairType(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
+class PropertyFileType(click.ParamType[dict[str, str]]):
+    """A file of properties: a line NAME=VALUE for each, and comments."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        """Read the file."""
+        path = click.Path(exists=True, dir_okay=False).convert(value, param, ctx)
+        try:
+            lines = Path(os.fsdecode(path)).read_text("utf-8").splitlines()
+        except UnicodeDecodeError as exc:
+            self.fail(f"{value} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.", param, ctx)
+        told = (line.strip() for line in lines if not line.lstrip().startswith(("#", "!")))
+        return dict(PairType().convert(line, param, ctx) for line in told if line)
+
+
 class FrequencyType(click.ParamType[Frequency]):
     """A duration such as minutes(15)."""
 

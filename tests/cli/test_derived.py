@@ -112,6 +112,13 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
         "b": "2",
     }
     assert take(Annotated[Path | None, Param(file=True)], "--value", str(file)) == file
+    (tmp_path / "b").write_text("# what\n\n a = 1\n! more\nb=\n")
+    assert take(Annotated[dict[str, str] | None, Param(file=True)], "--value", f"{tmp_path}/b") == {"a": "1", "b": ""}
+    assert take(Annotated[dict[str, str] | None, Param(file=True)]) is None
+    (tmp_path / "b").write_bytes(b"a=\xff")
+    assert "is not UTF-8: invalid start" in take(
+        Annotated[dict[str, str], Param(file=True)], "--value", f"{tmp_path}/b"
+    )
     assert take(Annotated[bytes | None, Param(file=True)], "--value", "-", stdin="{}") == b"{}"
     assert take(Annotated[bool, Param(option="all")], "--all", default=False) is True
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
-from feed_assets.json_form import shown
+from feed_assets.json_form import Hidden, shown
+from feed_assets.operation import tell_shown
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.left_out import find_refused_writes
@@ -15,10 +17,16 @@ from feed_assets.transfer.plans import Side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFile:
-    """A file to be copied."""
+    """A file to be copied, or to be removed: then `bytes` is None."""
 
     path: str
-    bytes: int
+    bytes: int | None
+    source: Hidden[str]
+
+    @property
+    def change(self) -> str:
+        """What would be done."""
+        return "copy" if self.bytes is not None else "remove"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +51,60 @@ class ShownMirror:
             return shown
         return replace(
             shown,
-            copies=tuple(MirroredFile(path=file.path, bytes=file.size) for file in plan.transfers),
+            copies=tuple(MirroredFile(path=file.path, bytes=file.size, source=shown.source) for file in plan.transfers),
             bytes=plan.bytes,
             removals=tuple(plan.removed),
             standing=None if plan.is_unchanged else planned.standing,
         )
 
+    @property
+    def changes(self) -> tuple[MirroredFile, ...]:
+        """The files to remove, then those to copy."""
+        removed = (MirroredFile(path=path, bytes=None, source=self.source) for path in self.removals or ())
+        return (*removed, *(self.copies or ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPlans:
-    """The preview of a mirror run, directory by directory."""
+    """The preview of a mirror run, directory by directory. People see `limit` files of each."""
 
     process: str
     cluster: str
     directories: tuple[ShownMirror, ...]
+    limit: Hidden[int]
 
     @shown
     def is_good(self) -> bool:
         """Whether a run would mirror every directory."""
-        return all(each.refusal is None for each in self.directories)
+        return not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a run would fail."""
+        return bool(self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why a run would fail."""
+        return tuple(f"feed-assets: {each.refusal}" for each in self.directories if each.refusal is not None)
+
+    @property
+    def changes(self) -> tuple[MirroredFile, ...]:
+        """The first files of each directory."""
+        return tuple(change for each in self.directories for change in each.changes[: self.limit])
+
+    @property
+    def summary(self) -> str:
+        """How many files are shown, if not all are."""
+        total = sum(len(each.changes) for each in self.directories)
+        return tell_shown(len(self.changes), total, "files", "--limit shows more")
+
+
+class ShownSnapshot(NamedTuple):
+    """A snapshot of a directory."""
+
+    directory: str
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +115,19 @@ class MirrorSnapshotList:
     cluster: str
     snapshots: Mapping[str, tuple[Snapshot, ...]]
 
+    @property
+    def rows(self) -> tuple[ShownSnapshot, ...]:
+        """The snapshots, each with its directory."""
+        return tuple(ShownSnapshot(url, each) for url, found in self.snapshots.items() for each in found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The directories without any."""
+        return tuple(f"{url}: there is no snapshot" for url, found in self.snapshots.items() if not found)
+
 
 def plan_mirrors(
-    context: OperationContext, process: str, cluster: str | None = None, approved: int | None = None
+    context: OperationContext, process: str, cluster: str | None, approved: int | None, *, limit: int
 ) -> MirrorPlans:
     """Plan a run of a mirror now; nothing is written.
 
@@ -83,6 +136,7 @@ def plan_mirrors(
         process: a mirror.
         cluster: the cluster of the run; optional if there is only one.
         approved: how many files may be removed despite the limits.
+        limit: how many files of each directory are for people.
 
     Raises:
         EntityNotFoundError: there is no such process.
@@ -94,10 +148,11 @@ def plan_mirrors(
         refused = find_refused_writes(connection, context.timeline, record, [context.as_of])
     if refused:
         planned = [replace(each, refusal=refused[context.as_of]) for each in planned]
-    return MirrorPlans(process=record.process, cluster=record.cluster, directories=tuple(map(ShownMirror.of, planned)))
+    directories = tuple(map(ShownMirror.of, planned))
+    return MirrorPlans(process=record.process, cluster=record.cluster, directories=directories, limit=limit)
 
 
-def list_snapshots(context: OperationContext, process: str, cluster: str | None = None) -> MirrorSnapshotList:
+def list_snapshots(context: OperationContext, process: str, cluster: str | None) -> MirrorSnapshotList:
     """List the existing snapshots of a mirror, even if it no longer makes any. Raises as `plan_mirrors`."""
     record, mirror = _find(context, process, cluster)
     found = {

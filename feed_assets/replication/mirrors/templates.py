@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.mirror import Mirror
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.process import Process
+from feed_assets.errors import WrongUsageError
 from feed_assets.issues import Finding, Issue, Severity, SourceMap
 from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.messages import explain
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.replication.mirrors.falcon_properties import put, read_properties
+from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.timing.dates import render_datetime
 from feed_assets.validation.rules import validate_bundle
 
@@ -58,39 +60,30 @@ _KEY = re.compile(r"    ([a-z_]+):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorRequest:
-    """The requested mirror. A field that is None or empty is taken from `properties`, in Falcon's names, or has its
-    default.
-
-    Sides are `cluster:/directory`, `/directory` or a URL. `cluster` is where the mirror runs: by default the target's,
-    else the source's. `snapshots` is the number always kept at the source and at the target.
-    """
-
-    name: str | None = None
-    sources: tuple[str, ...] = ()
-    target: str | None = None
-    cluster: str | None = None
-    frequency: str | None = None
-    start: datetime | None = None
-    end: datetime | None = None
-    removes: bool = False
-    snapshots: tuple[int, int] | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorTemplate:
-    """A definition, its text, warnings about it, and notes about omitted properties."""
+    """A definition, its text, warnings about it, and notes about omitted properties. `file` is where it was written."""
 
     process: Hidden[Process]
     text: str
     warnings: tuple[Issue, ...]
     notes: tuple[str, ...]
+    file: Hidden[str] = ""
 
     @shown
     def name(self) -> str:
         """The name of the process."""
         return self.process.name
+
+    @property
+    def lines(self) -> list[str]:
+        """The text, if it was not written to a file."""
+        return [] if self.file else self.text.splitlines()
+
+    @property
+    def summary(self) -> str:
+        """The warnings, and where it was written."""
+        written = [f"{self.file}: process '{self.process.name}' is written"] if self.file else []
+        return "\n".join([*(each.line for each in self.warnings), *written])
 
 
 def make_mirror(
@@ -121,8 +114,8 @@ def make_mirror(
     return MirrorTemplate(process=process, text=render_template(process), warnings=tuple(issues), notes=notes)
 
 
-def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) -> str:
-    """Write the text to a file, given by path or URL. Returns the name of the file for messages.
+def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) -> MirrorTemplate:
+    """Write the text to a file, given by path or URL.
 
     Raises:
         MirrorTemplateError: the file exists with other content, and `is_forced` is False.
@@ -135,7 +128,7 @@ def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) ->
             reason=f"{target} already exists with another content", next_step="Remove it, or write with --force."
         )
     folder.write(file, content)
-    return folder.shown(file)
+    return replace(template, file=folder.shown(file))
 
 
 def render_template(process: Process) -> str:
@@ -169,7 +162,7 @@ def _example(name: str) -> str:
 
 
 def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
-    values, notes = read_properties(request.properties)
+    values, notes = read_properties({**(request.file or {}), **(request.properties or {})})
     mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
     for text in request.sources:
         cluster, directory = _parse_side(text)
@@ -191,8 +184,11 @@ def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], 
     if request.removes:
         mirror["removed_files"] = "remove"
     if request.snapshots is not None:
-        put(mirror, ("snapshots", "source_keep"), request.snapshots[0])
-        put(mirror, ("snapshots", "target_keep"), request.snapshots[1])
+        kept = request.snapshots.split(",")
+        if len(kept) > 2 or not all(each.strip().isdecimal() and int(each) > 0 for each in kept):
+            raise WrongUsageError(f"--snapshots {request.snapshots!r} is neither N nor N,M.")
+        put(mirror, ("snapshots", "source_keep"), int(kept[0]))
+        put(mirror, ("snapshots", "target_keep"), int(kept[-1]))
         mirror.pop("removed_files", None)
     return _process(request, values, as_of), notes
 
@@ -218,7 +214,7 @@ def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) ->
         "clusters": {cluster: {"validity": validity}},
         "order": "LAST_ONLY",
         "catch_up": "latest",
-        "frequency": request.frequency or values.get("frequency", "days(1)"),
+        "frequency": request.frequency.render() if request.frequency else values.get("frequency", "days(1)"),
         "workflow": {"engine": "directory-mirror", "mirror": mirror},
         "retry": {**_RETRY, **values.get("retry", {})},
     }

@@ -17,7 +17,9 @@ from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.replication.mirrors.falcon_properties import KNOWN, read_properties
-from feed_assets.replication.mirrors.templates import COMMENTS, MirrorRequest, MirrorTemplate, make_mirror
+from feed_assets.replication.mirrors.queries import MirrorRequest
+from feed_assets.replication.mirrors.templates import COMMENTS, MirrorTemplate, make_mirror
+from feed_assets.timing.frequency import parse_frequency
 
 AS_OF = datetime(2015, 6, 1, 14, 30, tzinfo=UTC)
 DECLARED = Bundle(entities=tuple(Cluster(name=name, storage=f"file:///{name}") for name in ("east", "west")))
@@ -62,7 +64,7 @@ def test_every_option_has_a_comment_and_holds_when_it_is_uncommented() -> None:
 
 
 def test_sources_on_several_lines_stay_readable() -> None:
-    mirror = MirrorRequest(name="m", sources=("east:/a", "/b"), target="west:/all", snapshots=(2, 5), cluster="east")
+    mirror = MirrorRequest(name="m", sources=("east:/a", "/b"), target="west:/all", snapshots="2,5", cluster="east")
     template = make(mirror)
     assert load(template.text) == template.process
     assert list(mirror_of(template.process).directories()) == [("/a", "/all/a"), ("/b", "/all/b")]
@@ -151,8 +153,9 @@ def test_a_comma_list_of_directories_is_several_and_nobody_is_told_by_default() 
 
 def test_options_win_over_properties() -> None:
     properties = {"jobName": "old", "sourceDir": "/old", "targetDir": "/old", "jobFrequency": "hours(6)"}
+    often = parse_frequency("days(2)")
     mirror = MirrorRequest(
-        name="new", target="west:/new", frequency="days(2)", cluster="east", removes=True, properties=properties
+        name="new", target="west:/new", frequency=often, cluster="east", removes=True, properties=properties
     )
     process = make(mirror).process
     assert (process.name, process.frequency.render()) == ("new", "days(2)")
