@@ -264,6 +264,13 @@ def test_a_page_says_how_many_there_are() -> None:
     assert (rows(result.stdout), result.stderr) == ([["a"]], "1 of 3 rows; --limit shows more\n")
     document = json.loads(ok(give(list_names, "--output", "json")))
     assert {**document, "items": len(document["items"])} == {"version": 2, "items": 1, "total": 3, "has_more": True}
+    last = Page(items=("c",), total=3, what="rows", offset=2)
+    assert (last.document("rows")["has_more"], last.summary) == (False, "1 of 3 rows; --limit shows more")
+
+
+def test_a_page_has_failed_if_one_of_its_rows_has() -> None:
+    assert Page.of((Shown(), Shown(has_failed=True))).has_failed
+    assert not Page.of((Shown(), "a text")).has_failed
 
 
 @operation("try", text="lines")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "notify": "Show, try and use the ways out: receivers of the settings, and those that entities name in notification."
 }
-_DELIVERED = "name=way, delivered, failed, dead, away=is_away:yes, error=fault"
+_DELIVERED = "name=way, delivered, failed, dead, away=is_away:yes, error"
 
 Name = Annotated[str, Param("The way out, or the receiver.", argument=True, proposes="receivers")]
 Names = Annotated[tuple[str, ...], Param("The ways out or receivers; else all.", argument=True, proposes="receivers")]

@@ -167,14 +167,14 @@ class RoundResult:
     is_busy: bool = False
 
     @property
-    def fault(self) -> str | None:
-        """What was in the way, for people."""
-        return "another worker delivers now" if self.is_busy else self.error
+    def notes(self) -> tuple[str, ...]:
+        """What people are told beside the numbers."""
+        return (f"{self.way}: another worker delivers now",) if self.is_busy else ()
 
     @property
     def has_failed(self) -> bool:
         """Whether something was not taken."""
-        return bool(self.failed or self.dead or self.fault)
+        return bool(self.failed or self.dead or self.error or self.is_busy)
 
 
 @dataclass
