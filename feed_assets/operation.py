@@ -97,6 +97,8 @@ class Operation:
     """The attribute of the result with the rows; if it has no such attribute, the name of the result in JSON."""
     text: str = ""
     """The attribute of the result, or of each of its rows, with its text or its lines."""
+    plain: bool = False
+    """Whether the text has a form of its own, so that there is no `--output`."""
     spare: tuple[str, ...] = ()
     """Columns that a narrow terminal does without."""
     example: str = ""
@@ -194,6 +196,7 @@ class Page(Generic[_Item]):
     what: str
     more: str = "--limit shows more"
     offset: int = 0
+    """How many of all things stand before these."""
 
     @classmethod
     def of(cls, items: Iterable[_Item]) -> Self:

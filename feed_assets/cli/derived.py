@@ -1,7 +1,7 @@
 """Commands derived from operations: their parameters, help and completion; the call; and how the result is printed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import reduce
 from importlib import import_module
@@ -15,7 +15,7 @@ from feed_assets.cli import options, proposals
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import Output, print_json, print_records, say
+from feed_assets.cli.render import Output, print_json, print_records, say, say_state
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
@@ -41,12 +41,12 @@ def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Comm
 def derive_command(operation: Operation) -> click.Command:
     """Return the command of an operation."""
 
-    def run(output: str, **given: Any) -> None:
+    def run(output: str = "", **given: Any) -> None:
         context = _open(operation, given)
         finish(operation, context, _call(operation, context, given), output)
 
     is_split = any(each.param.proposes == "names" for each in operation.parameters)
-    shared = [options.output_option if operation.table else options.text_output_option]
+    shared = [] if operation.plain else [options.output_option if operation.table else options.text_output_option]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
     shared += [options.skip_checks_option] if operation.checks else []
@@ -66,10 +66,11 @@ def _parameter_of(each: Parameter) -> click.Parameter:
     if each.type is Kind and param.argument and not each.is_required:
         return click.Argument([each.name], **options.kind_attributes(param.of))
     if param.proposes == "names":
-        return click.Argument([each.name], **options.names_attributes())
+        return click.Argument([each.name], **options.names_attributes(param.metavar or "[KIND] NAMES..."))
     attributes: dict[str, Any] = {"required": each.is_required, "metavar": param.metavar}
     attributes |= {"type": _type_of(each)} if each.type is not bool else {}
-    attributes |= {"default": each.default} if each.default is not None else {}
+    default = str(each.default) if isinstance(each.default, str) else each.default  # the value of a member
+    attributes |= {"default": default} if default is not None else {}
     if param.argument:
         return click.Argument([each.name], nargs=-1 if each.is_several else 1, **attributes)
     return click.Option(
@@ -86,7 +87,9 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
     of = [Kind(kind) for kind in each.param.of]
     find = proposals.names_of(*of) if of else getattr(proposals, f"find_{each.param.proposes}", None)
     if each.param.commas:
-        return options.ListType(find or (lambda _: ()))
+        return options.ListType(
+            find or (lambda _: ()), _type_of(replace(each, param=replace(each.param, commas=False)))
+        )
     if get_origin(each.type) is Literal:
         return click.Choice(each.choices, case_sensitive=False)
     if each.type is Kind:
@@ -102,7 +105,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         dict[str, str]: options.PairType,
         EntityFile: lambda: click.STRING,
         Frequency: options.FrequencyType,
-        int: lambda: click.IntRange(min=each.param.least),
+        int: lambda: click.INT if each.param.least is None else click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
         str: lambda: proposals.ProposedType(find) if find else click.STRING,
     }
@@ -137,6 +140,8 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
             told = {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
             told = {"dry_run": operation.does is Does.READS, **told}
             return options.open_entity_context_for(given.get("files", ()), **told)
+        case "Settings":
+            return options.project_settings([given["path"]] if given.get("path") else [])
         case "Database":
             return import_module("feed_assets.cli.state").open_state(load_settings())
 
@@ -165,7 +170,10 @@ def _print(operation: Operation, result: Any, output: str) -> None:
         name, columns = operation.above
         if name and output == Output.TABLE:
             print_records(columns, getattr(result, name), output)
-        print_records(operation.table, _rows_of(operation, result), output, spare=operation.spare)
+        if output == Output.TABLE and (heading := getattr(result, "heading", "")):
+            say_state(heading)
+        columns = getattr(result, "shown_columns", operation.table)
+        print_records(columns, _rows_of(operation, result), output, spare=operation.spare)
     else:
         for line in _iter_lines(operation, result):
             say(line)
@@ -174,7 +182,8 @@ def _print(operation: Operation, result: Any, output: str) -> None:
 
 
 def _rows_of(operation: Operation, result: Any) -> Iterable[Any]:
-    found = result.items if hasattr(result, "document") else getattr(result, operation.rows or " ", result)
+    of_page = getattr(result, "rows", result.items) if hasattr(result, "document") else result
+    found = getattr(result, operation.rows or " ", of_page)
     return found if isinstance(found, tuple | list) else (found,)
 
 

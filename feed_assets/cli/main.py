@@ -34,7 +34,6 @@ _LATER = {
     "apply": "feed_assets.cli.plan",
     "bundle": "feed_assets.cli.bundle",
     "completion": "feed_assets.cli.completion",
-    "entity": "feed_assets.cli.entity_questions",
     "export-falcon": "feed_assets.cli.falcon",
     "feed": "feed_assets.cli.feed",
     "import-falcon": "feed_assets.cli.falcon",

@@ -128,14 +128,13 @@ def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def names_attributes() -> dict[str, Any]:
-    """Return the attributes of the argument `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
+def names_attributes(form: str) -> dict[str, Any]:
+    """Return the attributes of an argument such as `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 
     def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         ctx.params["kind"], names = split_kind(words)
         return names
 
-    form = "[KIND] NAMES..."
     return {"nargs": -1, "required": True, "metavar": form, "type": ProposedType(find_names), "callback": split}
 
 
@@ -300,21 +299,20 @@ class FrequencyType(click.ParamType[Frequency]):
             self.fail(str(exc), param, ctx)
 
 
-class ListType(ProposingType[tuple[str, ...]]):
-    """Texts separated by commas, for which a shell proposes values."""
+class ListType(ProposingType[tuple[Any, ...]]):
+    """Values separated by commas, for which a shell proposes some."""
 
     name = "text,text"
 
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,  # noqa: ARG002
-        ctx: click.Context | None,  # noqa: ARG002
-    ) -> tuple[str, ...]:
-        """Split the texts, without blanks around them."""
+    def __init__(self, find: Proposal = lambda _: (), of: click.ParamType[Any] = click.STRING) -> None:
+        super().__init__(find)
+        self._of = of
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        """Split the texts, without blanks around them, and convert each."""
         if isinstance(value, tuple):
             return value
-        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+        return tuple(self._of.convert(part.strip(), param, ctx) for part in str(value).split(",") if part.strip())
 
 
 def project_settings(paths: Sequence[str] = (), **overrides: Any) -> Settings:

@@ -193,8 +193,8 @@ def paint_state(state: str) -> str:
 
 
 def say_state(state: str) -> None:
-    """Print a state, in its colour on a terminal."""
-    _echo(paint_state(state) if _has_colours() else state)
+    """Print a state, in its colour on a terminal; any other text as it is."""
+    _echo(paint_state(shown(state)) if _has_colours() else shown(state))
 
 
 def _has_colours() -> bool:

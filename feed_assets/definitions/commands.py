@@ -1,15 +1,24 @@
 """What can be asked of entities: to declare, schedule and inspect them."""
 
+from dataclasses import replace as replaced
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
+from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Does, Param, operation
-from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Name, Names
+from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Instance, Name, Names, Process
 
 if TYPE_CHECKING:
+    from feed_assets.definitions.lists.history import Blame, Governing, HistoryEntry
+    from feed_assets.definitions.lists.listing import EntityPage
+    from feed_assets.definitions.lists.lookup import FoundFeeds
+    from feed_assets.definitions.lists.reading import EntitySummary, Neighbour
     from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.definitions.verbs.states import EntityStatus
     from feed_assets.definitions.verbs.verb_results import VerbResult
+    from feed_assets.definitions.verification import StoreReport
 
 GROUPS = {
     "entity": """Declare, schedule and inspect clusters, datasources, feeds and processes.
@@ -137,3 +146,162 @@ def touch(
     from feed_assets.definitions.verbs.touch import touch
 
     return touch(context, kind, name, clusters or None, effective_from)
+
+
+@operation("entity status", table="cluster, status", rows="rows")
+def status(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "EntityStatus":
+    """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
+    from feed_assets.definitions.lists.reading import find_status
+
+    return find_status(context, kind, name)
+
+
+@operation("entity definition", rows="definition", plain=True)
+def definition(
+    context: "EntityContext",
+    *,
+    kind: AnyKindFirst = None,
+    name: AnyName,
+    version: Annotated[int | None, Param("This version; see history.")] = None,
+    form: Annotated[Form, Param("As it was written, or converted.", option="format")] = Form.WRITTEN,
+) -> str:
+    """Print the definition of an entity."""
+    from feed_assets.definitions.lists.reading import show_definition
+
+    return show_definition(context, kind, name, version=version, form=form).rstrip("\n")
+
+
+@operation(
+    "entity list",
+    table="kind, name",
+    rows="entities",
+    example="--kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS",
+)
+def list_entities(
+    context: "EntityContext",
+    *,
+    kinds: Annotated[
+        tuple[Kind, ...], Param("Only these kinds, separated by commas.", option="kind", commas=True)
+    ] = (),
+    fields: Annotated[
+        tuple[ListField, ...], Param(f"Also show these fields: {', '.join(ListField)}.", commas=True)
+    ] = (),
+    query: ListQuery,
+) -> "EntityPage":
+    """List entities by name. All conditions must hold; several filters by one field are alternatives."""
+    from feed_assets.definitions.lists.reading import find_page
+
+    return find_page(context, query, kinds, fields)
+
+
+@operation("entity dependency", table="kind, name, tags:commas", rows="dependencies")
+def dependency(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "tuple[Neighbour, ...]":
+    """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
+    from feed_assets.definitions.lists.reading import find_neighbours
+    from feed_assets.definitions.verbs.context import get_declared
+
+    loaded = context.load()
+    return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
+
+
+@operation(
+    "entity summary",
+    table="name=entity.name, status=entity.status, instance=instance.nominal_time, instance status=instance.status",
+    rows="entities",
+)
+def summary(
+    context: "EntityContext",
+    *,
+    kind: Annotated[Kind, Param("Feed or process.", argument=True)],
+    cluster: Annotated[str | None, Param("The cluster; not needed if there is only one.", of=(Kind.CLUSTER,))] = None,
+    start: Annotated[datetime | None, Param("From this nominal time on; by default 2 days before --end.")] = None,
+    end: Annotated[datetime | None, Param("Before this nominal time; by default up to now.")] = None,
+    num_instances: Annotated[int, Param("How many instances for each entity.", least=1)] = 7,
+    query: ListQuery,
+) -> "EntitySummary":
+    """Show the feeds or processes on a cluster with their newest instances."""
+    from feed_assets.definitions.lists.reading import summarize
+
+    return summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
+
+
+@operation(
+    "entity lookup",
+    table="feed, cluster, type, instance=nominal_time",
+    rows="feeds",
+    example="/weather/2013/11/03/05",
+)
+def lookup(
+    context: "EntityContext", *, path: Annotated[str, Param("The path or the URL.", argument=True)]
+) -> "FoundFeeds":
+    """Show the feeds of PATH, the complete path of an instance."""
+    from feed_assets.definitions.lists.lookup import FeedLookup, FoundFeeds
+
+    return FoundFeeds(feeds=FeedLookup(context.load().bundle.bundle).find(path))
+
+
+def _recorded(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
+    """Record the edits of files, and return the kind of an entity."""
+    from feed_assets.definitions.verbs.context import find_kind
+
+    replaced(context, dry_run=False).record()
+    return find_kind(context.load(), kind, name)
+
+
+@operation("entity history", table="version, action, at=recorded_at, author, by=origin, changed", rows="history")
+def history(context: "EntityContext", *, kind: AnyKindFirst = None, name: AnyName) -> "tuple[HistoryEntry, ...]":
+    """Show all versions of an entity: time, author, command and number of changed fields."""
+    from feed_assets.definitions.lists.history import entity_history
+
+    return entity_history(context.database, _recorded(context, kind, name), name)
+
+
+@operation(
+    "entity blame",
+    table="field, value=text, version, author, at=recorded_at",
+    rows="fields",
+    example="flights clusters.primary",
+)
+def blame(
+    context: "EntityContext",
+    *,
+    kind: AnyKindFirst = None,
+    names: Annotated[
+        tuple[str, ...],
+        Param("The entity; behind it a field.", argument=True, proposes="names", metavar="[KIND] NAME [FIELD]"),
+    ],
+) -> "tuple[Blame, ...]":
+    """Show which version set each field of an entity, or FIELD and the fields below it."""
+    from feed_assets.definitions.lists.history import blame
+
+    name, *fields = names
+    if len(fields) > 1:
+        raise WrongUsageError("Give one KIND, one NAME and one FIELD.")
+    return blame(context.database, _recorded(context, kind, name), name, *fields)
+
+
+@operation("entity governing", table="kind, name, version, author, at=recorded_at", rows="governing")
+def governing(
+    context: "EntityContext",
+    *,
+    process: Process,
+    instance: Instance,
+    cluster: Annotated[
+        str | None,
+        Param("The cluster of the instance; not needed if the process is on one only.", of=(Kind.CLUSTER,)),
+    ] = None,
+) -> "Governing":
+    """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
+    from feed_assets.definitions.lists.history import governing_version
+    from feed_assets.definitions.lists.reading import find_cluster
+
+    return governing_version(context.database, process, find_cluster(context.load(), cluster, process), instance)
+
+
+@operation("entity verify-store", rows="issues", text="line")
+def verify(context: "EntityContext") -> "StoreReport":
+    """Verify that files, journal and history agree. Exits with 1 if they do not."""
+    from feed_assets.definitions.verification import StoreReport, verify_store
+
+    store = context.store
+    return StoreReport(items=tuple(verify_store(context.database, store.folder, store.values, context.now)))

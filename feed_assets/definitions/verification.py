@@ -1,7 +1,8 @@
 """Verify that the store equals a serial history, by comparing its journal, its record and its files."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.definitions.contents import Contents, ContentsReader
@@ -19,6 +20,32 @@ from feed_assets.sql.database import Database
 
 _REPORT = "Report this, and keep the database and the folder as they are."
 _RECORD = "Any command that changes definitions records it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReport:
+    """What contradicts a serial history of whole changes."""
+
+    items: tuple[Issue, ...]
+
+    @property
+    def errors(self) -> int:
+        """How many of the issues are no warnings."""
+        return sum(each.severity is Severity.ERROR for each in self.items)
+
+    @property
+    def summary(self) -> str:
+        """How many there are."""
+        return f"{self.errors} errors, {len(self.items) - self.errors} warnings"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are errors."""
+        return self.errors > 0
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form."""
+        return {"errors": self.errors, name: self.items}
 
 
 def verify_store(database: Database, folder: DefinitionFolder, values: Values, now: datetime) -> list[Issue]:

@@ -4,7 +4,7 @@ import pytest
 
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.safe_mode import Operation, is_safe_mode, load_safe_mode, require_mode, set_safe_mode
-from feed_assets.definitions.lists.listing import ListQuery
+from feed_assets.definitions.lists.query_fields import ListQuery
 from feed_assets.definitions.lists.reading import find_page, find_status, show_definition
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.cluster_dependents import update_cluster_dependents

@@ -263,7 +263,7 @@ def test_history_tells_which_definition_made_an_instance_and_which_will_make_it(
 
     def governing(time: datetime) -> tuple[int, int] | None:
         found = governing_version(lifecycle.database, *KEY, time)
-        return None if found is None else (found.release, found.versions[0].version)
+        return (found.row.release, found.versions[0].version) if found.row else None
 
     assert governing(START) == (1, 1)  # it ran before the tags were written
     assert governing(at("01T01:00")) == (1, 2)

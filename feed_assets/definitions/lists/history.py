@@ -1,7 +1,7 @@
 """The versions of definitions, their authors, and the versions that govern an instance."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.store import Releases
 from feed_assets.sql.database import Database
+from feed_assets.timing.dates import render_datetime
 
 
 @shows("row", "kind, name, version, action, author, recorded_at, origin, file, digest")
@@ -60,10 +61,26 @@ class Blame:
 @shows("row", "process, cluster, release, effective_from, reason")
 @dataclass(frozen=True, slots=True)
 class Governing:
-    """The definitions that govern an instance: the release and its versions, the process first."""
+    """The definitions that govern an instance: the release and its versions, the process first; or why none do."""
 
-    row: Hidden[Release]
-    versions: tuple[DefinitionVersion, ...]
+    row: Hidden[Release | None]
+    versions: tuple[DefinitionVersion, ...] = ()
+    summary: Hidden[str] = ""
+
+    @property
+    def heading(self) -> str:
+        """The release, above the table."""
+        begins = self.row and render_datetime(self.row.effective_from)
+        return f"release {self.row.release} from {begins} on: {self.row.reason}" if self.row else ""
+
+    @property
+    def items(self) -> tuple[DefinitionVersion, ...]:
+        """The rows of the table."""
+        return self.versions
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form."""
+        return {name: self if self.row else None}
 
 
 def entity_history(database: Database, kind: str, name: str) -> tuple[HistoryEntry, ...]:
@@ -103,9 +120,9 @@ def blame(database: Database, kind: str, name: str, field: str | None = None) ->
     return tuple(found)
 
 
-def governing_version(database: Database, process: str, cluster: str, nominal_time: datetime) -> Governing | None:
-    """Return the definitions that govern an instance of a process; None before its first release. An instance that has
-    run keeps the release of its run. Any other follows the newest release in effect at its nominal time.
+def governing_version(database: Database, process: str, cluster: str, nominal_time: datetime) -> Governing:
+    """Return the definitions that govern an instance of a process; none do before its first release. An instance that
+    has run keeps the release of its run. Any other follows the newest release in effect at its nominal time.
     """
     with database.read() as connection:
         instance = ProcessInstances(connection).get(process, cluster, nominal_time)
@@ -116,7 +133,8 @@ def governing_version(database: Database, process: str, cluster: str, nominal_ti
         else:
             fitting = [each for each in releases if each.release == number]
         if not fitting:
-            return None
+            at = render_datetime(nominal_time)
+            return Governing(None, summary=f"No release of {process!r} on {cluster!r} is in effect at {at}.")
         definitions = Definitions(connection)
         members = fitting[-1].members
         found = [definitions.find_version(each.kind, each.name, each.version) for each in members]

@@ -1,60 +1,20 @@
 """Lists of entities by kind, name, tags, state, pipelines and clusters, sorted and paged."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import assert_never
 
 from feed_assets.context.errors import VerbRefusedError
-from feed_assets.definitions.lists.query_fields import PAGE, FilterField, ListField
+from feed_assets.definitions.lists.query_fields import MORE, FilterField, ListField, ListQuery
 from feed_assets.definitions.lists.said_tags import TagsOf, has_words
 from feed_assets.definitions.verbs.states import EntityStatus
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.json_form import Hidden, shown
+from feed_assets.operation import Page
 
 _SHOWN_BY_FILTER = {FilterField.STATUS: ListField.STATUS, FilterField.PIPELINES: ListField.PIPELINES}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
-    """The conditions, order and page of a list. All conditions must hold; of several `filters` on one field, one is
-    enough.
-
-    `name_sequence` matches names that contain its letters in this order, in any case. Each of `tag_keys` must occur
-    somewhere in the tags, in any case. `tags` are (name, value) pairs.
-
-    Raises:
-        VerbRefusedError: the page is empty, or a filter by pipelines is used for entities without pipelines.
-    """
-
-    kinds: frozenset[Kind] = frozenset(Kind)
-    fields: frozenset[ListField] = frozenset()
-    name_sequence: str = ""
-    tag_keys: tuple[str, ...] = ()
-    tags: tuple[tuple[str, str], ...] = ()
-    filters: Mapping[FilterField, tuple[str, ...]] = field(default_factory=dict)
-    descending: bool = False
-    offset: int = 0
-    results: int = PAGE
-
-    def __post_init__(self) -> None:
-        if self.results < 1:
-            raise VerbRefusedError(
-                subject="the list", reason=f"{self.results} results make no page", next_step="Ask for at least 1."
-            )
-        if FilterField.PIPELINES in self.filters and self.kinds != {Kind.PROCESS}:
-            raise VerbRefusedError(
-                subject="the list",
-                reason="only processes have pipelines",
-                next_step="List only processes to filter by PIPELINES.",
-            )
-
-    @property
-    def shown(self) -> frozenset[ListField]:
-        """The shown fields: the requested ones, and those filtered by."""
-        return self.fields | {_SHOWN_BY_FILTER[each] for each in self.filters if each in _SHOWN_BY_FILTER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,37 +30,64 @@ class ListedEntity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityPage:
-    """One page of a list; `total` counts the entities on all pages after `offset`."""
+class EntityPage(Page[ListedEntity]):
+    """One page of a list, with the fields that it shows."""
 
-    entities: tuple[ListedEntity, ...]
-    total: int
-    offset: Hidden[int]
+    fields: frozenset[ListField]
 
-    @shown
-    def has_more(self) -> bool:
-        """Whether another page follows."""
-        return self.total > self.offset + len(self.entities)
+    @property
+    def shown_columns(self) -> str:
+        """The columns of the table."""
+        columns = [
+            f"{field.lower()}:{'' if field is ListField.STATUS else 'commas'}"
+            for field in ListField
+            if field in self.fields
+        ]
+        return ", ".join(["kind", "name", *columns])
 
 
 StatusOf = Callable[[AnyEntity], EntityStatus]
 
 
-def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> EntityPage:
-    """Return one page of the entities that match a query, by name. `status_of` is called only if states are needed."""
-    found = select_entities(entities, query, status_of, tags_of)
-    offset = max(0, query.offset)
-    end = offset + query.results
-    page = tuple(_listed(entity, query, status_of, tags_of) for entity in found[offset:end])
-    return EntityPage(entities=page, total=len(found), offset=offset)
+def list_entities(
+    entities: Iterable[AnyEntity],
+    query: ListQuery,
+    status_of: StatusOf,
+    tags_of: TagsOf,
+    *,
+    kinds: Collection[Kind] = (),
+    fields: Collection[ListField] = (),
+) -> EntityPage:
+    """Return one page of the entities of some kinds, by default of all, that match a query, by name. Also shown are the
+    fields that are filtered by. `status_of` is called only if states are needed.
+
+    Raises:
+        VerbRefusedError: a filter by pipelines is used for entities without pipelines.
+    """
+    found = select_entities(entities, query, status_of, tags_of, kinds=kinds)
+    shown = frozenset([*fields, *(_SHOWN_BY_FILTER[each] for each in query.filters if each in _SHOWN_BY_FILTER)])
+    page = tuple(_listed(entity, shown, status_of, tags_of) for entity in found[query.page])
+    return EntityPage(items=page, total=len(found), offset=query.page.start, what="entities", more=MORE, fields=shown)
 
 
 def select_entities(
-    entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf, tags_of: TagsOf
+    entities: Iterable[AnyEntity],
+    query: ListQuery,
+    status_of: StatusOf,
+    tags_of: TagsOf,
+    *,
+    kinds: Collection[Kind] = (),
 ) -> list[AnyEntity]:
-    """Return all entities that match the conditions of a query, in its order."""
-    found = [entity for entity in entities if _is_wanted(entity, query, status_of, tags_of)]
-    return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=query.descending)
+    """Return all entities that match the conditions of a query, in its order; see `list_entities`."""
+    if FilterField.PIPELINES in query.filters and set(kinds) != {Kind.PROCESS}:
+        raise VerbRefusedError(
+            subject="the list",
+            reason="only processes have pipelines",
+            next_step="List only processes to filter by PIPELINES.",
+        )
+    of_kinds = (entity for entity in entities if not kinds or entity.kind in kinds)
+    found = [entity for entity in of_kinds if _is_wanted(entity, query, status_of, tags_of)]
+    return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=query.sort_order == "desc")
 
 
 def is_subsequence(letters: str, name: str) -> bool:
@@ -114,10 +101,10 @@ def is_subsequence(letters: str, name: str) -> bool:
 
 
 def _is_wanted(entity: AnyEntity, query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> bool:
-    if entity.kind not in query.kinds or not is_subsequence(query.name_sequence, entity.name):
+    if not is_subsequence(query.name_sequence, entity.name):
         return False
     tags = tags_of(entity) if query.tags or query.tag_keys else ()
-    if not has_words(tags, query.tag_keys) or any(f"{name}={value}" not in tags for name, value in query.tags):
+    if not has_words(tags, query.tag_keys) or not set(query.tags) <= set(tags):
         return False
     return all(_meets(entity, field, values, status_of) for field, values in query.filters.items())
 
@@ -139,8 +126,7 @@ def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_o
             assert_never(by)
 
 
-def _listed(entity: AnyEntity, query: ListQuery, status_of: StatusOf, tags_of: TagsOf) -> ListedEntity:
-    shown = query.shown
+def _listed(entity: AnyEntity, shown: Collection[ListField], status_of: StatusOf, tags_of: TagsOf) -> ListedEntity:
     clusters = tuple(entity.clusters) if isinstance(entity, Feed | Process) else ()
     pipelines = entity.pipelines if isinstance(entity, Process) else ()
     return ListedEntity(

@@ -35,6 +35,18 @@ class FoundFeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFeeds:
+    """The feeds of a path."""
+
+    feeds: tuple[FoundFeed, ...]
+
+    @property
+    def summary(self) -> str:
+        """What is said if there are none."""
+        return "" if self.feeds else "No feed has this path."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Location:
     """A location; `below` is its template without the folder above the first variable."""
 

@@ -1,10 +1,16 @@
 """What queries for entities can name; the command line needs it without the state."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Literal
+
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Param
 
 PAGE = 10
-SUMMARY_INSTANCES = 7
-"""How many instances of each entity a summary has."""
+MORE = "--num-results and --offset show more"
 
 
 class ListField(StrEnum):
@@ -33,3 +39,50 @@ class Form(StrEnum):
     YAML = "yaml"
     XML = "xml"
     JSON = "json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListQuery:
+    """The conditions, order and page of a list. All conditions must hold; of several filters by one field, one is
+    enough.
+    """
+
+    name_sequence: Annotated[str, Param("Names with these letters in this order, in any case.", option="nameseq")] = ""
+    tag_keys: Annotated[
+        tuple[str, ...], Param("Each occurs somewhere in the tags, in any case.", option="tagkeys", commas=True)
+    ] = ()
+    tags: Annotated[tuple[str, ...], Param("Each name=value is a tag.", commas=True)] = ()
+    filter_by: Annotated[
+        tuple[str, ...], Param(f"FIELD:value with FIELD one of {', '.join(FilterField)}.", commas=True)
+    ] = ()
+    order_by: Annotated[Literal["name"], Param("The sort key.")] = "name"
+    sort_order: Annotated[Literal["asc", "desc"], Param("The order of names.")] = "asc"
+    offset: Annotated[int, Param("How many to skip.")] = 0
+    num_results: Annotated[int, Param("How many to show.", least=1)] = PAGE
+
+    def __post_init__(self) -> None:
+        if wrong := [text for text in self.tags if "=" not in text]:
+            raise WrongUsageError(f"--tags: {wrong[0]!r} is not name=value.")
+
+    @cached_property
+    def filters(self) -> Mapping[FilterField, tuple[str, ...]]:
+        """The wanted values of each field.
+
+        Raises:
+            WrongUsageError: there is no such field.
+        """
+        by: dict[FilterField, tuple[str, ...]] = {}
+        for text in self.filter_by:
+            name, found, value = text.partition(":")
+            field = name.upper()
+            if not found or field not in list(FilterField):
+                names = ", ".join(FilterField)
+                raise WrongUsageError(f"--filter-by: {text!r} is not FIELD:value with FIELD one of {names}.")
+            by[FilterField(field)] = (*by.get(FilterField(field), ()), value)
+        return by
+
+    @property
+    def page(self) -> slice:
+        """Which of all entities are wanted."""
+        start = max(0, self.offset)
+        return slice(start, start + self.num_results)

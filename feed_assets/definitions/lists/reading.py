@@ -1,17 +1,18 @@
 """Queries about declared entities: state, text, newest instances."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
-from feed_assets.definitions.lists.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
-from feed_assets.definitions.lists.query_fields import SUMMARY_INSTANCES, Form
+from feed_assets.definitions.lists.listing import EntityPage, StatusOf, list_entities, select_entities
+from feed_assets.definitions.lists.query_fields import MORE, Form, ListField, ListQuery
 from feed_assets.definitions.lists.said_tags import SaidTags, TagsOf
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
@@ -22,14 +23,16 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import iter_references
 from feed_assets.entities.process import Process
+from feed_assets.errors import WrongUsageError
 from feed_assets.issues import EntityKey
-from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.json_form import NominalTime
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus
+from feed_assets.operation import Page
 
 SUMMARY_SPAN = timedelta(days=2)
 INPUT = "Input"
@@ -57,21 +60,25 @@ class SummarizedEntity:
     instances: tuple[ShownInstance, ...]
 
 
+class _Row(NamedTuple):
+    entity: SummarizedEntity
+    instance: ShownInstance
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntitySummary:
-    """One page of entities with their newest instances; `total` counts the entities on all pages. The page
-    begins at `offset`.
-    """
+class EntitySummary(Page[SummarizedEntity]):
+    """One page of entities with their newest instances on a cluster."""
 
     cluster: str
-    entities: tuple[SummarizedEntity, ...]
-    total: int
-    offset: Hidden[int]
 
-    @shown
-    def has_more(self) -> bool:
-        """Whether another page follows."""
-        return self.total > self.offset + len(self.entities)
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form."""
+        return {"cluster": self.cluster, **Page.document(self, name)}
+
+    @property
+    def rows(self) -> tuple[_Row, ...]:
+        """All instances, each with its entity."""
+        return tuple(_Row(entity, each) for entity in self.items for each in entity.instances)
 
 
 def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityStatus:
@@ -85,21 +92,24 @@ def find_status(context: EntityContext, kind: Kind | None, name: str) -> EntityS
     return entity_status(loaded.bundle.bundle, context.progress(), entity, context.now)
 
 
-def find_page(context: EntityContext, query: ListQuery) -> EntityPage:
-    """Return one page of the entities that match a query."""
+def find_page(
+    context: EntityContext, query: ListQuery, kinds: Collection[Kind] = (), fields: Collection[ListField] = ()
+) -> EntityPage:
+    """Return one page of the entities that match a query; see `list_entities`."""
     loaded = context.load()
-    return list_entities(loaded.bundle.bundle.entities, query, _status_of(context, loaded), _tags_of(context))
+    status_of, tags_of = _status_of(context, loaded), _tags_of(context)
+    return list_entities(loaded.bundle.bundle.entities, query, status_of, tags_of, kinds=kinds, fields=fields)
 
 
 def summarize(
     context: EntityContext,
     kind: Kind,
-    cluster: str,
+    cluster: str | None,
     query: ListQuery,
     *,
     start: datetime | None = None,
     end: datetime | None = None,
-    instances: int = SUMMARY_INSTANCES,
+    instances: int,
 ) -> EntitySummary:
     """Return entities on a cluster with their newest instances from `start` (by default two days before the end) to
     before `end`, by default up to now.
@@ -121,6 +131,7 @@ def summarize(
             subject="the summary", reason="it would start after its end", next_step="Move --start before --end."
         )
     loaded = context.load()
+    cluster = find_cluster(loaded, cluster)
     get_declared(loaded, Kind.CLUSTER, cluster)
     status_of = _status_of(context, loaded)
     on_cluster = [
@@ -128,19 +139,36 @@ def summarize(
         for entity in loaded.bundle.bundle.entities
         if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
     ]
-    found = select_entities(on_cluster, query, status_of, _tags_of(context))
-    offset = max(0, query.offset)
+    found = select_entities(on_cluster, query, status_of, _tags_of(context), kinds=(kind,))
     with context.database.read() as connection:
-        entities = tuple(
+        items = tuple(
             SummarizedEntity(
                 kind=entity.kind,
                 name=entity.name,
                 status=status_of(entity).clusters[cluster].value,
                 instances=tuple(_newest(connection, entity, cluster, start, last, instances)),
             )
-            for entity in found[offset : offset + query.results]
+            for entity in found[query.page]
         )
-    return EntitySummary(cluster=cluster, entities=entities, total=len(found), offset=offset)
+    return EntitySummary(
+        items=items, total=len(found), offset=query.page.start, what="entities", more=MORE, cluster=cluster
+    )
+
+
+def find_cluster(loaded: Loaded, cluster: str | None, process: str = "") -> str:
+    """Return the given cluster, else the only one that is declared, or on which a process is.
+
+    Raises:
+        WrongUsageError: there are several.
+    """
+    if cluster is not None:
+        return cluster
+    bundle = loaded.bundle.bundle
+    declared = bundle.find_process(process)
+    names = tuple(declared.clusters) if declared is not None else bundle.names(Kind.CLUSTER)
+    if len(names) != 1:
+        raise WrongUsageError(f"Name one of the clusters {', '.join(names)} with --cluster.")
+    return names[0]
 
 
 def show_definition(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -29,6 +30,11 @@ class EntityState(StrEnum):
     COMPLETED = "COMPLETED"
 
 
+class _OnCluster(NamedTuple):
+    cluster: str
+    status: EntityState
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityStatus:
     """The state of an entity, overall and on each of its clusters (none for clusters and datasources)."""
@@ -37,6 +43,16 @@ class EntityStatus:
     name: str
     state: EntityState
     clusters: Mapping[str, EntityState] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The state, above the table."""
+        return self.state.value
+
+    @property
+    def rows(self) -> tuple[_OnCluster, ...]:
+        """The state on each cluster."""
+        return tuple(_OnCluster(*each) for each in self.clusters.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

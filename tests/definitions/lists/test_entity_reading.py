@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.errors import VerbRefusedError
-from feed_assets.definitions.lists.listing import ListQuery
 from feed_assets.definitions.lists.lookup import FeedLookup, LocationType
-from feed_assets.definitions.lists.query_fields import FilterField, Form, ListField
+from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.lists.reading import Neighbour, find_neighbours, find_page, show_definition, summarize
 from feed_assets.definitions.verbs import changes as entity_changes
 from feed_assets.definitions.verbs.context import get_declared
@@ -35,11 +34,8 @@ def harness(tmp_path: Path) -> EntityHarness:
     return harness
 
 
-def names(harness: EntityHarness, **query: object) -> list[str]:
-    return [each.name for each in find_page(harness.context(), ListQuery(**query)).entities]  # type: ignore[arg-type]
-
-
-PROCESSES = frozenset({Kind.PROCESS})
+def names(harness: EntityHarness, *kinds: Kind, **query: object) -> list[str]:
+    return [each.name for each in find_page(harness.context(), ListQuery(**query), kinds).items]  # type: ignore[arg-type]
 
 
 def test_row_95_names_are_found_by_letters_in_their_order(harness: EntityHarness) -> None:
@@ -49,7 +45,7 @@ def test_row_95_names_are_found_by_letters_in_their_order(harness: EntityHarness
 
 
 def test_row_6_tags_that_were_written_as_text_are_found(harness: EntityHarness) -> None:
-    assert names(harness, tags=(("class", "Public"),)) == ["counting"]
+    assert names(harness, tags=("class=Public",)) == ["counting"]
     with pytest.raises(DefinitionsError, match="tags"):
         entity_changes.submit(harness.context(), [file_of(changed(CLICKS, name="bad", tags="a"))])
 
@@ -57,41 +53,36 @@ def test_row_6_tags_that_were_written_as_text_are_found(harness: EntityHarness) 
 def test_row_95_tags(harness: EntityHarness) -> None:
     assert names(harness, tag_keys=("OWNER", "public")) == ["counting"]
     assert names(harness, tag_keys=("owner",)) == ["New-My-Hourly-Summary", "counting"]
-    assert names(harness, tags=(("owner", "ops"), ("class", "Public"))) == ["counting"]
-    assert names(harness, tags=(("owner", "OPS"),)) == []
+    assert names(harness, tags=("owner=ops", "class=Public")) == ["counting"]
+    assert names(harness, tags=("owner=OPS",)) == []
 
 
 def test_row_95_filters_of_one_field_are_alternatives_and_fields_add_up(harness: EntityHarness) -> None:
-    assert names(harness, filters={FilterField.TYPE: ("feed", "CLUSTER")}) == ["clicks", "counts", "primary"]
-    assert names(harness, filters={FilterField.NAME: ("Clicks", "counting")}) == ["clicks", "counting"]
-    assert names(harness, filters={FilterField.STATUS: ("running",)}) == ["counting"]
-    assert names(harness, filters={FilterField.CLUSTER: ("primary",), FilterField.TYPE: ("feed",)}) == [
-        "clicks",
-        "counts",
-    ]
-    assert names(harness, kinds=PROCESSES, filters={FilterField.PIPELINES: ("web", "none")}) == ["counting"]
+    assert names(harness, filter_by=("TYPE:feed", "type:CLUSTER")) == ["clicks", "counts", "primary"]
+    assert names(harness, filter_by=("NAME:Clicks", "NAME:counting")) == ["clicks", "counting"]
+    assert names(harness, filter_by=("STATUS:running",)) == ["counting"]
+    assert names(harness, filter_by=("CLUSTER:primary", "TYPE:feed")) == ["clicks", "counts"]
+    assert names(harness, Kind.PROCESS, filter_by=("PIPELINES:web", "PIPELINES:none")) == ["counting"]
 
 
 def test_row_95_only_processes_have_pipelines(harness: EntityHarness) -> None:
     with pytest.raises(VerbRefusedError, match="only processes have pipelines"):
-        names(harness, filters={FilterField.PIPELINES: ("web",)})
+        names(harness, filter_by=("PIPELINES:web",))
 
 
 def test_row_95_sorting_pages_and_the_total(harness: EntityHarness) -> None:
     everything = ["New-My-Hourly-Summary", "clicks", "counting", "counts", "primary"]
     assert names(harness) == everything
-    assert names(harness, descending=True) == everything[::-1]
-    assert names(harness, offset=1, results=2) == everything[1:3]
-    assert names(harness, offset=-3, results=1) == everything[:1]
+    assert names(harness, sort_order="desc") == everything[::-1]
+    assert names(harness, offset=1, num_results=2) == everything[1:3]
+    assert names(harness, offset=-3, num_results=1) == everything[:1]
     page = find_page(harness.context(), ListQuery(offset=9))
-    assert (page.entities, page.total) == ((), 5)
-    with pytest.raises(VerbRefusedError, match="0 results make no page"):
-        ListQuery(results=0)
+    assert (page.items, page.total, page.document("entities")["has_more"]) == ((), 5, False)
 
 
 def test_row_95_fields_are_shown_that_are_asked_for_or_filtered_by(harness: EntityHarness) -> None:
-    query = ListQuery(kinds=PROCESSES, name_sequence="counting", fields=frozenset(ListField))
-    (found,) = render_document(find_page(harness.context(), query))["entities"]
+    page = find_page(harness.context(), ListQuery(name_sequence="counting"), [Kind.PROCESS], [*ListField])
+    (found,) = render_document(**page.document("entities"))["entities"]
     assert found == {
         "kind": "process",
         "name": "counting",
@@ -100,7 +91,7 @@ def test_row_95_fields_are_shown_that_are_asked_for_or_filtered_by(harness: Enti
         "pipelines": ["web", "daily"],
         "clusters": ["primary"],
     }
-    filtered = find_page(harness.context(), ListQuery(filters={FilterField.STATUS: ("RUNNING",)})).entities[0]
+    filtered = find_page(harness.context(), ListQuery(filter_by=("STATUS:RUNNING",))).items[0]
     assert (filtered.status, filtered.tags, filtered.clusters) == ("RUNNING", None, None)
 
 
@@ -153,8 +144,8 @@ def test_row_94_neighbours_with_what_a_feed_is_to_a_process(harness: EntityHarne
 def test_row_96_the_newest_seven_instances_of_each_process(harness: EntityHarness) -> None:
     harness.tick()
     harness.put(ProcessInstanceStatus.SUCCEEDED, at("03T12"))
-    found = summarize(harness.context(), Kind.PROCESS, "primary", ListQuery(kinds=PROCESSES))
-    by_name = {entity.name: entity for entity in found.entities}
+    found = summarize(harness.context(), Kind.PROCESS, "primary", ListQuery(), instances=7)
+    by_name = {entity.name: entity for entity in found.items}
     assert (found.total, by_name["New-My-Hourly-Summary"].instances) == (2, ())
     times = [each.nominal_time for each in by_name["counting"].instances]
     assert times == [at(f"03T{hour:02}") for hour in range(12, 5, -1)]
@@ -171,8 +162,8 @@ def test_row_96_instances_of_feeds_are_there_or_missing(harness: EntityHarness) 
     )
     with harness.database.begin() as connection:
         FeedInstances(connection).put([arrived])
-    query = ListQuery(kinds=frozenset({Kind.FEED}), name_sequence="clicks")
-    (found,) = summarize(harness.context(), Kind.FEED, "primary", query, start=at("03T10"), end=at("03T13")).entities
+    query, hours = ListQuery(name_sequence="clicks"), {"start": at("03T10"), "end": at("03T13")}
+    (found,) = summarize(harness.context(), Kind.FEED, "primary", query, instances=7, **hours).items
     assert [(each.nominal_time, each.status) for each in found.instances] == [
         (at("03T12"), "MISSING"),
         (at("03T11"), "AVAILABLE"),
@@ -182,11 +173,11 @@ def test_row_96_instances_of_feeds_are_there_or_missing(harness: EntityHarness) 
 
 def test_a_summary_is_of_feeds_or_processes_on_a_cluster_that_there_is(harness: EntityHarness) -> None:
     with pytest.raises(VerbRefusedError, match="a cluster has no instances"):
-        summarize(harness.context(), Kind.CLUSTER, "primary", ListQuery())
+        summarize(harness.context(), Kind.CLUSTER, "primary", ListQuery(), instances=7)
     with pytest.raises(EntityNotFoundError):
-        summarize(harness.context(), Kind.FEED, "moon", ListQuery())
+        summarize(harness.context(), Kind.FEED, "moon", ListQuery(), instances=7)
     with pytest.raises(VerbRefusedError, match="it would start after its end"):
-        summarize(harness.context(), Kind.FEED, "primary", ListQuery(), start=at("03"), end=at("02"))
+        summarize(harness.context(), Kind.FEED, "primary", ListQuery(), start=at("03"), end=at("02"), instances=7)
 
 
 def found_by(harness: EntityHarness, path: str) -> list[tuple[str, str, LocationType, datetime | None]]:

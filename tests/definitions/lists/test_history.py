@@ -150,7 +150,7 @@ def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by
 
     def version(day: int) -> list[tuple[str, int]] | None:
         found = governing_version(harness.database, "daily", "primary", NOW + day * DAY)
-        return None if found is None else [(each.name, each.version) for each in found.versions]
+        return [(each.name, each.version) for each in found.versions] or None
 
     assert [version(day) for day in (-1, 0, 4, 5, 6, 7)] == [
         None,
@@ -161,5 +161,4 @@ def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by
         [("daily", 2), ("a", 1)],
     ]
     found = governing_version(harness.database, "daily", "primary", NOW)
-    assert found is not None
     json.dumps(render_document(found))
