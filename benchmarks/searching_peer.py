@@ -19,7 +19,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from feed_assets.catalog.search.search import SearchQuery, search
+from feed_assets.catalog.search.records import SearchQuery
+from feed_assets.catalog.search.search import search
 from feed_assets.catalog.writing import Target, Writing, write_many
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope, Update
 from feed_assets.sql.database import Database, open_database

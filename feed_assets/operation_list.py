@@ -15,12 +15,15 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "entity": ("feed_assets.definitions.commands",),
         "facts": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
-        "notify": ("feed_assets.alerts.delivery.commands",),
+        "keys": ("feed_assets.catalog.commands",),
+        "metadata": ("feed_assets.catalog.commands",),
         "mirror": ("feed_assets.replication.mirrors.commands",),
+        "notify": ("feed_assets.alerts.delivery.commands",),
         "quality": ("feed_assets.instances.lists.commands",),
         "queue": ("feed_assets.triggers.commands",),
         "replication": ("feed_assets.replication.commands",),
         "retention": ("feed_assets.retention.commands",),
+        "search": ("feed_assets.catalog.commands",),
         "sla": ("feed_assets.alerts.commands",),
     }
 )

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 
 from feed_assets.sql.database import Database, open_database
 
@@ -49,8 +49,8 @@ def share_statements() -> None:
     """
     opened = Database.__init__
 
-    def opened_with_shared(database: Database, engine: Engine, namespace: str | None = None) -> None:
-        opened(database, engine, namespace)
+    def opened_with_shared(database: Database, engine: Engine, url: URL, namespace: str | None) -> None:
+        opened(database, engine, url, namespace)
         if first := _engines.get(database.dialect):
             engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
         else:

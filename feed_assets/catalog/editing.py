@@ -49,8 +49,15 @@ class EntityMetadata:
     """
 
     entity: str
+    scope: Hidden[Scope | None]
     row: Hidden[DescribedEntity | None]
     metadata: tuple[ListedMetadata, ...]
+
+    @property
+    def summary(self) -> str:
+        """That nothing is said of it, if so."""
+        where = f" in the scope {self.scope}" if self.scope else ""
+        return "" if self.metadata else f"Nothing is said of {self.entity}{where}."
 
     def by_scope(self) -> dict[str, Any]:
         """Return the properties and tags in each scope, as JSON."""
@@ -73,6 +80,14 @@ class MetadataResult:
         """Whether anything was changed."""
         return bool(self.additions or self.deletions)
 
+    @property
+    def sentence(self) -> str:
+        """What was changed."""
+        said = {"added": _phrase(self.additions), "removed": _phrase(self.deletions)}
+        changes = ", ".join(f"{word} {phrase}" for word, phrase in said.items() if phrase)
+        without = " (dry run: nothing was changed)" if changes and self.dry_run else ""
+        return f"{self.entity}: {changes or 'nothing is different'}{without}"
+
 
 @shows("change", "seq, recorded_at, author, origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +99,25 @@ class RecordedChange:
     additions: Mapping[str, Any]
     deletions: Mapping[str, Any]
 
+    @property
+    def added(self) -> str:
+        """What was added, in one line."""
+        return _phrase(self.additions)
 
-def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope] = tuple(Scope)) -> EntityMetadata:
-    """Return the metadata of an entity in some scopes, with what the record knows of it.
+    @property
+    def removed(self) -> str:
+        """What is gone, in one line."""
+        return _phrase(self.deletions)
+
+
+def _phrase(said: Mapping[str, Any]) -> str:
+    """Return properties and tags in one line: `owner=ann checked`."""
+    properties = [f"{name}={value}" for scope in said.values() for name, value in scope["properties"].items()]
+    return " ".join([*properties, *(tag for scope in said.values() for tag in scope["tags"])])
+
+
+def get_metadata(context: OperationContext, path: str, scope: Scope | None = None) -> EntityMetadata:
+    """Return the metadata of an entity, maybe in one scope only, with what the record knows of it.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
@@ -101,8 +132,8 @@ def get_metadata(context: OperationContext, path: str, scopes: Collection[Scope]
     for name, value in recorded.items():
         key = MetadataKey(Scope.SYSTEM, MetadataKind.PROPERTY, name)
         found.setdefault(key, MetadataValue(value, Origin.SYSTEM, NOBODY))
-    listed = [ListedMetadata(key, found[key]) for key in sorted(found) if key.scope in scopes]
-    return EntityMetadata(entity=target.path, row=entity, metadata=tuple(listed))
+    listed = [ListedMetadata(key, found[key]) for key in sorted(found) if scope in (None, key.scope)]
+    return EntityMetadata(entity=target.path, scope=scope, row=entity, metadata=tuple(listed))
 
 
 def update_metadata(
@@ -152,37 +183,11 @@ def remove_metadata(
     return mutate(context, {path: [removal]}, author, dry_run=dry_run)[0]
 
 
-def copy_metadata(
-    context: OperationContext, path: str, to: str, *, author: str, dry_run: bool = False
-) -> MetadataResult:
-    """Add what is said of an entity in the scope USER to another one, but for names that the other's declaration has.
-
-    Raises:
-        MetadataRefusedError: one of them is no path of an entity.
-        EntityNotFoundError: one of them does not exist.
-    """
-    found, there = (get_metadata(context, each, [Scope.USER]).metadata for each in (path, to))
-    declared = {each.key for each in there if each.said.origin is Origin.DEFINITION}
-    copied = [each for each in found if each.key not in declared]
-    properties = {each.key.name: each.said.value for each in copied if each.key.kind is MetadataKind.PROPERTY}
-    tags = [each.key.name for each in copied if each.key.kind is MetadataKind.TAG]
-    return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
-
-
-def drop_metadata(context: OperationContext, path: str, *, author: str, dry_run: bool = False) -> MetadataResult:
-    """Remove all that people have said of an entity; one that is not declared is gone with it.
-
-    Raises:
-        MetadataRefusedError: this is no path of an entity.
-        EntityNotFoundError: the entity does not exist.
-    """
-    return remove_metadata(context, path, names=None, kinds=tuple(MetadataKind), author=author, dry_run=dry_run)
-
-
 def list_changes(
-    context: OperationContext, path: str, limit: int, scopes: Collection[Scope] = tuple(Scope)
+    context: OperationContext, path: str, limit: int, scope: Scope | None = None
 ) -> Sequence[RecordedChange]:
-    """Return the newest changes of the metadata of an entity in some scopes, newest first; also of one that is gone.
+    """Return the newest changes of the metadata of an entity, newest first, maybe in one scope only; also of one that
+    is gone.
 
     Raises:
         MetadataRefusedError: this is no path of an entity.
@@ -192,13 +197,12 @@ def list_changes(
             path = find_target(context.plan, connection, path).path
         except EntityNotFoundError:
             path = path.strip("/")
-        found = (_recorded(each, scopes) for each in MetadataStore(connection).iter_changes_of(path))
-        all_scopes = set(scopes) == set(Scope)
-        return list(islice((each for each in found if all_scopes or each.additions or each.deletions), limit))
+        found = (_recorded(each, scope) for each in MetadataStore(connection).iter_changes_of(path))
+        return list(islice((each for each in found if scope is None or each.additions or each.deletions), limit))
 
 
-def _recorded(change: MetadataChange, scopes: Collection[Scope]) -> RecordedChange:
-    chosen = [scope.value for scope in scopes]
+def _recorded(change: MetadataChange, scope: Scope | None) -> RecordedChange:
+    chosen = [each.value for each in Scope if scope in (None, each)]
     before, after = ({name: state[name] for name in chosen if name in state} for state in (change.before, change.after))
     return RecordedChange(change=change, **compare(before, after))
 

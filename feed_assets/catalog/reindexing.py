@@ -38,13 +38,32 @@ class Reindexed:
         """Whether nothing was wrong."""
         return not (self.missing or self.extra or self.orphans or self.descriptions)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is still wrong."""
+        return self.dry_run and not self.is_sound
+
+    @property
+    def sentence(self) -> str:
+        """What was wrong, and whether it is mended."""
+        counts = {
+            "missing in the index": self.missing,
+            "too many in the index": self.extra,
+            "of no entity": self.orphans,
+            "wrong descriptions": self.descriptions,
+        }
+        faults = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        found = f"{faults}; {'nothing was changed' if self.dry_run else 'mended'}" if faults else "nothing to mend"
+        later = "" if self.descriptions is not None else "; descriptions follow when the definitions are in force"
+        return f"{self.entities:,} {'entity' if self.entities == 1 else 'entities'}: {found}{later}"
+
 
 def reindex(
     context: OperationContext,
     *,
     author: str,
     dry_run: bool = False,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[..., None] = lambda *_: None,
 ) -> Reindexed:
     """Compare the index and the descriptions with what is stored and declared, and mend them; with `dry_run` only the
     first. Others can write in between: each transaction has some entities.
@@ -69,7 +88,7 @@ def reindex(
         if not some:
             break
         last, done = some[-1], done + len(some)
-        progress(done, max(done, total))
+        progress("reindex", done, max(done, total))
     result = Reindexed(
         entities=done, missing=missing, extra=extra, orphans=orphans, descriptions=descriptions, dry_run=dry_run
     )

@@ -7,7 +7,6 @@ import click
 
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.metadata import print_change
 from feed_assets.cli.options import (
     change_options,
     name_argument,
@@ -89,7 +88,7 @@ def _print_import(done: "BundleImport", output: str) -> None:
     for file in done.files:
         say(f"file {file.path}: {would}{file.outcome.value}")
     for change in done.metadata:
-        print_change(change, output)
+        say(change.sentence)
     if done.dry_run and not done.difference.is_empty:
         from feed_assets.plan.rendering import render_difference
 

@@ -7,7 +7,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_origin
+from typing import Any, BinaryIO, Literal, get_origin
 
 import click
 
@@ -99,7 +99,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
     if each.type == dict[str, str] and each.param.file:
         return options.PropertyFileType()
     made: dict[object, Callable[[], click.ParamType[Any]]] = {
-        bytes: lambda: click.File("rb"),
+        **dict.fromkeys((bytes, BinaryIO), lambda: click.File("rb")),
         datetime: options.MomentType,
         dict[str, object]: options.JsonObjectType,
         dict[str, str]: options.PairType,
@@ -159,7 +159,7 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
 
 
 def _print(operation: Operation, result: Any, output: str) -> None:
-    if output == Output.JSON:
+    if output == Output.JSON or isinstance(result, Mapping):
         is_whole = not hasattr(result, "document") and (not operation.rows or hasattr(result, operation.rows))
         members = getattr(result, "document", lambda name: {name: result})(operation.rows)
         print_json(result) if is_whole else print_json(**members)

@@ -3,7 +3,6 @@ DAGSTER_HOME.
 """
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.log.records import ProcessInstance
 from feed_assets.log.run_names import is_command
-from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE, Settings
+from feed_assets.settings import Settings
 from feed_assets.sql.dagster_home import find_state_url
 
 if TYPE_CHECKING:
@@ -36,36 +35,14 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.sql.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
-    _close_after_command(database)
+    command = click.get_current_context(silent=True)  # none completes a word
+    if command is not None:
+        command.call_on_close(database.close)
     with status_line.waiting_for(f"the state database {database.name}"):
         database.migrate()
         if not may_take_over:
             require_own_database(database, settings)
     return database
-
-
-def find_state(settings: Settings, namespace: str) -> "Database | None":
-    """Open the tables of a namespace in the state database, for reading; None if there are none. The tables of projects
-    without a namespace are called `default`.
-
-    Raises:
-        SettingsError: neither settings nor environment name the database.
-        StateError: the database cannot be used.
-    """
-    from feed_assets.sql.database import open_database
-
-    if namespace != DEFAULT_NAMESPACE and re.fullmatch(NAMESPACE, namespace) is None:
-        return None
-    named = None if namespace == DEFAULT_NAMESPACE else namespace
-    database = open_database(settings.state or _url_beside_dagster(settings), named)
-    _close_after_command(database)
-    return database if database.has_tables() else None
-
-
-def _close_after_command(database: "Database") -> None:
-    command = click.get_current_context(silent=True)  # none completes a word
-    if command is not None:
-        command.call_on_close(database.close)
 
 
 def stop_runs(stopped: Sequence[ProcessInstance]) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from feed_assets.catalog.editing import MetadataResult, get_metadata, update_metadata
-from feed_assets.catalog.search.search import PAGE, SearchQuery, SearchResult, search
+from feed_assets.catalog.search.records import PAGE, SearchQuery
+from feed_assets.catalog.search.search import SearchResult, search
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.ownership import require_own_database
 from feed_assets.engines.run_metadata import render_text
@@ -65,7 +66,7 @@ class OpenMetadata:
             reason, next_step = "there is no such scope", "Write user or system."
             raise MetadataRefusedError(entity=f"scope {scope!r}", reason=reason, next_step=next_step)
         of_scope = Scope(scope.upper()) if scope is not None else None
-        wanted = SearchQuery(text=query, kinds=kinds, scope=of_scope, offset=offset, limit=limit)
+        wanted = SearchQuery(text=query, kinds=tuple(kinds), scope=of_scope, offset=offset, limit=limit)
         return search(self._context.database, wanted).results
 
     def _now(self) -> OperationContext:

@@ -7,6 +7,7 @@ the database at one moment. SQLite's connections reject writes in one begun for 
 
 import fcntl
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -22,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
+from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE
 from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
 from feed_assets.sql.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
 from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
@@ -80,8 +82,9 @@ class Database:
     the inner one waits in vain for the outer one.
     """
 
-    def __init__(self, engine: Engine, namespace: str | None = None) -> None:
+    def __init__(self, engine: Engine, url: URL, namespace: str | None) -> None:
         self._engine = engine
+        self._url = url
         self._namespace = namespace
         self._process = os.getpid()
         self._file: tuple[int, int] | None = None
@@ -205,6 +208,24 @@ class Database:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield
 
+    @contextmanager
+    def beside(self, namespace: str | None) -> "Iterator[Database | None]":
+        """Open the tables of another namespace, `default` for those of projects without one, to read them; None if
+        there are none.
+
+        Raises:
+            StateError: the database cannot be used.
+        """
+        if namespace in (None, self._namespace or DEFAULT_NAMESPACE):
+            yield self
+            return
+        other = open_database(self._url, None if namespace == DEFAULT_NAMESPACE else namespace)
+        try:
+            is_name = namespace == DEFAULT_NAMESPACE or re.fullmatch(NAMESPACE, str(namespace))
+            yield other if is_name and other.has_tables() else None
+        finally:
+            other.close()
+
     def exists(self) -> bool:
         """Return whether there is a file of SQLite; a database elsewhere is only found by asking it."""
         return self.dialect != "sqlite" or self._identify_file() is not None
@@ -299,7 +320,7 @@ def _is_away(error: SQLAlchemyError) -> bool:
     return is_lost or is_no_database or is_forbidden
 
 
-def open_database(url: str, namespace: str | None = None) -> Database:
+def open_database(url: str | URL, namespace: str | None = None) -> Database:
     """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
 
     A namespace has its own tables: in the schema `feed_assets_<namespace>` of PostgreSQL, or in a file beside the
@@ -318,10 +339,10 @@ def open_database(url: str, namespace: str | None = None) -> Database:
         ) from exc
     match parsed.get_backend_name():
         case "sqlite":
-            return Database(_open_sqlite(_file_of(parsed, namespace)))
+            return Database(_open_sqlite(_file_of(parsed, namespace)), parsed, namespace)
         case "postgresql" | "postgres":
             engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
-            return Database(engine, namespace)
+            return Database(engine, parsed, namespace)
         case other:
             raise StateUnreachableError(
                 database=parsed.render_as_string(hide_password=True),

@@ -7,8 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from feed_assets.catalog.editing import drop_metadata, remove_metadata, update_metadata
-from feed_assets.catalog.search.search import SearchPage, SearchQuery, search
+from feed_assets.catalog.commands import drop_metadata
+from feed_assets.catalog.editing import remove_metadata, update_metadata
+from feed_assets.catalog.search.records import SearchQuery
+from feed_assets.catalog.search.search import SearchPage, search
 from feed_assets.catalog.writing import Target, write_metadata
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.bundle import AnyEntity
@@ -35,7 +37,7 @@ class Described:
         remove_metadata(self.later(), path, names=[name], kinds=[kind], author="ann")
 
     def drop(self, path: str) -> None:
-        drop_metadata(self.later(), path, author="ann")
+        drop_metadata(self.later(), entity=path, author="ann")
 
     def tell(self, path: str, properties: Mapping[str, str] = {}, tags: Sequence[str] = ()) -> None:
         """The program says something of an entity, in the scope SYSTEM."""

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from feed_assets.catalog.commands import copy_metadata, drop_metadata
 from feed_assets.catalog.editing import (
-    copy_metadata,
-    drop_metadata,
     get_metadata,
     list_changes,
     remove_metadata,
@@ -46,7 +45,7 @@ def context(lifecycle: LifecycleHarness) -> OperationContext:
 
 def said(context: OperationContext, path: str) -> dict[str, str]:
     """What the scope USER says: names of tags have a #."""
-    found = get_metadata(context, path, [Scope.USER]).metadata
+    found = get_metadata(context, path, Scope.USER).metadata
     return {f"{'#' if each.kind is MetadataKind.TAG else ''}{each.name}": each.value for each in found}
 
 
@@ -89,8 +88,8 @@ def test_a_change_is_recorded_once_everywhere_and_no_change_nowhere(context: Ope
     assert [now - then for now, then in zip(tables(context), before, strict=True)] == [1, 1, 1]
     assert said(context, CLICKS) == {"a": "1", "owner": "web", "#checked": ""}
     assert len(list_changes(context, CLICKS, 9)) == 2
-    (change, described) = list_changes(context, CLICKS, 9, [Scope.USER])
-    assert (described.additions.keys(), list_changes(context, CLICKS, 1, [Scope.SYSTEM])[0].author) == (
+    (change, described) = list_changes(context, CLICKS, 9, Scope.USER)
+    assert (described.additions.keys(), list_changes(context, CLICKS, 1, Scope.SYSTEM)[0].author) == (
         {"USER"},
         "unknown",
     )
@@ -167,7 +166,7 @@ def test_the_history_of_what_is_gone_stays(lifecycle: LifecycleHarness) -> None:
 def test_a_kind_of_ones_own_is_there_as_long_as_it_is_described(context: OperationContext) -> None:
     assert said(context, BOARD) == {}
     update_metadata(context, BOARD, {}, ["public"], author="ann")
-    drop_metadata(context, BOARD, author="ann")
+    drop_metadata(context, entity=BOARD, author="ann")
     with context.database.read() as connection:
         assert MetadataStore(connection).find(BOARD) is None
     assert len(list_changes(context, BOARD, 9)) == 2
@@ -182,16 +181,16 @@ def test_what_a_file_says_is_changed_there(context: OperationContext) -> None:
         with pytest.raises(MetadataRefusedError, match="property 'owner' is declared"):
             change()
     update_metadata(context, CLICKS, {"a": "1"}, ["x"], author="ann")
-    drop_metadata(context, CLICKS, author="ann")
+    drop_metadata(context, entity=CLICKS, author="ann")
     bring(context, {"entity": CLICKS, "create": {"tags": ["y"]}})
     assert said(context, CLICKS) == {"owner": "web", "#y": ""}
 
 
 def test_a_copy_leaves_what_the_file_of_the_other_says(context: OperationContext) -> None:
     update_metadata(context, VIEWS, {"owner": "ops", "a": "1"}, ["x"], author="ann")
-    copy_metadata(context, VIEWS, CLICKS, author="ann")
+    copy_metadata(context, entity=VIEWS, to=CLICKS, author="ann")
     assert said(context, CLICKS) == {"owner": "web", "a": "1", "#x": ""}
-    copy_metadata(context, CLICKS, BOARD, author="ann")
+    copy_metadata(context, entity=CLICKS, to=BOARD, author="ann")
     assert said(context, BOARD) == {"owner": "web", "a": "1", "#x": ""}
 
 
@@ -208,7 +207,7 @@ def test_the_strict_setting_holds_wherever_people_write(lifecycle: LifecycleHarn
     strict = context_of(lifecycle, NOW, metadata=MetadataSettings(strict=True))
     for write in (
         lambda: update_metadata(strict, CLICKS, {"link": "https://wiki"}, (), author="ann"),
-        lambda: copy_metadata(strict, VIEWS, CLICKS, author="ann"),
+        lambda: copy_metadata(strict, entity=VIEWS, to=CLICKS, author="ann"),
         lambda: bring(strict, {"entity": CLICKS, "update": {"properties": {"link": "https://wiki"}}}),
     ):
         with pytest.raises(MetadataRefusedError, match=r"metadata\.strict"):

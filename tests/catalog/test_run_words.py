@@ -41,7 +41,7 @@ def run(lifecycle: LifecycleHarness, code: Callable[[Context], None], hour: int 
 
 
 def said_of(lifecycle: LifecycleHarness, entity: str, scope: Scope = Scope.USER) -> dict[str, tuple[str, str, str]]:
-    found = get_metadata(context_of(lifecycle, AS_OF), entity, [scope]).metadata
+    found = get_metadata(context_of(lifecycle, AS_OF), entity, scope).metadata
     return {each.name: (each.value, each.origin.value, each.author) for each in found}
 
 

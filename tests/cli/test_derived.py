@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import click
 import pytest
@@ -120,6 +120,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
         Annotated[dict[str, str], Param(file=True)], "--value", f"{tmp_path}/b"
     )
     assert take(Annotated[bytes | None, Param(file=True)], "--value", "-", stdin="{}") == b"{}"
+    assert take(Annotated[BinaryIO | None, Param(file=True)], "--value", str(file)).name == str(file)
     assert take(Annotated[bool, Param(option="all")], "--all", default=False) is True
 
 

@@ -164,6 +164,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
     "metadata get": ("metadata", "get", "feed/clicks"),
     "metadata history": ("metadata", "history", "dashboard/hits"),
+    "metadata export": ("metadata", "export", "dashboard/hits"),
     "search": (
         "search",
         "steward:ann",

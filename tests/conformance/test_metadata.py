@@ -20,10 +20,11 @@ import click
 
 from feed_assets.catalog.editing import get_metadata, remove_metadata
 from feed_assets.catalog.moving import import_metadata
-from feed_assets.catalog.search.search import SearchQuery, search
+from feed_assets.catalog.search.records import SearchQuery
+from feed_assets.catalog.search.search import search
 from feed_assets.catalog.store import MetadataStore, render_metadata
 from feed_assets.catalog.writing import Target, write_metadata
-from feed_assets.cli.metadata import parse_scope
+from feed_assets.cli.options import ChoiceType
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError
 from feed_assets.entities.feed import Feed
@@ -89,7 +90,7 @@ class Catalog:
             return None
         found = GET.fullmatch(line)
         assert found is not None, line
-        scopes = parse_scope(click.Context(click.Command("get")), click.Option(["--scope"]), found[3])
+        scopes = [ChoiceType(Scope).convert(found[3], None, None)] if found[3] else Scope
         said = [self.said(PATHS[found[1]], scope) for scope in scopes]
         match found[2]:
             case "properties":
@@ -105,7 +106,7 @@ class Catalog:
 
     def said(self, path: str, scope: Scope) -> dict[str, Any]:
         """A record: what a scope says of an entity."""
-        found = get_metadata(self.context, path, [scope]).metadata
+        found = get_metadata(self.context, path, scope).metadata
         properties = {each.name: each.value for each in found if each.kind is MetadataKind.PROPERTY}
         tags = [each.name for each in found if each.kind is MetadataKind.TAG]
         return {"scope": scope.value, "properties": properties, "tags": tags}

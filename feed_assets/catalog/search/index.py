@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Subquery, and_, func, select, true
 
-from feed_assets.catalog.search.records import PROPERTIES_FIELD, Hit, SearchFilter
+from feed_assets.catalog.search.records import PROPERTIES_FIELD, Hit, PropertyName, PropertyValue, SearchFilter
 from feed_assets.catalog.search.statements import (
     ENTITIES,
     LAST,
@@ -49,7 +49,7 @@ class SearchIndex(TableStore):
                 found.setdefault(entity, []).append(name)
         return found
 
-    def count_keys(self, beginning: str, scope: Scope | None, limit: int) -> list[tuple[str, int]]:
+    def count_keys(self, beginning: str, scope: Scope | None, limit: int) -> list[PropertyName]:
         """Return the names of properties, in small letters, that begin so, and how many entities have each; hidden ones
         are not counted.
         """
@@ -57,9 +57,9 @@ class SearchIndex(TableStore):
         is_key = and_(_T.field == PROPERTIES_FIELD, in_range, is_in(scope), _IS_SHOWN)
         statement = select(_T.token, func.count(_T.entity.distinct())).where(is_key)
         rows = self._connection.execute(statement.group_by(_T.token).order_by(_T.token).limit(limit))
-        return [(name, count) for name, count in rows]
+        return [PropertyName(name=name, entities=count) for name, count in rows]
 
-    def values_of(self, key: str, scope: Scope | None, limit: int, most: int) -> list[tuple[str, int, list[str]]]:
+    def values_of(self, key: str, scope: Scope | None, limit: int, most: int) -> tuple[PropertyValue, ...]:
         """Return the values of a property, those of most entities first, with their number and the paths of some. The
         key is in small letters; hidden entities are left out.
         """
@@ -72,7 +72,7 @@ class SearchIndex(TableStore):
         some = select(ranked.c.value, ranked.c.path).where(ranked.c.rank <= most).order_by(ranked.c.rank)
         for value, path in self._connection.execute(some):
             found[value][1].append(path)
-        return [(value, n, paths) for value, (n, paths) in found.items()]
+        return tuple(PropertyValue(value=value, count=n, entities=tuple(paths)) for value, (n, paths) in found.items())
 
     def count_values(self, key: str, scope: Scope | None) -> tuple[int, int]:
         """Return how many entities have a property, and how many values it has."""

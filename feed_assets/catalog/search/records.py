@@ -4,12 +4,38 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from feed_assets.entities.metadata import Scope
+from feed_assets.operation import Param, tell_shown
 
 PROPERTIES_FIELD = "properties"
 """The field with the names of properties. A word alone is not looked for there."""
+PAGE = 20
+
+OnlyScope = Annotated[Scope | None, Param("Only what this scope says.", metavar="user|system")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What is looked for. A `cursor` of an earlier page replaces `offset` and `limit`; it needs an order, as do
+    `cursors`, the number of pages behind this one whose cursors are wanted. Of `kinds`, those that nothing has match
+    nothing.
+    """
+
+    text: Annotated[str, Param("The terms.", argument=True)] = "*"
+    kinds: Annotated[
+        tuple[str, ...], Param("Only this kind, such as feed or column.", option="target", metavar="KIND")
+    ] = ()
+    scope: OnlyScope = None
+    sort: Annotated[
+        str | None, Param("entity-name or creation-time, asc or desc; else the best first.", metavar="ORDER")
+    ] = None
+    offset: Annotated[int, Param("Leave out so many.")] = 0
+    limit: Annotated[int, Param("At most so many, up to 1000.")] = PAGE
+    cursor: Annotated[str | None, Param("Go on at a cursor of an earlier page.")] = None
+    cursors: Annotated[int, Param("Give the cursors of so many more pages; needs --sort.")] = 0
+    hidden: Annotated[bool, Param("Also entities whose names begin with an underscore.")] = False
 
 
 class Comparison(StrEnum):
@@ -97,3 +123,40 @@ class Hit(NamedTuple):
     def position(self, order: SearchOrder) -> Position:
         """Return the place behind it."""
         return Position(self.created_at if order.is_by_age else self.name, self.entity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyName:
+    """A name of properties, in small letters, and how many entities have such a property."""
+
+    name: str
+    entities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValue:
+    """A value of a property, how many entities have it, and the first ten of these by name."""
+
+    value: str
+    count: int
+    entities: tuple[str, ...]
+
+    @property
+    def which(self) -> tuple[str, ...]:
+        """The entities, and a sign if there are more."""
+        return (*self.entities, "…") if self.count > len(self.entities) else self.entities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyValues:
+    """The values of a property, those of most entities first; `total` counts the values."""
+
+    name: str
+    entities: int
+    values: tuple[PropertyValue, ...]
+    total: int
+
+    @property
+    def summary(self) -> str:
+        """How many of all values are here, if not all are."""
+        return tell_shown(len(self.values), self.total, "values", "--limit shows more")

@@ -3,48 +3,26 @@
 import base64
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from feed_assets.catalog.search.index import SearchIndex
 from feed_assets.catalog.search.queries import parse_query
-from feed_assets.catalog.search.records import Hit, Position, SearchFilter, SearchOrder
+from feed_assets.catalog.search.records import Hit, Position, SearchFilter, SearchOrder, SearchQuery
 from feed_assets.catalog.store import MetadataStore, render_metadata
 from feed_assets.entities.errors import MetadataRefusedError
-from feed_assets.entities.metadata import Scope
 from feed_assets.json_form import parse_json
+from feed_assets.operation import tell_shown
 from feed_assets.sql.database import Database
 
-PAGE = 20
 MOST_RESULTS = 1000
 MOST_CURSORS = 100
-MOST_KEYS = 1000
-MOST_VALUES = 20
-MOST_EXAMPLES = 10
 
 _VERSION = 1
 _LARGEST = 2**62
 _KIND = re.compile(r"[a-z][a-z0-9-]*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
-    """What is looked for. A `cursor` of an earlier page replaces `offset` and `limit`; it needs an order, as do
-    `cursors`, the number of pages behind this one whose cursors are wanted. Of `kinds`, those that nothing has match
-    nothing.
-    """
-
-    text: str = "*"
-    kinds: Collection[str] = ()
-    scope: Scope | None = None
-    sort: str | None = None
-    offset: int = 0
-    limit: int = PAGE
-    cursor: str | None = None
-    cursors: int = 0
-    shows_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +53,15 @@ class SearchPage:
     limit: int
     cursors: tuple[str, ...]
 
+    @property
+    def notes(self) -> Iterator[str]:
+        """What to do if nothing is found, how many of all are here, and how to see the pages behind this one."""
+        if not self.total:
+            yield "nothing is found; a term is a whole word, and word* is the beginning of one"
+        yield tell_shown(len(self.results), self.total, "entities", "--offset shows the next ones")
+        for number, cursor in enumerate(self.cursors, 1):
+            yield f"{number * self.limit:,} further: --cursor {cursor}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PageStart:
@@ -101,7 +88,7 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         terms=terms,
         kinds=kinds,
         scope=query.scope,
-        shows_hidden=query.shows_hidden,
+        shows_hidden=query.hidden,
         order=order,
         after=start.after,
     )
@@ -207,50 +194,3 @@ def _parse_cursor(text: str, order: SearchOrder) -> _PageStart:
             reason="no search in this order has given it",
             next_step="Search again without a cursor.",
         ) from exc
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyName:
-    """A name of properties, in small letters, and how many entities have such a property."""
-
-    name: str
-    entities: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyValue:
-    """A value of a property, how many entities have it, and the first ten of these by name."""
-
-    value: str
-    count: int
-    entities: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyValues:
-    """The values of a property, those of most entities first; `total` counts the values."""
-
-    name: str
-    entities: int
-    values: tuple[PropertyValue, ...]
-    total: int
-
-
-def list_keys(database: Database, beginning: str, scope: Scope | None = None) -> Sequence[PropertyName]:
-    """Return the names of properties that begin so, in order, with the number of entities that have each.
-
-    They are those that `properties:` and their beginning find; hidden entities are not counted.
-    """
-    with database.read() as connection:
-        found = SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS)
-    return [PropertyName(name=name, entities=count) for name, count in found]
-
-
-def show_key(database: Database, name: str, scope: Scope | None = None, limit: int = MOST_VALUES) -> PropertyValues:
-    """Return the values of a property, at most so many; none if nothing has it."""
-    with database.read() as connection:
-        index = SearchIndex(connection)
-        found = index.values_of(name.strip().lower(), scope, limit, MOST_EXAMPLES)
-        entities, total = index.count_values(name.strip().lower(), scope)
-    values = tuple(PropertyValue(value=value, count=count, entities=tuple(paths)) for value, count, paths in found)
-    return PropertyValues(name=name.strip().lower(), entities=entities, values=values, total=total)

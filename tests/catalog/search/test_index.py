@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 import pytest
 
 from feed_assets.catalog.search.index import SearchIndex
-from feed_assets.catalog.search.records import Comparison, Match, SearchFilter, SearchOrder, Term
+from feed_assets.catalog.search.records import (
+    Comparison,
+    Match,
+    PropertyName,
+    PropertyValue,
+    SearchFilter,
+    SearchOrder,
+    Term,
+)
 from feed_assets.catalog.store import MetadataStore, Token
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.sql.database import Database
@@ -73,9 +81,10 @@ def test_keys_are_counted_with_their_values(database: Database) -> None:
     fill(database)
     with database.read() as connection:
         index = SearchIndex(connection)
-        assert index.count_keys("", None, 10) == index.count_keys("col", USER, 10) == [("colour", 2)]
+        colour = [PropertyName(name="colour", entities=2)]
+        assert index.count_keys("", None, 10) == index.count_keys("col", USER, 10) == colour
         assert index.count_keys("colp", None, 10) == index.count_keys("", SYSTEM, 10) == []
-        assert index.values_of("colour", None, 10, 1) == [("red", 2, ["doc/Ant"])]
+        assert index.values_of("colour", None, 10, 1) == (PropertyValue(value="red", count=2, entities=("doc/Ant",)),)
         assert index.count_values("colour", USER) == (2, 1)
 
 

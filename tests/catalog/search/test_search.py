@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.catalog.commands import list_keys, show_key
 from feed_assets.catalog.search.index import SearchIndex
 from feed_assets.catalog.search.queries import MOST_TERMS
-from feed_assets.catalog.search.search import PropertyName, list_keys, show_key
+from feed_assets.catalog.search.records import PropertyName
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKind, Scope
 from tests.catalog.described import Described, described
@@ -280,9 +281,9 @@ def test_hidden_entities_are_shown_if_asked_for_and_take_no_place_on_a_page(foun
         found.say(f"doc/{name}", {"secret": "x"})
     assert found.find("x", limit=1, offset=1) == found.find("x", limit=1, offset=1, sort=NAMES[0]) == ["d"]
     assert found.page("x").total == 2
-    assert found.find("x", shows_hidden=True) == ["_a", "_c", "b", "d"]
-    assert list_keys(found.lifecycle.database, "sec") == [PropertyName(name="secret", entities=2)]
-    assert show_key(found.lifecycle.database, "secret").entities == 2
+    assert found.find("x", hidden=True) == ["_a", "_c", "b", "d"]
+    assert list_keys(found.lifecycle.database, beginning="sec").items == (PropertyName(name="secret", entities=2),)
+    assert show_key(found.lifecycle.database, key="secret").entities == 2
 
 
 def test_old_words_are_not_found_after_a_change(found: Described) -> None:
@@ -293,7 +294,7 @@ def test_old_words_are_not_found_after_a_change(found: Described) -> None:
     found.unsay("doc/one", "first", MetadataKind.TAG)
     assert found.find("first", kinds=["doc"]) == []
     found.drop("doc/one")
-    assert found.find(kinds=["doc"], shows_hidden=True) == []
+    assert found.find(kinds=["doc"], hidden=True) == []
 
 
 def test_declared_entities_are_found_by_what_the_program_says(tmp_path: Path) -> None:
@@ -358,20 +359,20 @@ def test_keys_are_what_the_search_for_properties_finds_and_have_values(found: De
         found.say(f"doc/{number}", {"owner": owner, "other": str(number)})
     found.tell("doc/0", {"Owner": "ann"})
     found.tell("doc/2", {"owner": "ann"})
-    assert list_keys(database, "OW") == [PropertyName(name="owner", entities=3)]
-    assert list_keys(database, "OW", Scope.SYSTEM) == [PropertyName(name="owner", entities=2)]
-    assert {each.name for each in list_keys(database, "o")} == {"owner", "other"}
-    for key in list_keys(database, ""):
-        assert found.page(f"properties:{key.name}", shows_hidden=True).total == key.entities
-    shown = show_key(database, "Owner")
+    assert list_keys(database, beginning="OW").items == (PropertyName(name="owner", entities=3),)
+    assert list_keys(database, beginning="OW", scope=Scope.SYSTEM).items == (PropertyName(name="owner", entities=2),)
+    assert {each.name for each in list_keys(database, beginning="o").items} == {"owner", "other"}
+    for key in list_keys(database, beginning="").items:
+        assert found.page(f"properties:{key.name}", hidden=True).total == key.entities
+    shown = show_key(database, key="Owner")
     assert (shown.name, shown.entities, shown.total) == ("owner", 3, 2)
     assert [(each.value, each.count, each.entities) for each in shown.values] == [
         ("ann", 3, ("doc/0", "doc/1", "doc/2")),
         ("Bob", 1, ("doc/2",)),
     ]
-    assert [each.value for each in show_key(database, "owner", Scope.USER).values] == ["ann", "Bob"]
-    assert [each.value for each in show_key(database, "other", limit=2).values] == ["0", "1"]
-    assert show_key(database, "nobody").values == ()
+    assert [each.value for each in show_key(database, key="owner", scope=Scope.USER).values] == ["ann", "Bob"]
+    assert [each.value for each in show_key(database, key="other", limit=2).values] == ["0", "1"]
+    assert show_key(database, key="nobody").values == ()
 
 
 def test_the_total_is_counted_only_if_the_page_does_not_tell_it(

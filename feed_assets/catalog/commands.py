@@ -1,0 +1,234 @@
+"""What can be asked and said of entities, and how they are found by it."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+from feed_assets.catalog.search.records import OnlyScope, PropertyName, PropertyValues, SearchQuery
+from feed_assets.entities.metadata import MetadataKind, Origin, Scope
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Does, Page, Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.catalog.editing import EntityMetadata, MetadataResult, RecordedChange
+    from feed_assets.catalog.reindexing import Reindexed
+    from feed_assets.catalog.search.search import SearchPage
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.sql.database import Database
+
+GROUPS = {
+    "metadata": "Read and change properties and tags of entities: feed/NAME, feed/NAME/column/COLUMN, run/ID, "
+    "dashboard/NAME."
+}
+MOST_KEYS = 1000
+MOST_EXAMPLES = 10
+
+Entity = Annotated[str, Param("Its path.", argument=True, proposes="entities")]
+MaybeEntity = Annotated[str | None, Param("Its path.", argument=True, proposes="entities")]
+Properties = Annotated[dict[str, str], Param("The properties.", argument=True, metavar="NAME=VALUE...")]
+Names = Annotated[tuple[str, ...], Param("Their names.", argument=True)]
+Everything = Annotated[bool, Param("Remove all of them, but for those of declarations.", option="all")]
+Kinds = Annotated[tuple[str, ...], Param("Only entities of this kind, such as column.", option="kind", metavar="KIND")]
+File = Annotated[BinaryIO, Param("The document; - is standard input.", argument=True, file=True)]
+AtMost = Annotated[int, Param("At most so many.", least=1)]
+Namespace = Annotated[str | None, Param("Search this namespace of the same database instead of the project's own.")]
+
+
+@operation(
+    "metadata get",
+    table="scope, kind, name, value, origin, author",
+    rows="metadata",
+    example="feed/flights --scope user",
+)
+def get_metadata(context: "OperationContext", *, entity: Entity, scope: OnlyScope = None) -> "EntityMetadata":
+    """Show the metadata of ENTITY, and who said it."""
+    from feed_assets.catalog.editing import get_metadata
+
+    return get_metadata(context, entity, scope)
+
+
+@operation("metadata put", does=Does.ACTS, text="sentence", example="feed/flights owner=ann checked=2026-11-03")
+def put_properties(
+    context: "OperationContext", *, entity: Entity, properties: Properties, author: str, dry_run: bool = False
+) -> "MetadataResult":
+    """Add properties to ENTITY, or overwrite them."""
+    from feed_assets.catalog.editing import update_metadata
+
+    return update_metadata(context, entity, properties, (), author=author, dry_run=dry_run)
+
+
+@operation("metadata tag", does=Does.ACTS, text="sentence", example="feed/flights checked public")
+def add_tags(
+    context: "OperationContext", *, entity: Entity, tags: Names, author: str, dry_run: bool = False
+) -> "MetadataResult":
+    """Add TAGS to ENTITY."""
+    from feed_assets.catalog.editing import update_metadata
+
+    return update_metadata(context, entity, {}, tags, author=author, dry_run=dry_run)
+
+
+@operation("metadata untag", does=Does.ACTS, text="sentence", example="feed/flights checked")
+def remove_tags(
+    context: "OperationContext",
+    *,
+    entity: Entity,
+    tags: Names = (),
+    everything: Everything = False,
+    author: str,
+    dry_run: bool = False,
+) -> "MetadataResult":
+    """Remove TAGS of ENTITY; those that are not there are not missed."""
+    return _remove(context, entity, tags, MetadataKind.TAG, everything, author=author, dry_run=dry_run)
+
+
+@operation("metadata remove", does=Does.ACTS, text="sentence", example="feed/flights checked")
+def remove_properties(
+    context: "OperationContext",
+    *,
+    entity: Entity,
+    names: Names = (),
+    everything: Everything = False,
+    author: str,
+    dry_run: bool = False,
+) -> "MetadataResult":
+    """Remove the properties NAMES of ENTITY; those that are not there are not missed."""
+    return _remove(context, entity, names, MetadataKind.PROPERTY, everything, author=author, dry_run=dry_run)
+
+
+def _remove(
+    context: "OperationContext", entity: str, names: Names, kind: MetadataKind, everything: bool, **change: Any
+) -> "MetadataResult":
+    from feed_assets.catalog.editing import remove_metadata
+
+    if everything is bool(names):
+        raise WrongUsageError("Give names, or --all.")
+    return remove_metadata(context, entity, names=None if everything else names, kinds=[kind], **change)
+
+
+@operation("metadata drop", does=Does.ACTS, text="sentence", example="dashboard/otd")
+def drop_metadata(
+    context: "OperationContext", *, entity: Entity, author: str, dry_run: bool = False
+) -> "MetadataResult":
+    """Remove all that people and programs have said of ENTITY; one that is not declared is gone with it."""
+    from feed_assets.catalog.editing import remove_metadata
+
+    kinds = tuple(MetadataKind)
+    return remove_metadata(context, entity, names=None, kinds=kinds, author=author, dry_run=dry_run)
+
+
+@operation("metadata copy", does=Does.ACTS, text="sentence", example="feed/flights feed/flights2")
+def copy_metadata(
+    context: "OperationContext", *, entity: Entity, to: Entity, author: str, dry_run: bool = False
+) -> "MetadataResult":
+    """Add what is said of ENTITY in the scope USER to TO, but for names that the declaration of TO has."""
+    from feed_assets.catalog.editing import get_metadata, update_metadata
+
+    found, there = (get_metadata(context, each, Scope.USER).metadata for each in (entity, to))
+    declared = {each.key for each in there if each.said.origin is Origin.DEFINITION}
+    copied = [each for each in found if each.key not in declared]
+    properties = {each.key.name: each.said.value for each in copied if each.key.kind is MetadataKind.PROPERTY}
+    tags = [each.key.name for each in copied if each.key.kind is MetadataKind.TAG]
+    return update_metadata(context, to, properties, tags, author=author, dry_run=dry_run)
+
+
+@operation(
+    "metadata history",
+    table="number=seq, time=recorded_at, author, origin, added, removed",
+    rows="changes",
+    example="feed/flights --scope user",
+)
+def list_changes(
+    context: "OperationContext", *, entity: Entity, scope: OnlyScope = None, limit: AtMost = 20
+) -> "Page[RecordedChange]":
+    """Show the changes of the metadata of ENTITY, newest first."""
+    from feed_assets.catalog.editing import list_changes
+
+    return Page.of(list_changes(context, entity, limit, scope))
+
+
+@operation("metadata export", example="feed/flights")
+def export_metadata(
+    context: "OperationContext", *, entity: MaybeEntity = None, kinds: Kinds = ()
+) -> Mapping[str, object]:
+    """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
+    from feed_assets.catalog.moving import export_metadata
+
+    return {"mutations": export_metadata(context, entity, kinds)}
+
+
+@operation("metadata import", does=Does.ACTS, rows="entities", text="sentence", example="- --dry-run")
+def import_metadata(
+    context: "OperationContext", *, file: File, author: str, dry_run: bool = False
+) -> "Page[MetadataResult]":
+    """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
+    from feed_assets.catalog.moving import import_metadata
+
+    return Page.of(import_metadata(context, file.name, file.read(), author=author, dry_run=dry_run))
+
+
+@operation("metadata reindex", does=Does.ADMINISTERS, text="sentence", long=True)
+def reindex(
+    context: "OperationContext", *, author: str, dry_run: bool = False, progress: Callable[..., None]
+) -> "Reindexed":
+    """Prove that searches find what is said and declared, and mend what they do not.
+
+    It is never needed: whatever writes metadata writes the index with them. With --dry-run, the exit code is 1 if
+    something is wrong.
+    """
+    from feed_assets.catalog.reindexing import reindex
+
+    return reindex(context, author=author, dry_run=dry_run, progress=progress)
+
+
+@operation(
+    "search",
+    table="entity, terms, found in=fields, description",
+    rows="results",
+    spare=("description",),
+    example="'owner:finance +delay*' --target feed",
+)
+def search(database: "Database", *, query: SearchQuery, namespace: Namespace = None) -> "SearchPage":
+    """Find entities by words of their names, properties, tags and columns.
+
+    Terms are separated by blanks; more of them rank higher, and +term is required. word* is a beginning, name:word a
+    word of that property (or of tags, schema, entity-name, the kind), name:* has it, name:>10 compares.
+    """
+    from feed_assets.catalog.search.search import search
+
+    with database.beside(namespace) as found:
+        return search(found, query)
+
+
+@operation("keys list", table="name, entities", rows="keys", example="own")
+def list_keys(
+    database: "Database",
+    *,
+    beginning: Annotated[str, Param("Their beginning.", argument=True)] = "",
+    scope: OnlyScope = None,
+) -> Page[PropertyName]:
+    """List the names of properties that begin with BEGINNING, and how many entities have each.
+
+    They are those that `properties:` and their beginning find; hidden entities are not counted.
+    """
+    from feed_assets.catalog.search.index import SearchIndex
+
+    with database.read() as connection:
+        return Page.of(SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS))
+
+
+@operation("keys show", table="value, entities=count, which", rows="values", example="owner")
+def show_key(
+    database: "Database",
+    *,
+    key: Annotated[str, Param("Its name.", argument=True)],
+    scope: OnlyScope = None,
+    limit: AtMost = 20,
+) -> PropertyValues:
+    """Show the values of the property KEY, how many entities have each, and which these are."""
+    from feed_assets.catalog.search.index import SearchIndex
+
+    name = key.strip().lower()
+    with database.read() as connection:
+        index = SearchIndex(connection)
+        values = index.values_of(name, scope, limit, MOST_EXAMPLES)
+        entities, total = index.count_values(name, scope)
+    return PropertyValues(name=name, entities=entities, values=values, total=total)
