@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Column, Table
 
 from benchmarks.workload import CLUSTER, HOUR, START, Pair
-from feed_assets.instances.arrival.signals import Signal, record_signals
+from feed_assets.instances.arrival.recording import Signal, record_signals
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances

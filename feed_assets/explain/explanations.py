@@ -9,15 +9,15 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.alerts.deadlines.checks import INSTANCES_A_STEP
 from feed_assets.alerts.deadlines.due_times import KINDS, Deadlines, open_deadlines
-from feed_assets.alerts.deadlines.looking import INSTANCES_A_STEP
+from feed_assets.alerts.deadlines.messages import SENTENCES, key_of_message
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.deadlines.telling import SENTENCES, key_of_message
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, WaysOut, WayState
 from feed_assets.alerts.delivery.ways import Way, read_ways
 from feed_assets.alerts.forecasting.chains import ChainReader
-from feed_assets.alerts.forecasting.deadlines import find_missing, forecast
+from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.operation import OperationContext
@@ -61,7 +61,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 
-def explain_tellings(
+def explain_messages(
     context: OperationContext, connection: Connection, keys: Collection[str], subject: str
 ) -> Iterator[Reason]:
     """Yield who was told by the messages with these keys, as far as receivers are declared; `subject` is what of."""
@@ -204,7 +204,7 @@ class _Explainer:
         is_due = facts.row is None or facts.row.status in _UNDONE
         deadlines = self._deadlines(Kind.PROCESS, key, is_due=is_due) if is_root else ()
         ends = keys_of_end(record, facts.row) if is_root else []
-        told = tuple(explain_tellings(self._context, self._connection, ends, "its end"))
+        told = tuple(explain_messages(self._context, self._connection, ends, "its end"))
         return Explanation(
             kind=Kind.PROCESS,
             name=key.process,
@@ -409,7 +409,7 @@ def explain_deadlines(
         if miss.told_at is not None:
             first = SlaMisses(connection).first_told_with(miss, INSTANCES_A_STEP)
             message = key_of_message(SlaEvent.MISSED, miss.level, first)
-            yield from explain_tellings(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
+            yield from explain_messages(context, connection, [message], f"its lateness ({miss.level.value.upper()})")
     for level in SlaLevel if is_due else ():
         deadlines = open_deadlines(connection, context.timeline, kind, name, cluster, level)
         watermark = Watermarks(connection).get(KINDS[kind, level], name, cluster)

@@ -8,7 +8,7 @@ from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.external_work.attempts import BatchAtWork, next_step
 from feed_assets.external_work.stagings import OutputStaging
 from feed_assets.external_work.taking import TakenBatch
-from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.json_form import Hidden, NominalTime, shows

@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.run_words import check_reported
+from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import Unconfined

@@ -16,8 +16,7 @@ from feed_assets.external_work.refusals import refuse
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.errors import OutputOutsideValidityError
-from feed_assets.instances.steps.basis import build_basis
-from feed_assets.instances.steps.plans import FormerSteps, plan_steps
+from feed_assets.instances.steps.plans import FormerSteps, build_basis, plan_steps
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import Schedules

@@ -25,7 +25,7 @@ def facts_history(
 ) -> "tuple[Fact, ...]":
     """Show the facts that runs of PROCESS have reported, newest instance first."""
     from feed_assets.catalog.facts import Facts
-    from feed_assets.catalog.run_words import PROGRAM
+    from feed_assets.catalog.run_metadata import PROGRAM
     from feed_assets.context.consolidation import PAGE
     from feed_assets.instances.lists.ranges import decide_range
 

@@ -12,7 +12,7 @@ from feed_assets.instances.arrival.arrival_notices import look_for_vanished
 from feed_assets.instances.arrival.polling import decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.inbox.inbox_files import cursor_of
-from feed_assets.instances.inbox.taking import record_taken
+from feed_assets.instances.inbox.ingest import record_taken
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.context.operation import OperationContext
-from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.copy_records import copy_of
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances

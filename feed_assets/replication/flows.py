@@ -16,7 +16,7 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import render_some
-from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempt_inputs import find_late_inputs
 from feed_assets.instances.attempts.attempts import (
     OnPublished,
@@ -26,11 +26,11 @@ from feed_assets.instances.attempts.attempts import (
     fail_attempt,
     finish_attempt,
     leaves_running,
+    open_gate,
     record_published,
     start_attempt,
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
-from feed_assets.instances.attempts.gate import open_gate
 from feed_assets.instances.errors import OutputOutsideValidityError
 from feed_assets.instances.gates.decide_retries import decide_retry
 from feed_assets.instances.leasing import Leased, LeasedTime

@@ -20,18 +20,17 @@ from feed_assets.definitions.verbs.decide_schedules import apply_schedules, deci
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.instances.arrivals import look_for_arrivals
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
-from feed_assets.instances.gates.catch_up_policy import ON_TIME
 from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.instances.gates.plan_changes import apply_plan
-from feed_assets.instances.gates.readiness import apply_readiness
+from feed_assets.instances.gates.readiness import ON_TIME, apply_readiness
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import apply_late_checks, apply_updates
 from feed_assets.instances.leasing import TTL
-from feed_assets.instances.looking import look_for_arrivals
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances

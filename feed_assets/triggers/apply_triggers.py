@@ -149,7 +149,7 @@ def _follow(
     Triggers(connection).put(each.state for each in following)
 
 
-class Following(NamedTuple):
+class PlanEffect(NamedTuple):
     """How a consumer begins to follow a trigger: its times, and the marks of inputs that are new or stay."""
 
     state: TriggerState
@@ -164,12 +164,12 @@ def decide_following(
     events: PendingEvents,
     last: int,
     as_of: datetime,
-) -> Following:
+) -> PlanEffect:
     """Decide how a consumer follows its trigger, by what is known of it; `last` is the last event of the log."""
     trigger = record.trigger
     assert trigger is not None
     if not marks and isinstance(trigger.start, datetime) and trigger.start > as_of:
-        return Following(TriggerState(process=record.process, cluster=record.cluster, sign="", wake_at=trigger.start))
+        return PlanEffect(TriggerState(process=record.process, cluster=record.cluster, sign="", wake_at=trigger.start))
     added: list[Mark] = []
     kept: list[Mark] = []
     for each in trigger.inputs:
@@ -186,7 +186,7 @@ def decide_following(
         by_at=by_at,
         wake_at=as_of,
     )
-    return Following(times, tuple(added), tuple(kept))
+    return PlanEffect(times, tuple(added), tuple(kept))
 
 
 def _begin(key: InputKey, trigger: TriggerRecord, events: PendingEvents, now: int) -> Mark:

@@ -11,7 +11,7 @@ from sqlalchemy import Table, select, update
 
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.external_work import ending
-from feed_assets.instances.steps import tables as step_tables
+from feed_assets.instances.steps import store as step_store
 from feed_assets.log import tables as log_tables
 from feed_assets.log.instances import tables as instance_tables
 from feed_assets.log.records import FeedInstanceStatus
@@ -121,7 +121,7 @@ KEPT_STILL = (
     instance_tables.feed_instances,
     trigger_schema.batches,
     trigger_schema.queue_changes,
-    step_tables.steps,
+    step_store.steps,
 )
 """The tables in which nothing moves when a call is refused."""
 

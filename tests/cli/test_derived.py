@@ -15,7 +15,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from feed_assets.catalog.facts import Facts
-from feed_assets.catalog.run_words import PROGRAM
+from feed_assets.catalog.run_metadata import PROGRAM
 from feed_assets.cli import derived, proposals
 from feed_assets.cli.main import main
 from feed_assets.context.operation import OperationContext

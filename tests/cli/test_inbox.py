@@ -10,8 +10,8 @@ import pytest
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Unconfined
 from feed_assets.context.operation import open_context
-from feed_assets.instances.inbox import taking
-from feed_assets.instances.inbox.inboxes import apply_inboxes
+from feed_assets.instances.inbox import ingest
+from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
 from tests.cli.pasting import Pasting, of, paste
@@ -120,7 +120,7 @@ def test_files_tell_of_one_that_waits_for_its_time(project: Path) -> None:
 def test_a_large_inbox_is_emptied_whole_and_ticks_remember_what_stays(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(taking, "MOST_FILES", 2)
+    monkeypatch.setattr(ingest, "MOST_FILES", 2)
     put(project, "a.json", "{}", minutes=9)
     for name in ("b", "c", "d", "e"):
         put(project, f"{name}.json", "{}", minutes=8)
@@ -197,7 +197,7 @@ def test_safe_mode_takes_nothing(project: Path) -> None:
     assert seen("--dry-run") == {"a.json": "READY"}
 
 
-@of("instances.inbox.taking._Inbox._warn: feed take")
+@of("instances.inbox.ingest._Inbox._warn: feed take")
 def test_what_ticks_leave_is_taken_once_nothing_speaks_against_it(
     project: Path, paste: Pasting, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,9 +8,9 @@ from feed_assets.context import bulkheads
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.instances import leasing
 from feed_assets.instances.arrival import polling, watching
-from feed_assets.instances.gates import catch_up_policy, readiness, reconciliation, requests
+from feed_assets.instances.gates import readiness, reconciliation, requests
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
-from feed_assets.instances.inbox import inboxes, taking
+from feed_assets.instances.inbox import ingest
 from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY
 from feed_assets.log.instances.tables import manifests, process_instances
 from feed_assets.log.tables import feed_events
@@ -53,14 +53,14 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "minutes before the newest instance from which a watched location is looked at": str(
             int(watching.OVERLAP / timedelta(minutes=1))
         ),
-        "files that are taken from an inbox into one instance": str(taking.MOST_FILES),
-        "bytes of the largest file that a tick takes from an inbox": str(inboxes.LARGEST_IN_TICKS),
+        "files that are taken from an inbox into one instance": str(ingest.MOST_FILES),
+        "bytes of the largest file that a tick takes from an inbox": str(ingest.LARGEST_IN_TICKS),
         "instances a run": str(requests.INSTANCES_A_RUN),
         "minutes of work for which a run is planned": str(requests.RUN_TIME // timedelta(minutes=1)),
         "attempts that tell how long an instance takes": str(requests.MEASURED),
         "seconds of work for which a run gives way": f"{remaining.SHORTEST_REST:.0f}",
         "instances of a process created in one transaction": str(readiness.INSTANCES_A_STEP),
-        "minutes up to which a created instance is on time": f"{catch_up_policy.ON_TIME.seconds // 60}",
+        "minutes up to which a created instance is on time": f"{readiness.ON_TIME.seconds // 60}",
         "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),
         "minimum seconds between checks for late data": str(sensors.OTHER_SECONDS),
         "kinds of events that are written": " ".join(sorted(kinds)),
@@ -99,7 +99,8 @@ def test_what_nothing_does_yet_is_done_by_nothing() -> None:
     assert "removes it after 7 days" in PAGE
     assert timedelta(days=7) == ABANDONED_AFTER
     assert "How outputs were written is not recorded" in PAGE
-    assert written_in(ACTING, r"[\"'](output \{)") == set()
+    told = [file for file in ACTING if file.name != "called_batches.py"]  # which says where a program writes
+    assert written_in(told, r"[\"'](output \{)") == set()
 
 
 def test_the_samples_of_dagster_homes_have_what_is_relied_on() -> None:

@@ -22,8 +22,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.instances.arrival.past_inputs import apply_past_polls
-from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
 from feed_assets.instances.attempts.attempts import OnPublished, Published
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.gates.plan_changes import apply_plan

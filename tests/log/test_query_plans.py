@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from feed_assets.alerts.deadlines.records import Recovered, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import Deliveries, WaysOut, WayState
-from feed_assets.alerts.forecasting.courses import Courses
-from feed_assets.alerts.forecasting.store import SlaWatch, SlaWatches
+from feed_assets.alerts.forecasting.waits import InstanceDurations
+from feed_assets.alerts.forecasting.watches import SlaWatch, SlaWatches
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.definitions.records import ScheduleState
@@ -194,9 +194,9 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
     "retention of a cluster": lambda c: RetentionSchedule(c).of_cluster("primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
-    "first event of a feed": lambda c: Courses(c).first_event_at("clicks", "primary"),
-    "arrivals": lambda c: Courses(c).arrivals([FeedKey("clicks", "primary", hour(0))]),
-    "courses": lambda c: Courses(c).of_processes([ProcessKey("daily", "primary", hour(0))]),
+    "first event of a feed": lambda c: InstanceDurations(c).first_event_at("clicks", "primary"),
+    "arrivals": lambda c: InstanceDurations(c).arrivals([FeedKey("clicks", "primary", hour(0))]),
+    "instance durations": lambda c: InstanceDurations(c).of_processes([ProcessKey("daily", "primary", hour(0))]),
     "due watches": lambda c: SlaWatches(c).due("primary", hour(0), 9),
     "watch": lambda c: SlaWatches(c).put([WATCH]),
     "watch no longer": lambda c: SlaWatches(c).remove([WATCH.key]),
@@ -339,7 +339,7 @@ def keys_come_first(plan: list[str]) -> bool:
         ("release_all", "fa_leases_by_holder (holder=?)"),
         ("first event of a feed", "fa_feed_events_by_feed (feed=? AND cluster=?)"),
         ("arrivals", "fa_feed_events_by_instance (feed=? AND cluster=? AND nominal_time=?)"),
-        ("courses", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("instance durations", "(process=? AND cluster=? AND nominal_time=?)"),
         ("due watches", "fa_sla_watches_due (cluster=? AND look_at<?)"),
         ("unfinished instances", "COVERING INDEX fa_process_instances_by_status (status=?)"),
         ("instances to arrive", "fa_arrival_polls_due (cluster=?)"),

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from feed_assets.clock import SystemClock
 from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.instances.attempts.execution import InstanceRunner
-from feed_assets.instances.late import check_batches
+from feed_assets.instances.late import detection
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.runs.published_metadata import published_metadata
 from feed_assets.orchestration.sensors.late_data import run_late_tick
@@ -134,7 +134,7 @@ def test_a_check_that_cannot_be_decided_is_told_and_made_again(
     harness.at(START + 15 * HOUR)
     harness.tick()
     with monkeypatch.context() as patch:
-        patch.setattr(check_batches, "decide_check", fail)
+        patch.setattr(detection, "decide_check", fail)
         assert "1 failure: late data of process summing on here fails" in look(harness)
         assert_told(harness.tick(), "late data of process summing on here fails", "RuntimeError: boom")
         assert not checks(harness.tick())

@@ -14,7 +14,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.instances.gates.catch_up_policy import ON_TIME
+from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.change_impact import decide_impact

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.deadlines.looking import note_changed_misses
+from feed_assets.alerts.deadlines.checks import note_changed_misses
 from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses

@@ -1,17 +1,27 @@
-"""When instances are due: the deadlines of an entity on a cluster, and how pauses move them."""
+"""When instances are due: the deadlines of an entity on a cluster, and how pauses move them; and which instances have
+missed one that has passed, by what is recorded of them.
+"""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.deadlines.records import LateInstance, SlaPause
+from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss, SlaPause, Starts
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.records import WatermarkKind
+from feed_assets.log.records import (
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    WatermarkKind,
+)
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import FeedRecord, Plan, SlaRecord
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
@@ -79,9 +89,7 @@ class Deadlines:
 
 
 def moved_by(due_at: datetime, nominal_time: datetime, pauses: Iterable[SlaPause]) -> datetime:
-    """Return a deadline put off by the pauses that began before it: by the time that each took from the nominal time
-    on, as with timeouts.
-    """
+    """Extend a deadline by the part of each pause after the nominal time, as with timeouts."""
     for pause in pauses:
         if pause.begun_at < due_at and pause.ended_at > nominal_time:
             due_at += pause.ended_at - max(pause.begun_at, nominal_time)
@@ -146,3 +154,81 @@ def describe_late(connection: Connection, record: FeedRecord, nominal_time: date
             late = timedelta(seconds=(at - due_at) // timedelta(seconds=1))
             return f"{late} after sla.{level.value} {limit.render()}"
     return None
+
+
+THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EMPTY})
+"""A feed's instance has come. One without its flag (PARTIAL) has not."""
+
+
+def decide_feed_misses(
+    deadlines: Deadlines, times: Sequence[datetime], rows: Mapping[FeedKey, FeedInstance], as_of: datetime
+) -> list[SlaMiss]:
+    """Return the misses among instances of a feed whose deadline has passed.
+
+    One that has come late meanwhile is only recorded. One that retention has evicted is forgotten.
+    """
+    misses = []
+    for time in times:
+        row = rows.get(FeedKey(deadlines.name, deadlines.cluster, time))
+        if row is None or row.status not in {*THERE, FeedInstanceStatus.EVICTED}:
+            misses.append(_told(deadlines, time, as_of))
+        elif row.status in THERE and (at := row.available_at or row.updated_at) > deadlines.due_at(time):
+            misses.append(_recorded(deadlines, time, as_of, at, Recovery.ARRIVED))
+    return misses
+
+
+def decide_process_misses(
+    deadlines: Deadlines,
+    times: Sequence[datetime],
+    rows: Mapping[ProcessKey, ProcessInstance],
+    starts: Mapping[ProcessKey, Starts],
+    as_of: datetime,
+) -> list[SlaMiss]:
+    """Return the misses among instances of a process whose deadline has passed.
+
+    What counts is the first attempt that began (low), or that succeeded (high): a rerun is no miss. One that was
+    skipped is none either. One that came late meanwhile is only recorded.
+
+    Differs from Falcon: it does not watch `shouldStartIn`, and a rerun counts as unfinished.
+    """
+    misses = []
+    for time in times:
+        key = ProcessKey(deadlines.name, deadlines.cluster, time)
+        row, begun = rows.get(key), starts.get(key)
+        if row is not None and row.status is ProcessInstanceStatus.SKIPPED:
+            continue
+        at, by = _came(deadlines.level, row, begun)
+        if at is None:
+            misses.append(_told(deadlines, time, as_of))
+        elif at > deadlines.due_at(time):
+            misses.append(_recorded(deadlines, time, as_of, at, by))
+    return misses
+
+
+def _came(level: SlaLevel, row: ProcessInstance | None, begun: Starts | None) -> tuple[datetime | None, Recovery]:
+    if level is SlaLevel.LOW:
+        return (begun.started_at if begun is not None else None), Recovery.STARTED
+    if begun is not None and begun.succeeded_at is not None:
+        return begun.succeeded_at, Recovery.SUCCEEDED
+    has_succeeded = row is not None and row.status is ProcessInstanceStatus.SUCCEEDED
+    return (row.ended_at or row.updated_at if row is not None and has_succeeded else None), Recovery.SUCCEEDED
+
+
+def _told(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
+    return replace(_miss(deadlines, time, as_of), told_at=as_of)
+
+
+def _recorded(deadlines: Deadlines, time: datetime, as_of: datetime, at: datetime, by: Recovery) -> SlaMiss:
+    return replace(_miss(deadlines, time, as_of), recovered_at=at, recovered_by=by, shown_at=as_of)
+
+
+def _miss(deadlines: Deadlines, time: datetime, as_of: datetime) -> SlaMiss:
+    return SlaMiss(
+        kind=deadlines.kind.value,
+        name=deadlines.name,
+        cluster=deadlines.cluster,
+        nominal_time=time,
+        level=deadlines.level,
+        due_at=deadlines.due_at(time),
+        missed_at=as_of,
+    )

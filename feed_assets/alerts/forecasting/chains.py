@@ -13,10 +13,15 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.forecasting.courses import Courses
-from feed_assets.alerts.forecasting.groups import decide_groups
 from feed_assets.alerts.forecasting.outlooks import ENDLESS, Outlook
-from feed_assets.alerts.forecasting.waits import ProcessWaits, Waits, arrival_waits, process_waits
+from feed_assets.alerts.forecasting.waits import (
+    InstanceDurations,
+    ProcessWaits,
+    Waits,
+    arrival_waits,
+    decide_groups,
+    process_waits,
+)
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -49,7 +54,7 @@ class OpenDeadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What is left of the waits of an instance: of the one that it is in, and of those that follow. `earlier` instances
+    """The expected remaining waits of an instance: the one that it is in, and those that follow. `earlier` instances
     were counted; `reason` says what was found. Without enough history there is no outlook.
     """
 
@@ -132,7 +137,7 @@ class ChainReader:
         limit, waited = due_at - time, self.as_of - time
         groups = decide_groups(record.sequence, time, self.as_of - limit)
         keys = {FeedKey(*record.key, each) for times in groups.values() for each in times}
-        arrivals = {key.nominal_time: at for key, at in Courses(self.connection).arrivals(keys).items()}
+        arrivals = {key.nominal_time: at for key, at in InstanceDurations(self.connection).arrivals(keys).items()}
         waits = arrival_waits(groups, since, arrivals)
         if not waits.is_enough:
             return _too_few(waits.count)
@@ -140,7 +145,7 @@ class ChainReader:
 
     def _first_event_at(self, key: Key) -> datetime | None:
         if key not in self._since:
-            self._since[key] = Courses(self.connection).first_event_at(*key)
+            self._since[key] = InstanceDurations(self.connection).first_event_at(*key)
         return self._since[key]
 
     def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
@@ -158,12 +163,12 @@ class ChainReader:
         groups = decide_groups(active.record.sequence, time, self.as_of - limit)
         instance = ProcessKey(*key, time)
         keys = {ProcessKey(*key, each) for times in groups.values() for each in times}
-        courses = Courses(self.connection).of_processes({*keys, instance})
-        waits = process_waits(groups, limit, {each.nominal_time: course for each, course in courses.items()})
+        durations = InstanceDurations(self.connection).of_processes({*keys, instance})
+        waits = process_waits(groups, limit, {each.nominal_time: duration for each, duration in durations.items()})
         if not waits.is_enough:
             return _too_few(waits.count)
         row = ProcessInstances(self.connection).get(*instance)
-        started_at = courses[instance].started_at if instance in courses else None
+        started_at = durations[instance].started_at if instance in durations else None
         return self._at_stage(active, time, due_at, level, waits, row, started_at, up)
 
     def _at_stage(

@@ -1,31 +1,32 @@
 """Warn of deadlines that will probably be missed: once an instance and level, when it is as probable as `sla.warn_at`.
 
-A walk along the nominal times of each feed and process with `warn_at` watches what is not there at its nominal time.
-Watched deadlines are looked at after an eighth of the time that is left, at least a minute. So a tick costs a query,
-the instances that have come due since the last one, and a forecast for each missing one that is looked at; entities
-without `warn_at` cost nothing. A warning is written and its watch removed in one transaction, so that a restart does
-not repeat it.
+A walk along the nominal times of each feed and process with `warn_at` watches what is not there at its nominal time. A
+deadline has a row from then until the instance comes, the warning is told, or it is missed. It is looked at after an
+eighth of the time that is left, at least a minute. So a tick costs a query, the instances that have come due since the
+last one, and a forecast for each missing one that is looked at; entities without `warn_at` cost nothing. A warning is
+written and its watch removed in one transaction, so that a restart does not repeat it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, or_
 
 from feed_assets.alerts.deadlines.due_times import Deadlines, find_sla, open_deadlines
+from feed_assets.alerts.deadlines.messages import build_payload
 from feed_assets.alerts.deadlines.records import LateInstance
-from feed_assets.alerts.deadlines.telling import build_payload
+from feed_assets.alerts.deadlines.tables import sla_watches
 from feed_assets.alerts.forecasting.chains import ChainReader
-from feed_assets.alerts.forecasting.deadlines import find_missing, forecast
-from feed_assets.alerts.forecasting.results import Forecast
-from feed_assets.alerts.forecasting.store import SlaWatch, SlaWatches, WatchKey
+from feed_assets.alerts.forecasting.forecasts import Forecast, find_missing, forecast
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import SlaEvent
@@ -36,7 +37,63 @@ from feed_assets.releases.changed import is_applied
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
+from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
 from feed_assets.timing.dates import render_datetime
+
+_T = sla_watches.c
+
+
+class WatchKey(NamedTuple):
+    """A watched deadline of an instance of a feed or process on a cluster."""
+
+    kind: str
+    name: str
+    cluster: str
+    nominal_time: datetime
+    level: SlaLevel
+
+
+class SlaWatch(NamedTuple):
+    """A watched deadline, and when it is looked at next."""
+
+    kind: str
+    name: str
+    cluster: str
+    nominal_time: datetime
+    level: SlaLevel
+    look_at: datetime
+
+    @property
+    def key(self) -> WatchKey:
+        """The deadline."""
+        return WatchKey(*self[:-1])
+
+
+_ROWS = RowMapper(sla_watches, SlaWatch)
+
+
+class SlaWatches(TableStore):
+    """The watched deadlines as one transaction sees them."""
+
+    def due(
+        self, cluster: str, as_of: datetime, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> list[SlaWatch]:
+        """Return the deadlines of a cluster that are to be looked at, the longest waiting first; those of processes
+        only while these are scheduled. `without_row` is the state of a process that has no schedule.
+        """
+        is_active = or_(_T.kind != Kind.PROCESS, is_process_scheduled(_T.name, _T.cluster, without_row))
+        statement = _ROWS.select.where(_T.cluster == cluster, _T.look_at <= as_of, is_active)
+        order = (_T.look_at, _T.kind, _T.name, _T.nominal_time, _T.level)
+        return _ROWS.find(self._connection, statement.order_by(*order).limit(limit))
+
+    def put(self, watches: Iterable[SlaWatch]) -> None:
+        """Watch deadlines, or change when they are looked at."""
+        _ROWS.put(self._connection, sorted(watches))
+
+    def remove(self, keys: Iterable[WatchKey]) -> None:
+        """Watch deadlines no longer; those that are not watched are ignored."""
+        delete_keys(self._connection, sla_watches, WatchKey._fields, keys)
+
 
 ENTITIES_A_STEP = 100
 INSTANCES_A_STEP = 100

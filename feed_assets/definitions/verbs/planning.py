@@ -33,7 +33,7 @@ from feed_assets.definitions.written import (
 )
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.instances.gates.catch_up_policy import ON_TIME
+from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle

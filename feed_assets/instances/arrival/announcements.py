@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
-from feed_assets.instances.arrival.signals import Signal, record_signals
+from feed_assets.instances.arrival.recording import Signal, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
 from feed_assets.instances.late.store import LateChecks, LateKey
 from feed_assets.log.cursors import Cursors

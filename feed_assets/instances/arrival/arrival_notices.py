@@ -22,9 +22,9 @@ from feed_assets.entities.content.event_messages import (
 from feed_assets.entities.locations.places import Places
 from feed_assets.instances.arrival.instance_paths import plain_template
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, describe_owner, record_poll_results
-from feed_assets.instances.arrival.signals import Signal, content_digest, record_signals
+from feed_assets.instances.arrival.recording import Signal, content_digest, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate
-from feed_assets.instances.arrival.vanishing import record_vanished
+from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.json_form import NominalTime
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances

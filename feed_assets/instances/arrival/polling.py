@@ -1,7 +1,8 @@
 """Poll storage for instances of external feeds: decide which to poll, record the results, and plan the next polls.
 
 An instance is polled from its nominal time on, often while it is young and less and less often as it ages. An instance
-that was found is never polled again, so the cost of a tick depends on the missing instances, not on history.
+that was found is never polled again, so the cost of a tick depends on the missing instances, not on history. What older
+releases wait for, of feeds that have moved or have other instances now, is polled by their own definitions.
 """
 
 import hashlib
@@ -18,10 +19,12 @@ from feed_assets.context.tick_records import TickStep
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, poll_instances, require_unobstructed
 from feed_assets.instances.late.checks import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     ArrivalPoll,
     FeedEventKind,
@@ -29,17 +32,19 @@ from feed_assets.log.records import (
     FeedInstanceStatus,
     FeedKey,
     NewFeedEvent,
+    ProcessInstanceStatus,
     Watermark,
     WatermarkKind,
 )
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look, obstructed
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.input_windows import InputState
+from feed_assets.triggers.input_windows import InputState, input_states_many
 
 ORIGIN = "arrival"
 BATCH = 2_000
@@ -368,3 +373,71 @@ def _without_path(seen: PollResult, owner: datetime) -> PollResult:
     assert seen.row is not None
     candidate = Candidate(record=seen.record, nominal_time=seen.key.nominal_time)
     return decide_poll_result(candidate, obstructed("", describe_owner(owner)), seen.row.updated_at)
+
+
+PAUSE = timedelta(minutes=1)
+INSTANCES_A_LOOK = 500
+_MOMENT = timedelta(microseconds=1)
+_WAITING = frozenset({ProcessInstanceStatus.WAITING})
+
+
+def apply_past_polls(
+    database: Database,
+    stores: StorePool,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    bulkheads: Bulkheads,
+) -> None:
+    """Poll the inputs that older releases wait for and the arrival sensor does not poll, once a minute.
+
+    Does nothing, and reads nothing, while no older release has waiting instances.
+    """
+    older = timeline.older(cluster)
+    if not older:
+        return
+    with database.read() as connection:
+        due = Cursors(connection).get(_cursor(cluster))
+        if due is not None and timedelta(0) < datetime.fromisoformat(due) - as_of <= PAUSE:
+            return
+        waited = [(each, _missing(connection, timeline.plan, each, as_of)) for each in older]
+    for each, states in waited:
+        bulkheads.run_unit(
+            TickStep.PAST_ARRIVALS,
+            each.record.process,
+            None,
+            poll_missing_inputs,
+            database,
+            stores,
+            each.plan,
+            states,
+            as_of,
+            bulkheads,
+        )
+    with database.begin() as connection:
+        Cursors(connection).put(_cursor(cluster), (as_of + PAUSE).isoformat())
+
+
+def _cursor(cluster: str) -> str:
+    return f"arrival/former/{cluster}"
+
+
+def _missing(connection: Connection, present: Plan, older: ActiveRelease, as_of: datetime) -> list[InputState]:
+    """Return the inputs with missing instances that the arrival sensor does not poll."""
+    key = older.record.key
+    waiting = ProcessInstances(connection).times_in({key: [(older.start, older.stop - _MOMENT)]}, _WAITING)
+    times = [time for found in waiting.values() for time in found if older.contains(time)][:INSTANCES_A_LOOK]
+    states = input_states_many(connection, older.plan, {key: times}, as_of)[key]
+    return [
+        state
+        for by_input in states.values()
+        for state in by_input
+        if _is_unpolled(state, older.plan, present.feeds.get(state.edge.feed_key))
+    ]
+
+
+def _is_unpolled(state: InputState, plan: Plan, present: FeedRecord | None) -> bool:
+    record = plan.feeds[state.edge.feed_key]
+    if present is None or record.place != present.place:
+        return bool(state.missing)
+    return not all(map(present.sequence.contains, state.missing))

@@ -14,7 +14,7 @@ from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind
-from feed_assets.instances.arrival.past_locations import find_records
+from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.work_data import input_data, table_partition
 from feed_assets.instances.errors import BatchEndedError
 from feed_assets.instances.late.checks import decide_process_check

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.run_words import apply_reported
+from feed_assets.catalog.run_metadata import apply_reported
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.bulkheads import AWAY
 from feed_assets.context.lifecycle import AttemptContext
@@ -16,9 +16,11 @@ from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue, ReportedMetadata
 from feed_assets.entities.content.event_messages import EventMessage
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
-from feed_assets.instances.attempts.attempt_inputs import plan_late_check
-from feed_assets.instances.attempts.gate import find_inputs
+from feed_assets.instances.arrival.polling import poll_missing_inputs
+from feed_assets.instances.arrival.stored_data import present_inputs, record_vanished
+from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.instances.errors import InputsMissingError
 from feed_assets.instances.gates.end_messages import Ended, tell_ends
@@ -47,6 +49,84 @@ from feed_assets.sql.locks import lock_log
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
 from feed_assets.triggers.input_windows import InputState
+from feed_assets.triggers.time_outs import check_gate
+
+
+def open_gate(
+    context: AttemptContext,
+    leased: HeldLeases,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    states: tuple[InputState, ...] | None,
+) -> tuple[InputState, ...]:
+    """Freeze the inputs of an attempt: those that were found before it began, or else what `find_inputs` finds.
+
+    Raises:
+        InputsMissingError: a mandatory instance is missing.
+    """
+    now, key = context.clock.now(), ProcessKey(*process.key, nominal_time)
+    if states is None:
+        with context.database.read() as connection:
+            row = ProcessInstances(connection).get(*key)
+        assert row is not None
+        states = find_inputs(context, process, row)
+    real_now = context.real_clock.now()
+    scanned = scan_late_inputs(context.database, context.stores, context.plan, key, states, now, real_now)
+    with context.database.begin() as connection:
+        leased.check_in(connection)
+        freeze_inputs(connection, key, states, scanned, now)
+    return states
+
+
+def find_inputs(
+    context: AttemptContext, process: ProcessRecord, row: ProcessInstance, stays: str | None = None
+) -> tuple[InputState, ...]:
+    """Find the inputs of an instance, after polling storage for external inputs that the record lacks, and for all that
+    it has: what is gone is recorded. `stays` is what an instance without an attempt is.
+
+    Raises:
+        InputsMissingError: a mandatory instance is missing.
+    """
+    now, real_now = context.clock.now(), context.real_clock.now()
+    database, stores = context.database, context.stores
+    with database.read() as connection:
+        states, closed = check_gate(connection, context.plan, process, row, now)
+    is_short = any(state.missing for state in states)
+    if is_short:
+        poll_missing_inputs(database, stores, context.plan, states, now)
+    present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
+    vanished = record_vanished(database, stores, present, now, real_now, origin)
+    if is_short or vanished:
+        with database.read() as connection:
+            states, closed = check_gate(connection, context.plan, process, row, now)
+    if closed:
+        raise InputsMissingError(
+            process=process.process,
+            nominal_time=row.nominal_time,
+            missing={state.edge.name: _missing_urls(context, state) for state in closed},
+            makers={state.edge.name: _describe_maker(context.plan.feeds[state.edge.feed_key]) for state in closed},
+            lost=tuple(_url(context, each.record, each.nominal_time) for each in vanished.values()),
+            stays=stays,
+        )
+    return states
+
+
+def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]:
+    record = context.plan.feeds[state.edge.feed_key]
+    return tuple(_url(context, record, time) for time in state.missing)
+
+
+def _url(context: AttemptContext, record: FeedRecord, nominal_time: datetime) -> str:
+    return context.stores.url(record.store, record.path(nominal_time))
+
+
+def _describe_maker(record: FeedRecord) -> str:
+    """Return what makes the instances of a feed."""
+    if record.produced_by is not None:
+        return f"asset {record.producer} makes it"
+    makers = sorted({describe_process(edge.process) for edge in record.outputs_of})
+    return f"{' or '.join(makers)} makes it" if makers else "external: others deliver it"
+
 
 _ANY = frozenset(ProcessInstanceStatus)
 _ENDED_BY = {ProcessInstanceStatus.FAILED: Cause.FAILURE, ProcessInstanceStatus.KILLED: Cause.INTERRUPTED}

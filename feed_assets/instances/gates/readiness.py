@@ -1,14 +1,17 @@
 """Create process instances at their nominal time, and make them READY when their inputs are available.
 
 A tick examines only instances that something happened to: new ones, and readers of feed instances that the event log
-mentions. The cost of a tick follows the number of events, not of instances.
+mentions. The cost of a tick follows the number of events, not of instances. What is created too late is skipped by the
+catch-up policy: causes are a stopped daemon, a process that was not scheduled, or a validity that began before the
+declaration.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import assert_never
 
 from sqlalchemy import Connection
 
@@ -16,11 +19,12 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.common import Kind
-from feed_assets.entities.process import Order
-from feed_assets.instances.gates.affected import find_affected
-from feed_assets.instances.gates.catch_up_policy import ON_TIME, decide_catch_up
+from feed_assets.entities.flow_names import is_flow
+from feed_assets.entities.process import CatchUp, Order
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
-from feed_assets.instances.gates.updates import note_updates
+from feed_assets.instances.gates.requests import Span, find_affected
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.instances.late.updates import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
@@ -29,6 +33,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.outbox import tell_arrived
 from feed_assets.log.records import (
     ARRIVING,
+    CONTENT,
     Cause,
     EntityKey,
     FeedEvent,
@@ -41,13 +46,89 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.changed import find_changed, forget_changed, note_changed
+from feed_assets.releases.feed_readers import find_feed_readers
 from feed_assets.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.triggers.input_windows import decide_ready, input_states_many
 from feed_assets.triggers.time_outs import runs_incomplete
+
+ON_TIME = timedelta(minutes=5)
+"""An instance created with at most this delay is on time: longer than ticks, reloads and restarts take."""
+
+
+def decide_catch_up(
+    policy: CatchUp, lateness: timedelta, *, has_successor: bool, on_time: timedelta = ON_TIME
+) -> Cause | None:
+    """Return why an instance is skipped at its creation; None if it is kept.
+
+    An instance that is on time is always kept, so a slow tick loses nothing, however short the frequency. Of the
+    instances that are too late, `ALL` keeps every one, `LATEST` those without a successor, and `NONE` none.
+
+    Differs from Falcon: Falcon has only `ALL`.
+
+    Args:
+        policy: of the process.
+        lateness: how long ago the nominal time was.
+        has_successor: whether the nominal time of the next instance has passed too.
+        on_time: the greatest lateness that counts as on time.
+
+    >>> late = timedelta(hours=3)
+    >>> decide_catch_up(CatchUp.NONE, late, has_successor=False)
+    <Cause.MISSED: 'MISSED'>
+    >>> decide_catch_up(CatchUp.LATEST, late, has_successor=False)
+    >>> decide_catch_up(CatchUp.NONE, timedelta(minutes=5), has_successor=False)
+    """
+    if lateness <= on_time:
+        return None
+    match policy:
+        case CatchUp.ALL:
+            return None
+        case CatchUp.LATEST:
+            return Cause.OVERTAKEN if has_successor else None
+        case CatchUp.NONE:
+            return Cause.MISSED
+        case _:
+            assert_never(policy)
+
+
+def note_updates(
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, events: Sequence[FeedEvent], as_of: datetime
+) -> None:
+    """Plan the checks of the instances of a cluster that have begun, and read what the events mention."""
+    plan = timeline.plan
+    if not plan.follows_updates(cluster):
+        return
+    times: dict[Key, set[datetime]] = defaultdict(set)
+    for event in events:
+        if event.kind in CONTENT and (event.feed, event.cluster) in plan.feeds:
+            times[event.feed, event.cluster].add(event.nominal_time)
+    spans: dict[Key, list[Span]] = defaultdict(list)
+    for feed, changed in times.items():
+        for process, span in _iter_reading(connection, timeline, cluster, plan.feeds[feed], changed):
+            spans[process].append(span)
+    copies = {key: each for key, each in spans.items() if is_flow(key[0])}
+    others = {key: each for key, each in spans.items() if key not in copies}
+    instances = ProcessInstances(connection)
+    found = {**instances.times_in(others, CONCERNED), **instances.times_in(copies, CONCERNED_COPIES)}
+    LateChecks(connection).put(
+        plan_update(ProcessKey(*process, time), as_of) for process, moments in found.items() for time in moments
+    )
+
+
+def _iter_reading(
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, record: FeedRecord, times: Collection[datetime]
+) -> Iterator[tuple[Key, Span]]:
+    """Yield the spans of instances that read a feed at some times, of processes that follow updates."""
+    for reader in find_feed_readers(connection, timeline, record):
+        process = reader.active.record
+        if process.cluster == cluster and process.follows_updates:
+            for time in times:
+                if indices := reader.readers(time):
+                    yield reader.process, (reader.at(indices.start), reader.at(indices.stop - 1))
+
 
 EVENTS_A_STEP = 5_000
 PROCESSES_A_STEP = 500

@@ -1,7 +1,9 @@
-"""Decide which ready process instances to launch, and group neighbours into at most `parallel` runs."""
+"""Decide which ready process instances to launch, and group neighbours into at most `parallel` runs; and find those
+that events of feeds concern, without a search: by the windows that read them.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,18 +15,86 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
-from feed_assets.instances.gates.affected import contiguous
 from feed_assets.instances.late.store import LateChecks, LateKey
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import Cause, EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import (
+    ARRIVING,
+    Cause,
+    EntityKey,
+    FeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
+
+Span: TypeAlias = tuple[datetime, datetime | None]
+"""First and last nominal time, both inclusive; None means no end."""
+
+
+def find_affected(timeline: ReleaseTimeline, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[Span]]:
+    """Return the time spans of instances that may read what the events mention, by any definition in force."""
+    spans: dict[Key, list[Span]] = defaultdict(list)
+    for key, runs in decide_affected(timeline.plan, cluster, events).items():
+        spans[key].extend(_spans_of(timeline.plan.processes[key], runs))
+    for older in timeline.older(cluster):
+        for key, runs in decide_affected(older.plan, cluster, events).items():
+            spans[key].extend(_spans_of(older.record, runs))
+    return spans
+
+
+def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]:
+    sequence = record.sequence
+    if runs is None:
+        return [(sequence.at(0), None)]
+    return [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
+
+
+def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
+    """Return the index ranges of the instances that read what the events mention, by process of the cluster.
+
+    None stands for all waiting instances.
+    """
+    times: dict[Key, set[datetime]] = defaultdict(set)
+    for event in events:
+        if event.kind in ARRIVING and (event.feed, event.cluster) in plan.feeds:
+            times[event.feed, event.cluster].add(event.nominal_time)
+    affected: dict[Key, list[range] | None] = {}
+    for key, moments in times.items():
+        record = plan.feeds[key]
+        runs = contiguous(sorted(record.sequence.index_at_or_before(moment) for moment in moments))
+        for edge in record.inputs_of:
+            if edge.cluster != cluster:
+                continue
+            process = edge.process_key
+            if edge.window is not None and edge.window.is_data_driven:
+                affected[process] = None
+            elif (known := affected.setdefault(process, [])) is not None:
+                known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
+    return affected
+
+
+def contiguous(indices: Iterable[int]) -> list[range]:
+    """Return ascending numbers as ranges without gaps.
+
+    >>> contiguous([1, 2, 3, 7, 8])
+    [range(1, 4), range(7, 9)]
+    """
+    runs: list[range] = []
+    for index in indices:
+        if runs and runs[-1].stop == index:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
+
 
 INSTANCES_A_RUN = 100
 RUN_TIME = timedelta(minutes=10)

@@ -190,7 +190,7 @@ def path_in(record: FeedRecord, name: str) -> str:
 def judge_file(
     record: FeedRecord, file: InboxFile, left: LeftFile | None, real_now: datetime, largest: int | None
 ) -> tuple[FileStatus, str | None]:
-    """Return what is to be done with a file of which `left` is remembered, and why not more; `largest` is in bytes."""
+    """Decide the status of a file, and the reason if it is not READY. `left` is its record; `largest` is in bytes."""
     settle = inbox_of(record).settle
     if file.obstacle is not None:
         return FileStatus.STUCK, file.obstacle

@@ -7,8 +7,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files, inbox_of
-from feed_assets.instances.inbox.inboxes import preview_files, takes_at
-from feed_assets.instances.inbox.taking import take_files
+from feed_assets.instances.inbox.ingest import preview_files, take_files, takes_at
 from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import render_datetime
 

@@ -3,8 +3,28 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from feed_assets.instances.inbox.tables import taken_files
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+)
+
+from feed_assets.sql.column_types import Text
 from feed_assets.sql.rows import RowMapper, TableStore
+from feed_assets.sql.tables import define_table
+
+taken_files = define_table(
+    "fa_taken_files",
+    Column("event", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Index("fa_taken_files_by_content", "feed", "cluster", "checksum"),
+    key=("event", "name"),
+)
+
 
 _T = taken_files.c
 

@@ -1,4 +1,4 @@
-"""Make the due checks for late data.
+"""Make the due checks for late data, a batch at a time: read what concerns them at once, scan, decide each.
 
 A check scans storage outside of any transaction and applies its results in one transaction. It has no effect if the
 instance was run again meanwhile.
@@ -6,20 +6,357 @@ instance was run again meanwhile.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
-from feed_assets.instances.late.check_batches import CheckBatch
+from feed_assets.entities.common import Kind
+from feed_assets.entities.triggers import OnUpdate
+from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY, next_check
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
-from feed_assets.instances.late.lateness import CheckDecision, LateVerdict, decide_later
-from feed_assets.instances.late.store import LateCheck, LateChecks, LateKey
-from feed_assets.log.records import FeedKey, ProcessKey
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.instances.late.lateness import (
+    CheckDecision,
+    InputContents,
+    LateVerdict,
+    decide_before_reading,
+    decide_check,
+    decide_later,
+)
+from feed_assets.instances.late.store import UPDATE, LateCheck, LateChecks, LateKey
+from feed_assets.instances.late.updates import decide_update, decide_update_early, is_settled, is_too_late
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.process_instances import ProcessInstances, Progress
+from feed_assets.log.records import (
+    Cause,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    FrozenInput,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.plan.edges import InputEdge, Key
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
+from feed_assets.triggers.input_windows import InputState, input_states_many
+
+_ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """One input of an instance: its read instances, and the present instances of its window."""
+
+    edge: InputEdge
+    record: FeedRecord
+    frozen: FrozenInput
+    present: tuple[datetime, ...]
+    is_update: bool
+
+    @property
+    def keys(self) -> tuple[FeedKey, ...]:
+        times = sorted({*self.frozen.nominal_times, *self.present})
+        return tuple(FeedKey(*self.record.key, time) for time in times)
+
+    @property
+    def is_late(self) -> bool:
+        return self.edge.is_late or self.is_update
+
+    @property
+    def is_scanned(self) -> bool:
+        return self.edge.is_late and self.record.is_external and not self.is_update
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProcessSubject:
+    check: LateCheck
+    row: ProcessInstance
+    active: ActiveRelease
+    inputs: tuple[_Input, ...]
+    is_settled: bool
+    is_too_late: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FeedSubject:
+    check: LateCheck
+    record: FeedRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckBatch:
+    """A batch of due checks: those decided without scanning, those to make, and the rows of their instances."""
+
+    as_of: datetime
+    due: tuple[LateCheck, ...]
+    decided: Mapping[LateKey, CheckDecision]
+    processes: tuple[_ProcessSubject, ...]
+    feeds: tuple[_FeedSubject, ...]
+    rows: Mapping[FeedKey, FeedInstance]
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        timeline: ReleaseTimeline,
+        due: Sequence[LateCheck],
+        as_of: datetime,
+        *,
+        is_safe_mode: bool,
+    ) -> "CheckBatch":
+        decided: dict[LateKey, CheckDecision] = {}
+        found: list[tuple[LateCheck, ProcessInstance, ActiveRelease]] = []
+        feeds: list[_FeedSubject] = []
+        keys = [_subject_of(check) for check in due if _is_of_process(check)]
+        instances = ProcessInstances(connection).get_many(keys)
+        feed_keys = [FeedKey(*_subject_of(check)) for check in due if not _is_of_process(check)]
+        feed_rows = FeedInstances(connection).get_many(feed_keys)
+        for check in due:
+            if _is_of_process(check):
+                row = instances.get(_subject_of(check))
+                active = timeline.find(connection, (check.name, check.cluster), check.nominal_time)
+                status = row.status if row else None
+                if check.kind == UPDATE:
+                    process = active.record if active is not None else None
+                    early = decide_update_early(check, status, process, as_of, is_safe_mode=is_safe_mode)
+                else:
+                    early = decide_before_reading(
+                        check, status, as_of, is_declared=active is not None, is_safe_mode=is_safe_mode
+                    )
+                if early is None and row is not None and active is not None:
+                    found.append((check, row, active))
+            else:
+                record = timeline.plan.feeds.get((check.name, check.cluster))
+                feed_row = feed_rows.get(FeedKey(*_subject_of(check)))
+                early = _decide_feed_early(check, record, feed_row, as_of, is_safe_mode=is_safe_mode)
+                if early is None and record is not None:
+                    feeds.append(_FeedSubject(check=check, record=record))
+            if early is not None:
+                decided[check.key] = early
+        processes = _subjects(connection, timeline.plan, found, as_of)
+        input_keys = {key for subject in processes for each in subject.inputs for key in each.keys}
+        rows = FeedInstances(connection).get_many(input_keys)
+        return cls(as_of=as_of, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
+
+    def to_scan(self) -> dict[FeedKey, FeedRecord]:
+        """Return the instances to scan: of external late inputs if recorded as available, and of feed checks."""
+        to_scan = {FeedKey(*subject.record.key, subject.check.nominal_time): subject.record for subject in self.feeds}
+        for subject in self.processes:
+            for each in subject.inputs:
+                if each.is_scanned:
+                    to_scan.update({key: each.record for key in each.keys if self._is_available(key)})
+        return to_scan
+
+    def apply(
+        self,
+        connection: Connection,
+        contents: Mapping[FeedKey, Content],
+        recorded: RecordedContents,
+        bulkheads: Bulkheads,
+    ) -> Mapping[LateKey, CheckDecision]:
+        """Record and return the decisions of the checks; none for instances whose run began or ended meanwhile."""
+        checks = LateChecks(connection)
+        standing = checks.lock_many([check.key for check in self.due])
+        same = {check.key for check in self.due if standing.get(check.key) == check}
+        now = ProcessInstances(connection).get_progress([subject.row.key for subject in self.processes])
+        decisions = {key: decision for key, decision in self.decided.items() if key in same}
+        for subject in self.processes:
+            row = subject.row
+            if now.get(row.key) != Progress(row.status, row.attempt) or subject.check.key not in same:
+                continue
+            decisions[subject.check.key] = self._decide(subject, contents, recorded, bulkheads)
+            _apply_to_instance(connection, row, subject.check.kind, decisions[subject.check.key], self.as_of)
+        for feed in self.feeds:
+            if feed.check.key in same:
+                decisions[feed.check.key] = _decide_feed(feed, contents, self.as_of, bulkheads)
+        checks.put([decision.check for decision in decisions.values() if decision.check is not None])
+        checks.remove([key for key, decision in decisions.items() if decision.check is None])
+        return decisions
+
+    def _decide(
+        self,
+        subject: _ProcessSubject,
+        contents: Mapping[FeedKey, Content],
+        recorded: RecordedContents,
+        bulkheads: Bulkheads,
+    ) -> CheckDecision:
+        found = [self._contents_of(each, recorded) for each in subject.inputs]
+        if subject.check.kind == UPDATE:
+            return decide_update(
+                subject.check,
+                subject.active.record,
+                subject.row.status,
+                found,
+                self.as_of,
+                is_settled=subject.is_settled,
+                is_too_late=subject.is_too_late,
+            )
+        scanned = [contents[key] for each in subject.inputs if each.is_scanned for key in each.keys if key in contents]
+        if any(content.scan is None for content in scanned):
+            return decide_later(subject.check, self.as_of, _pause_of(scanned, bulkheads))
+        return decide_check(
+            subject.check,
+            subject.active.plan,
+            subject.active.record,
+            found,
+            subject.row.status,
+            self.as_of,
+        )
+
+    def _contents_of(self, each: _Input, recorded: RecordedContents) -> InputContents:
+        used = dict(zip(each.frozen.nominal_times, each.frozen.digests, strict=True))
+        present: dict[datetime, str | None] = {}
+        evicted: set[datetime] = set()
+        gone: set[datetime] = set()
+        for key in each.keys:
+            row = self.rows.get(key)
+            if row is not None and row.status is FeedInstanceStatus.EVICTED:
+                evicted.add(key.nominal_time)
+            elif row is None or not self._is_available(key) or (each.is_scanned and key not in recorded.digests):
+                retention = each.record.retention
+                is_expired = retention is not None and retention.has_expired(key.nominal_time, self.as_of)
+                (evicted if is_expired else gone).add(key.nominal_time)
+            else:
+                present[key.nominal_time] = recorded.digests[key] if each.is_scanned else row.manifest_digest
+        return InputContents(
+            name=each.edge.name,
+            feed=each.edge.feed,
+            is_late=each.is_late,
+            is_optional=each.edge.optional,
+            used=used,
+            present=present,
+            evicted=frozenset(evicted & used.keys()),
+            gone=frozenset(gone & used.keys()),
+        )
+
+    def _is_available(self, key: FeedKey) -> bool:
+        row = self.rows.get(key)
+        return row is not None and row.status is FeedInstanceStatus.AVAILABLE
+
+
+def _subjects(
+    connection: Connection,
+    declared: Plan,
+    found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]],
+    as_of: datetime,
+) -> tuple[_ProcessSubject, ...]:
+    """Return the subjects with their current windows, resolved in one query for each plan."""
+    groups: dict[int, tuple[Plan, dict[Key, list[datetime]]]] = {}
+    for _, row, active in found:
+        _, times = groups.setdefault(id(active.plan), (active.plan, defaultdict(list)))
+        times[active.record.key].append(row.nominal_time)
+    states = {
+        (number, key, time): inputs
+        for number, (plan, times) in groups.items()
+        for key, by_time in input_states_many(connection, plan, times, as_of).items()
+        for time, inputs in by_time.items()
+    }
+    subjects = []
+    for check, row, active in found:
+        own = states[id(active.plan), active.record.key, row.nominal_time]
+        is_held = check.kind == UPDATE and active.record.on_update is OnUpdate.HOLD
+        subjects.append(
+            _ProcessSubject(
+                check=check,
+                row=row,
+                active=active,
+                inputs=_inputs(row, active.plan, own, is_update=check.kind == UPDATE),
+                is_settled=not is_held or is_settled(connection, active.plan, own),
+                is_too_late=check.kind == UPDATE and is_too_late(declared, active.record, check),
+            )
+        )
+    return tuple(subjects)
+
+
+def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState], *, is_update: bool) -> tuple[_Input, ...]:
+    """Return the inputs that the run has read. Of a data-driven window, only the instances read count."""
+    frozen = {each.name: each for each in row.inputs}
+    return tuple(
+        _Input(
+            edge=state.edge,
+            record=plan.feeds[state.edge.feed_key],
+            frozen=frozen[state.edge.name],
+            present=() if state.edge.is_data_driven else state.present,
+            is_update=is_update,
+        )
+        for state in states
+        if state.edge.name in frozen
+    )
+
+
+def _apply_to_instance(
+    connection: Connection, row: ProcessInstance, kind: str, decision: CheckDecision, as_of: datetime
+) -> None:
+    instances = ProcessInstances(connection)
+    found, refused = (
+        (Cause.UPDATED, Cause.UPDATE_REFUSED) if kind == UPDATE else (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED)
+    )
+    if decision.verdict is LateVerdict.RERUN:
+        instances.transition(
+            row.key,
+            _ENDED,
+            status=ProcessInstanceStatus.READY,
+            request_key=None,
+            requested_at=None,
+            ready_at=as_of,
+            ended_at=None,
+            retries=0,
+            retry_at=None,
+            cause=found,
+            cause_detail=decision.reason,
+            updated_at=as_of,
+        )
+    elif decision.verdict is LateVerdict.REFUSED and (row.cause, row.cause_detail) != (refused, decision.reason):
+        instances.transition(row.key, {row.status}, cause=refused, cause_detail=decision.reason, updated_at=as_of)
+
+
+def _decide_feed_early(
+    check: LateCheck, record: FeedRecord | None, row: FeedInstance | None, as_of: datetime, *, is_safe_mode: bool
+) -> CheckDecision | None:
+    """Decide on a feed instance that cannot be scanned now, or needs no scan any more; None otherwise."""
+    is_declared = record is not None and record.is_external
+    if row is None or row.status is FeedInstanceStatus.EVICTED or (not is_declared and as_of >= check.cut_off_at):
+        return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
+    if not is_declared or is_safe_mode:
+        return decide_later(check, as_of)
+    return None
+
+
+def _pause_of(contents: Iterable[Content], bulkheads: Bulkheads) -> timedelta | None:
+    """Return the time until the next try of the feeds that cannot be read; None if all can."""
+    pauses = [bulkheads.pause(TickStep.LATE_DATA, content.record.feed) for content in contents if content.error]
+    return max(pauses, default=None)
+
+
+def _decide_feed(
+    subject: _FeedSubject, contents: Mapping[FeedKey, Content], as_of: datetime, bulkheads: Bulkheads
+) -> CheckDecision:
+    check = subject.check
+    content = contents.get(FeedKey(*subject.record.key, check.nominal_time))
+    is_last = as_of >= check.cut_off_at
+    if (content is None or not content.is_available) and not is_last:
+        return decide_later(check, as_of, None if content is None else _pause_of([content], bulkheads))
+    due_at = None
+    if not is_last:
+        due_at = next_check(FEED_POLICY, FEED_DELAY, check.nominal_time, check.cut_off_at, as_of)
+    following = replace(check, planned_at=as_of, due_at=due_at, checks=check.checks + 1)
+    return CheckDecision(verdict=LateVerdict.UNCHANGED, check=following if due_at is not None else None)
+
+
+def _is_of_process(check: LateCheck) -> bool:
+    return check.kind != Kind.FEED.value
+
+
+def _subject_of(check: LateCheck) -> ProcessKey:
+    return ProcessKey(check.name, check.cluster, check.nominal_time)
+
 
 CHECKS_A_STEP = 50
 

@@ -8,11 +8,37 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Select,
+    func,
+    select,
+    text,
+)
 
 from feed_assets.entities.flow_names import SEPARATOR
-from feed_assets.instances.late.tables import IS_DUE_SOMETIME, late_checks
+from feed_assets.sql.column_types import Entries, Text, UtcDateTime
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, render_rows, select_keyed
+from feed_assets.sql.tables import define_table, index_where
+
+IS_DUE_SOMETIME = text("due_at IS NOT NULL")
+
+late_checks = define_table(
+    "fa_late_checks",
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("planned_at", UtcDateTime, nullable=False),
+    Column("due_at", UtcDateTime),
+    Column("cut_off_at", UtcDateTime, nullable=False),
+    Column("checks", BigInteger, nullable=False),
+    Column("changed", Entries("inputs", str, str)),
+    index_where("fa_late_checks_due", IS_DUE_SOMETIME, "cluster", "due_at"),
+    key=("kind", "name", "cluster", "nominal_time"),
+)
+
 
 _T = late_checks.c
 

@@ -9,8 +9,7 @@ from feed_assets.context.consolidation import Result, consolidate
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
-from feed_assets.instances.arrival.past_locations import find_records
-from feed_assets.instances.arrival.store_polls import Candidate, poll_instances, require_unobstructed
+from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
 from feed_assets.instances.lists.counts import count_listed
 from feed_assets.instances.lists.lifecycles import find_data
 from feed_assets.instances.lists.queries import range_of

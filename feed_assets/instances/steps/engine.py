@@ -22,9 +22,8 @@ from feed_assets.errors import describe_error
 from feed_assets.instances.errors import StepRefusedError
 from feed_assets.instances.leasing import Leased
 from feed_assets.instances.steps.attempt_steps import StepPart
-from feed_assets.instances.steps.basis import Basis
 from feed_assets.instances.steps.frames import StepFrames, StepResult
-from feed_assets.instances.steps.plans import FormerSteps, plan_steps
+from feed_assets.instances.steps.plans import Basis, FormerSteps, plan_steps
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.records import ProcessKey

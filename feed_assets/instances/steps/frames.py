@@ -85,7 +85,7 @@ class StepFrames:
         return StepResult(rows=rows, url=url, digest=self._digest(run), words=words)
 
     def find_loss(self, run: StepRun) -> str | None:
-        """Return why what a finished step has yielded is not there any more, as a clause; None if it is."""
+        """Return why a finished step's frames are gone, as a clause; None if they are there."""
         result = StepResult.of(run)
         if not result.rows:
             return None

@@ -4,12 +4,39 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, insert, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    and_,
+    insert,
+    update,
+)
 
 from feed_assets.instances.steps.records import StepRun, StepStatus
-from feed_assets.instances.steps.tables import steps
 from feed_assets.log.records import ProcessKey
+from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime
 from feed_assets.sql.rows import RowMapper, TableStore, has_key, key_parameters
+from feed_assets.sql.tables import define_table
+
+steps = define_table(
+    "fa_steps",
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("status", Choice(StepStatus), nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("reason", Text),
+    Column("basis", Text, nullable=False),
+    Column("made_in", BigInteger, nullable=False),
+    Column("frames", Payload),
+    key=("process", "cluster", "nominal_time", "attempt", "step"),
+)
+
 
 _T = steps.c
 _ROWS = RowMapper(steps, StepRun)

@@ -21,7 +21,7 @@ from dagster import (
 )
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from feed_assets.alerts.deadlines.arrivals import note_looked
+from feed_assets.alerts.deadlines.watermarks import note_looked
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext
@@ -29,8 +29,8 @@ from feed_assets.context.tick_records import TickStep
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.explain.tick_failures import note_tick
 from feed_assets.instances.arrival.announcements import AnnouncedResult
-from feed_assets.instances.arrival.past_inputs import apply_past_polls
-from feed_assets.instances.arrival.polling import ArrivalResult
+from feed_assets.instances.arrival.polling import ArrivalResult, apply_past_polls
+from feed_assets.instances.arrivals import look_for_arrivals
 from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
 from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
@@ -38,7 +38,6 @@ from feed_assets.instances.gates.retries import RetryResult, apply_retries
 from feed_assets.instances.gates.staging_sweep import apply_staging_sweep
 from feed_assets.instances.late.detection import apply_updates
 from feed_assets.instances.lists.ranges import render_ranges
-from feed_assets.instances.looking import look_for_arrivals
 from feed_assets.log.records import FeedEvent
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names

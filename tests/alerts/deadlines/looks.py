@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from feed_assets.alerts.deadlines.looking import LookResult, apply_deadlines
+from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.clock import TimeBudget

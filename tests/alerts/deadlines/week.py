@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from feed_assets.alerts.deadlines.looking import apply_deadlines
+from feed_assets.alerts.deadlines.checks import apply_deadlines
 from feed_assets.clock import TimeBudget
 from tests.alerts.deadlines.looks import no_causes
 from tests.instances.harness import PLENTY, START, LifecycleHarness, feed

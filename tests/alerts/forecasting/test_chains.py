@@ -8,8 +8,7 @@ import pytest
 from feed_assets.alerts.deadlines.due_times import open_deadlines
 from feed_assets.alerts.forecasting import chains
 from feed_assets.alerts.forecasting.chains import ChainReader
-from feed_assets.alerts.forecasting.deadlines import find_coming, forecast
-from feed_assets.alerts.forecasting.results import Forecast
+from feed_assets.alerts.forecasting.forecasts import Forecast, find_coming, forecast
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import ProcessInstanceStatus

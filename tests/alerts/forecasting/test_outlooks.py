@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.alerts.forecasting.courses import Course
-from feed_assets.alerts.forecasting.groups import Group, decide_groups
 from feed_assets.alerts.forecasting.outlooks import ENDLESS, FEWEST, MOST, RECENT, Outlook
-from feed_assets.alerts.forecasting.waits import Waits, arrival_waits, process_waits
+from feed_assets.alerts.forecasting.waits import (
+    Group,
+    InstanceDuration,
+    Waits,
+    arrival_waits,
+    decide_groups,
+    process_waits,
+)
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
@@ -175,20 +180,20 @@ def test_what_never_came_counts_and_what_was_before_the_first_event_does_not() -
 def test_a_process_is_counted_by_what_each_of_its_instances_tells() -> None:
     ready, begun, ended = (timedelta(minutes=minutes) for minutes in (10, 15, 45))
 
-    def course(time: datetime, status: ProcessInstanceStatus, *spans: timedelta | None) -> Course:
-        return Course(status, time, *(None if each is None else time + each for each in spans))
+    def duration(time: datetime, status: ProcessInstanceStatus, *spans: timedelta | None) -> InstanceDuration:
+        return InstanceDuration(status, time, *(None if each is None else time + each for each in spans))
 
     times = tuple(MONDAY - n * 24 * HOUR for n in range(1, 8))
-    courses = {
-        times[0]: course(times[0], ProcessInstanceStatus.SUCCEEDED, ready, begun, ended),
-        times[1]: course(times[1], ProcessInstanceStatus.FAILED, ready, begun, None),
-        times[2]: course(times[2], ProcessInstanceStatus.TIMEDOUT, None, None, None),
-        times[3]: course(times[3], ProcessInstanceStatus.SUCCEEDED, None, begun, ended),
-        times[4]: course(times[4], ProcessInstanceStatus.SKIPPED, None, None, None),
-        times[5]: course(times[5], ProcessInstanceStatus.SUCCEEDED, ready, begun, ended)._replace(created_at=MONDAY),
-        times[6]: course(times[6], ProcessInstanceStatus.READY, ready, None, None),
+    durations = {
+        times[0]: duration(times[0], ProcessInstanceStatus.SUCCEEDED, ready, begun, ended),
+        times[1]: duration(times[1], ProcessInstanceStatus.FAILED, ready, begun, None),
+        times[2]: duration(times[2], ProcessInstanceStatus.TIMEDOUT, None, None, None),
+        times[3]: duration(times[3], ProcessInstanceStatus.SUCCEEDED, None, begun, ended),
+        times[4]: duration(times[4], ProcessInstanceStatus.SKIPPED, None, None, None),
+        times[5]: duration(times[5], ProcessInstanceStatus.SUCCEEDED, ready, begun, ended)._replace(created_at=MONDAY),
+        times[6]: duration(times[6], ProcessInstanceStatus.READY, ready, None, None),
     }
-    found = process_waits({Group.ALL: times}, HOUR, courses)
+    found = process_waits({Group.ALL: times}, HOUR, durations)
     assert found.count == 5, "neither the skipped one nor the one that caught up"
     assert found.inputs.by_group[Group.ALL] == [600.0, 600.0, ENDLESS, 600.0]
     assert found.queue.by_group[Group.ALL] == [300.0, 300.0, ENDLESS]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feed_assets.alerts.forecasting.store import SlaWatch, SlaWatches
+from feed_assets.alerts.forecasting.watches import SlaWatch, SlaWatches
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.messages.levels import SlaLevel

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.forecasting.store import SlaWatches
-from feed_assets.alerts.forecasting.watches import INSTANCES_A_STEP, WatchResult, apply_forecasts, pause_before
+from feed_assets.alerts.forecasting.watches import (
+    INSTANCES_A_STEP,
+    SlaWatches,
+    WatchResult,
+    apply_forecasts,
+    pause_before,
+)
 from feed_assets.clock import TimeBudget
 from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look, schedule, told

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.instances.arrival.past_inputs import apply_past_polls
+from feed_assets.instances.arrival.polling import apply_past_polls
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 

@@ -1,6 +1,6 @@
 from datetime import datetime, timedelta
 
-from feed_assets.instances.arrival.signals import Signal, record_signals
+from feed_assets.instances.arrival.recording import Signal, record_signals
 from feed_assets.log.events import EventLog
 from tests.conformance.what_comes import Flow, flow, signal, taking
 from tests.instances.harness import counted_statements

@@ -14,8 +14,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import CatchUp, Order
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.gates import readiness
-from feed_assets.instances.gates.catch_up_policy import ON_TIME, decide_catch_up
-from feed_assets.instances.gates.readiness import decide_materialization
+from feed_assets.instances.gates.readiness import ON_TIME, decide_catch_up, decide_materialization
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest
 from feed_assets.log.definitions.records import Schedule, ScheduleState

@@ -11,8 +11,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.gates import readiness
-from feed_assets.instances.gates.affected import decide_affected
 from feed_assets.instances.gates.readiness import decide_materialization
+from feed_assets.instances.gates.requests import decide_affected
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import (

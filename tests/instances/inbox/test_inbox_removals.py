@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.instances.inbox import taking
+from feed_assets.instances.inbox import ingest
 from feed_assets.instances.inbox.inbox_files import FileStatus
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.storage.local.store import LocalDeliveries
@@ -52,7 +52,7 @@ def rename_over(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(taking._Inbox, "_record_arrival"), (LocalDeliveries, "remove"), (LocalDeliveries, "_remove")]
+    ("owner", "name"), [(ingest._Inbox, "_record_arrival"), (LocalDeliveries, "remove"), (LocalDeliveries, "_remove")]
 )
 def test_no_version_is_lost_that_is_renamed_over_a_file_while_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
@@ -82,18 +82,18 @@ def test_no_version_is_lost_that_comes_after_a_removal_was_killed(
     lifecycle = harness(tmp_path)
     path = put(lifecycle, "1.json", "old")
 
-    remove = taking._Inbox._remove
+    remove = ingest._Inbox._remove
 
     def end(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    def remove_late(inbox: taking._Inbox, files: Sequence[DeliveredFile]) -> object:
+    def remove_late(inbox: ingest._Inbox, files: Sequence[DeliveredFile]) -> object:
         rename_over(path, "new")
         return remove(inbox, files)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalDeliveries, "_is_same", end)
-        patch.setattr(taking._Inbox, "_remove", remove_late)
+        patch.setattr(ingest._Inbox, "_remove", remove_late)
         with pytest.raises(KeyboardInterrupt):
             take(lifecycle)
     assert not path.exists()
@@ -140,7 +140,7 @@ def test_what_was_published_and_lost_before_its_files_were_removed_is_taken_agai
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(taking._Inbox, "_remove", end)
+        patch.setattr(ingest._Inbox, "_remove", end)
         with pytest.raises(KeyboardInterrupt):
             take(lifecycle)
     shutil.rmtree(lifecycle.folder("orders", FIRST))
@@ -151,7 +151,7 @@ def test_what_was_published_and_lost_before_its_files_were_removed_is_taken_agai
 def test_a_take_that_fails_leaves_no_staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lifecycle = harness(tmp_path)
     put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
-    entry = taking._Inbox._entry
+    entry = ingest._Inbox._entry
 
     def fill(inbox: Any, name: str, copy: Any = None) -> Any:
         if copy is not None and name == "2.json":
@@ -159,7 +159,7 @@ def test_a_take_that_fails_leaves_no_staging(tmp_path: Path, monkeypatch: pytest
         return entry(inbox, name, copy)
 
     with monkeypatch.context() as patch:
-        patch.setattr(taking._Inbox, "_entry", fill)
+        patch.setattr(ingest._Inbox, "_entry", fill)
         for minute in range(3):
             with pytest.raises(OSError, match="No space left"):
                 look(lifecycle, FIRST + minute * MINUTE)
@@ -194,7 +194,7 @@ def test_no_version_is_lost_that_is_written_over_an_object_while_it_is_taken(
     client = client_of(lifecycle.store())
     for number in range(4):
         client.put(f"in/orders/{number}.json", b"old %d" % number)
-    record = taking._Inbox._record_arrival
+    record = ingest._Inbox._record_arrival
 
     def come_between(*args: Any) -> int:
         event: int = record(*args)
@@ -203,7 +203,7 @@ def test_no_version_is_lost_that_is_written_over_an_object_while_it_is_taken(
         return event
 
     with monkeypatch.context() as patch:
-        patch.setattr(taking._Inbox, "_record_arrival", come_between)
+        patch.setattr(ingest._Inbox, "_record_arrival", come_between)
         assert look_later(lifecycle) == 1
     assert list(client.list("in/orders").files) == ["0.json", "1.json"]
     assert look_later(lifecycle, 1) == 1

@@ -13,11 +13,10 @@ import pytest
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import ArrivalResult
-from feed_assets.instances.inbox import inboxes, taking
+from feed_assets.instances.inbox import ingest
 from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files
-from feed_assets.instances.inbox.inboxes import apply_inboxes, preview_files
+from feed_assets.instances.inbox.ingest import apply_inboxes, preview_files, take_files
 from feed_assets.instances.inbox.store import TakenFile, TakenFiles
-from feed_assets.instances.inbox.taking import take_files
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import LocalCalls
@@ -197,7 +196,7 @@ def test_a_file_that_is_written_while_it_is_taken_stays_and_comes_later(
     lifecycle = harness(tmp_path)
     put(lifecycle, "1.json", "one"), put(lifecycle, "2.json", "two")
     with monkeypatch.context() as patch:
-        interrupt(patch, taking._Inbox, "_publish")
+        interrupt(patch, ingest._Inbox, "_publish")
         with pytest.raises(InterruptError):
             take(lifecycle)
     rewritten = put(lifecycle, "1.json", "new")
@@ -224,10 +223,10 @@ def interrupt(patch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool =
 
 
 POINTS = [
-    (taking._Inbox, "_publish", False),
-    (taking._Inbox, "_publish", True),
-    (taking._Inbox, "_record_arrival", True),
-    (taking._Inbox, "_remove", True),
+    (ingest._Inbox, "_publish", False),
+    (ingest._Inbox, "_publish", True),
+    (ingest._Inbox, "_record_arrival", True),
+    (ingest._Inbox, "_remove", True),
     (FeedInstances, "put", False),
     (LocalCalls, "move", True),
     (LocalCalls, "remove_file", False),
@@ -269,7 +268,7 @@ def test_two_programs_at_once_take_a_file_once(tmp_path: Path) -> None:
 def test_a_look_that_is_overtaken_while_it_stages_ends_and_breaks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lifecycle, entry, calls = harness(tmp_path), taking._Inbox._entry, list[str]()
+    lifecycle, entry, calls = harness(tmp_path), ingest._Inbox._entry, list[str]()
     for number in range(3):
         put(lifecycle, f"{number}.json", str(number))
 
@@ -280,7 +279,7 @@ def test_a_look_that_is_overtaken_while_it_stages_ends_and_breaks_nothing(
                 take(lifecycle, FIRST + MINUTE)
         return entry(inbox, name, copy)
 
-    monkeypatch.setattr(taking._Inbox, "_entry", overtaken)
+    monkeypatch.setattr(ingest._Inbox, "_entry", overtaken)
     assert take(lifecycle) == ()
     assert calls == ["0.json", "0.json", "1.json", "2.json"]
     assert contents(lifecycle, FIRST) == {f"{number}.json": str(number) for number in range(3)}
@@ -336,8 +335,8 @@ def test_a_link_in_an_inbox_is_no_file(tmp_path: Path) -> None:
 def test_ticks_leave_large_files_to_those_who_ask_and_take_so_many_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking, "MOST_FILES", 2)
-    monkeypatch.setattr(inboxes, "LARGEST_IN_TICKS", 5)
+    monkeypatch.setattr(ingest, "MOST_FILES", 2)
+    monkeypatch.setattr(ingest, "LARGEST_IN_TICKS", 5)
     lifecycle = harness(tmp_path)
     for name, text in {"1.json": "one", "2.json": "two", "3.json": "six", "4.json": "eleven"}.items():
         put(lifecycle, name, text)
@@ -354,7 +353,7 @@ def test_an_inbox_of_another_directory_forgets_what_it_left_and_ends_what_it_has
     lifecycle = harness(tmp_path)
     put(lifecycle, "1.json", "one")
     with monkeypatch.context() as patch:
-        interrupt(patch, taking._Inbox, "_publish", after=True)
+        interrupt(patch, ingest._Inbox, "_publish", after=True)
         with pytest.raises(InterruptError):
             take(lifecycle)
     lifecycle.declare(orders(directory="/in/elsewhere"))

@@ -11,7 +11,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.inbox.inbox_files import FileStatus, find_files
-from feed_assets.instances.inbox.taking import take_files
+from feed_assets.instances.inbox.ingest import take_files
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.rebuild.rebuilding import Rebuilt, rebuild_instances
 from feed_assets.storage.paths import MANIFEST_NAME

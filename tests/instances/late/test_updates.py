@@ -12,7 +12,7 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
-from feed_assets.instances.late import check_batches, detection
+from feed_assets.instances.late import detection
 from feed_assets.instances.late.detection import apply_updates
 from feed_assets.instances.late.lateness import CheckDecision
 from feed_assets.instances.late.store import UPDATE, LateCheck
@@ -317,7 +317,7 @@ def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, mo
             raise ArithmeticError("no")
         return decide_update(check, *args, **more)
 
-    monkeypatch.setattr(check_batches, "decide_update", refusing)
+    monkeypatch.setattr(detection, "decide_update", refusing)
     monkeypatch.setattr(detection, "CHECKS_A_STEP", 1)
     bulkheads = Bulkheads("primary", FrozenClock(NOON))
     apply_updates(lifecycle.database, lifecycle.timeline, "primary", NOON, TimeBudget(PLENTY), bulkheads)

@@ -10,7 +10,7 @@ import pytest
 
 from feed_assets.clock import SystemClock
 from feed_assets.instances.arrival.store_polls import Candidate
-from feed_assets.instances.arrival.vanishing import record_vanished
+from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.instances.leasing import Leased
 from feed_assets.log.instances.feed_instances import FeedInstances

@@ -1,4 +1,4 @@
-"""Look for what has arrived, in all the ways in which instances come from outside."""
+"""Find what has arrived: by polls, in watched locations and in inboxes."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from feed_assets.context.tick_records import TickStep
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.instances.arrival.stored_data import apply_stored_looks
 from feed_assets.instances.arrival.watching import apply_watches
-from feed_assets.instances.inbox.inboxes import apply_inboxes
+from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.plan.records import Plan
 from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
@@ -31,7 +31,7 @@ def look_for_arrivals(
     """Poll the due instances of a cluster, look at watched locations and whether stored data are still there, and take
     what is in inboxes if that may be.
 
-    What fails in one of these ways keeps the others from nothing.
+    A failure in one does not affect the others.
     """
     known = (database, stores, plan, cluster, as_of)
     polled = bulkheads.run(TickStep.ARRIVALS, _NOTHING, apply_arrivals, *known, budget, bulkheads)

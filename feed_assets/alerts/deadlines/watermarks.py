@@ -1,6 +1,8 @@
-"""Follow changed definitions: where the walk along each deadline stands, and what is not late any more because of it.
+"""Keep where the walk along each deadline stands, and how a changed plan moves it and ends misses.
 
-It costs a walk over the SLAs of a cluster and over what is late there, once for each plan.
+Such a change costs a walk over the SLAs of a cluster and over what is late there, once for each plan. Deadlines are
+judged as of the time up to which arrivals have been looked for: else the first look after a stop of the daemon would
+call everything late that arrived since.
 """
 
 from collections import defaultdict
@@ -22,7 +24,56 @@ from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.records import Plan
 from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
+
+NOTED_EVERY = timedelta(seconds=15)
+BEHIND = timedelta(minutes=10)
+LONGEST_WAIT = timedelta(minutes=10)
+"""Real time after which deadlines are judged although nobody looks for arrivals: that is news, too."""
+
+
+def note_looked(database: Database, cluster: str, as_of: datetime) -> None:
+    """Record that everything that had arrived by a time was found; at the end of a tick, a row each `NOTED_EVERY`."""
+    with database.read() as connection:
+        looked_at = _find(connection, _looked(cluster))
+    if looked_at is None or not looked_at <= as_of < looked_at + NOTED_EVERY:
+        with database.begin() as connection:
+            Cursors(connection).put(_looked(cluster), as_of.isoformat())
+
+
+def find_present(database: Database, cluster: str, as_of: datetime, real_now: datetime) -> datetime:
+    """Return the time as of which deadlines of a cluster are judged: at most `as_of`.
+
+    If arrivals have not been looked for up to then, it is the time up to which they were. It is `as_of` nevertheless
+    once nobody has looked for them for the `LONGEST_WAIT`.
+    """
+    with database.read() as connection:
+        found = Cursors(connection).get_many((_looked(cluster), _waiting(cluster)))
+    looked = found.get(_looked(cluster))
+    looked_at = None if looked is None else datetime.fromisoformat(looked)
+    if looked_at is not None and as_of - looked_at < BEHIND:
+        return min(as_of, looked_at)
+    last, _, since = found.get(_waiting(cluster), "").rpartition(" ")
+    if last != (looked or "") or not since:
+        with database.begin() as connection:
+            Cursors(connection).put(_waiting(cluster), f"{looked or ''} {real_now.isoformat()}")
+    elif real_now - datetime.fromisoformat(since) > LONGEST_WAIT:
+        return as_of
+    return min(as_of, looked_at) if looked_at is not None else datetime.min.replace(tzinfo=as_of.tzinfo)
+
+
+def _find(connection: Connection, name: str) -> datetime | None:
+    text = Cursors(connection).get(name)
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _looked(cluster: str) -> str:
+    return f"sla/looked/{cluster}"
+
+
+def _waiting(cluster: str) -> str:
+    return f"sla/waiting/{cluster}"
 
 
 class DeadlineKey(NamedTuple):
@@ -35,7 +86,7 @@ class DeadlineKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
+class PlanEffect:
     """What a changed plan means: watermarks to write and to remove, and misses that are over."""
 
     put: tuple[Watermark, ...] = ()
@@ -57,7 +108,7 @@ def _cursor(cluster: str) -> str:
     return f"sla/followed/{cluster}"
 
 
-def find_following(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> Following:
+def find_plan_effect(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> PlanEffect:
     """Return what the current plan means for the deadlines of a cluster.
 
     An entity that is declared, but left out of the plan because of errors, keeps its place and its misses.
@@ -82,27 +133,28 @@ def find_following(connection: Connection, timeline: ReleaseTimeline, cluster: s
         if each.by is Recovery.MOVED:
             reopened[_key_of(each.miss)].append(each.miss.nominal_time)
     put = [
-        decide_frontier(deadlines, standing.get(key), reopened.get(key, ()), as_of) for key, deadlines in wanted.items()
+        decide_watermark(deadlines, standing.get(key), reopened.get(key, ()), as_of)
+        for key, deadlines in wanted.items()
     ]
     gone = [key for key in standing if key not in wanted]
     put += [decide_parked(standing[key]) for key in gone if (key.kind.value, key.name) in left_out]
-    return Following(
+    return PlanEffect(
         put=tuple(put),
         remove=tuple(key for key in gone if (key.kind.value, key.name) not in left_out),
         over=tuple(over),
     )
 
 
-def apply_following(connection: Connection, following: Following) -> None:
+def apply_plan_effect(connection: Connection, effect: PlanEffect) -> None:
     """Write the watermarks, and close the misses that are over."""
     watermarks = Watermarks(connection)
-    for key in following.remove:
+    for key in effect.remove:
         watermarks.remove(KINDS[key.kind, key.level], [(key.name, key.cluster)])
-    watermarks.put(following.put)
-    SlaMisses(connection).close(following.over)
+    watermarks.put(effect.put)
+    SlaMisses(connection).close(effect.over)
 
 
-def decide_frontier(
+def decide_watermark(
     deadlines: Deadlines, standing: Watermark | None, reopened: Sequence[datetime], as_of: datetime
 ) -> Watermark:
     """Return where the walk along deadlines stands under the current definitions.

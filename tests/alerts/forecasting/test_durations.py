@@ -2,7 +2,7 @@
 
 import pytest
 
-from feed_assets.alerts.forecasting.courses import Course, Courses
+from feed_assets.alerts.forecasting.waits import InstanceDuration, InstanceDurations
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -26,7 +26,7 @@ S = ProcessInstanceStatus
 
 def test_an_instance_has_come_when_it_came_first_whatever_became_of_it(database: Database) -> None:
     with database.begin() as connection:
-        assert Courses(connection).first_event_at("clicks", "primary") is None
+        assert InstanceDurations(connection).first_event_at("clicks", "primary") is None
         EventLog(connection).append(
             [
                 event(0, recorded_at=hour(5)),
@@ -41,10 +41,10 @@ def test_an_instance_has_come_when_it_came_first_whatever_became_of_it(database:
         FeedInstances(connection).put([feed_instance(2, FeedInstanceStatus.PARTIAL, updated_at=hour(4))])
     keys = [FeedKey("clicks", "primary", hour(n)) for n in range(4)]
     with database.read() as connection:
-        courses = Courses(connection)
-        assert courses.arrivals(keys) == {keys[0]: hour(5), keys[3]: hour(4)}
-        assert courses.arrivals([]) == {}
-        assert courses.first_event_at("clicks", "primary") == hour(5)
+        durations = InstanceDurations(connection)
+        assert durations.arrivals(keys) == {keys[0]: hour(5), keys[3]: hour(4)}
+        assert durations.arrivals([]) == {}
+        assert durations.first_event_at("clicks", "primary") == hour(5)
 
 
 def test_of_an_instance_of_a_process_the_first_attempt_counts_and_the_first_that_succeeded(database: Database) -> None:
@@ -73,9 +73,9 @@ def test_of_an_instance_of_a_process_the_first_attempt_counts_and_the_first_that
             attempts.begin(attempt(n, number))
             attempts.end(ProcessKey("daily", "primary", hour(n)), end, hour(n + number + 0.5), None)
     with database.read() as connection:
-        assert Courses(connection).of_processes(keys) == {
-            keys[0]: Course(S.SUCCEEDED, hour(0), hour(0.5), hour(1), hour(2.5)),
-            keys[1]: Course(S.SUCCEEDED, hour(20), None, hour(21), hour(21.5)),
-            keys[2]: Course(S.WAITING, hour(40), None, None, None),
+        assert InstanceDurations(connection).of_processes(keys) == {
+            keys[0]: InstanceDuration(S.SUCCEEDED, hour(0), hour(0.5), hour(1), hour(2.5)),
+            keys[1]: InstanceDuration(S.SUCCEEDED, hour(20), None, hour(21), hour(21.5)),
+            keys[2]: InstanceDuration(S.WAITING, hour(40), None, None, None),
         }
-        assert Courses(connection).of_processes([]) == {}
+        assert InstanceDurations(connection).of_processes([]) == {}

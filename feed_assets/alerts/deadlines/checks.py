@@ -13,19 +13,24 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.deadlines.decide_misses import decide_feed_misses, decide_process_misses
-from feed_assets.alerts.deadlines.due_times import KINDS, Deadlines, open_deadlines
-from feed_assets.alerts.deadlines.frontiers import (
-    Following,
-    apply_following,
-    find_following,
+from feed_assets.alerts.deadlines.due_times import (
+    KINDS,
+    Deadlines,
+    decide_feed_misses,
+    decide_process_misses,
+    open_deadlines,
+)
+from feed_assets.alerts.deadlines.messages import FindCauses, build_missed, build_recovered, first_of_each
+from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss, Starts
+from feed_assets.alerts.deadlines.store import SlaMisses
+from feed_assets.alerts.deadlines.watermarks import (
+    PlanEffect,
+    apply_plan_effect,
+    find_plan_effect,
     is_followed,
     note_followed,
     watermark_at,
 )
-from feed_assets.alerts.deadlines.records import LateInstance, Recovered, Recovery, SlaMiss, Starts
-from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.deadlines.telling import FindCauses, build_missed, build_recovered, first_of_each
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
@@ -90,7 +95,7 @@ class _Walk:
 class _Findings:
     """What a step writes."""
 
-    following: Following | None = None
+    plan_effect: PlanEffect | None = None
     moved: tuple[Watermark, ...] = ()
     misses: tuple[SlaMiss, ...] = ()
     recovered: tuple[Recovered, ...] = ()
@@ -98,12 +103,12 @@ class _Findings:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return self.following is None and not self.moved and not self.recovered
+        return self.plan_effect is None and not self.moved and not self.recovered
 
     @property
     def over(self) -> tuple[Recovered, ...]:
         """All misses that end."""
-        return (*self.recovered, *(self.following.over if self.following is not None else ()))
+        return (*self.recovered, *(self.plan_effect.over if self.plan_effect is not None else ()))
 
 
 def apply_deadlines(
@@ -161,7 +166,7 @@ class _Look:
         each.
         """
         if not is_followed(connection, self.timeline.plan, self.cluster):
-            return _Findings(following=find_following(connection, self.timeline, self.cluster, self.as_of))
+            return _Findings(plan_effect=find_plan_effect(connection, self.timeline, self.cluster, self.as_of))
         walks: list[_Walk] = []
         for (kind, level), mark in KINDS.items():
             for watermark in self._due(connection, kind, mark):
@@ -223,8 +228,8 @@ def _write(
     as_of: datetime,
 ) -> None:
     misses = SlaMisses(connection)
-    if found.following is not None:
-        apply_following(connection, found.following)
+    if found.plan_effect is not None:
+        apply_plan_effect(connection, found.plan_effect)
         note_followed(connection, timeline.plan, cluster)
     Watermarks(connection).put(found.moved)
     misses.add(found.misses)
@@ -244,9 +249,7 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 def find_still_late(misses: SlaMisses, over: Iterable[Recovered]) -> frozenset[LateInstance]:
-    """Return the instances that are late by another deadline than the one that is over; in the transaction in which the
-    latter is closed.
-    """
+    """Return the instances that still miss another deadline. Call it in the closing transaction."""
     instances = {each.miss.instance for each in over}
     return frozenset(
         instance for instance, found in misses.of(instances).items() if any(miss.is_open for miss in found)

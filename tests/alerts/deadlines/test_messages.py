@@ -1,5 +1,5 @@
+from feed_assets.alerts.deadlines.messages import build_missed, first_of_each
 from feed_assets.alerts.deadlines.records import SlaMiss
-from feed_assets.alerts.deadlines.telling import build_missed, first_of_each
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.payloads import SlaPayload
 from tests.log.samples import hour

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.deadlines.looking import LookResult, close_all
+from feed_assets.alerts.deadlines.checks import LookResult, close_all
 from feed_assets.alerts.deadlines.records import Recovery
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.feed_instances import FeedInstances
