@@ -99,6 +99,8 @@ class Operation:
     """The attribute of the result, or of each of its rows, with its text or its lines."""
     plain: bool = False
     """Whether the text has a form of its own, so that there is no `--output`."""
+    forms: tuple[str, ...] = ()
+    """Other forms of the text, each an attribute of the result or of its rows, too."""
     spare: tuple[str, ...] = ()
     """Columns that a narrow terminal does without."""
     example: str = ""

@@ -15,6 +15,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "entity": ("feed_assets.definitions.commands",),
         "facts": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
+        "instance": ("feed_assets.instances.lists.commands", "feed_assets.definitions.lists.commands"),
         "keys": ("feed_assets.catalog.commands",),
         "metadata": ("feed_assets.catalog.commands",),
         "mirror": ("feed_assets.replication.mirrors.commands",),

@@ -46,7 +46,8 @@ def derive_command(operation: Operation) -> click.Command:
         finish(operation, context, _call(operation, context, given), output)
 
     is_split = any(each.param.proposes == "names" for each in operation.parameters)
-    shared = [] if operation.plain else [options.output_option if operation.table else options.text_output_option]
+    of_text = options.output_in("text", *operation.forms, Output.JSON)
+    shared = [] if operation.plain else [options.output_option if operation.table else of_text]
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
     shared += [options.skip_checks_option] if operation.checks else []
@@ -175,7 +176,7 @@ def _print(operation: Operation, result: Any, output: str) -> None:
         columns = getattr(result, "shown_columns", operation.table)
         print_records(columns, _rows_of(operation, result), output, spare=operation.spare)
     else:
-        for line in _iter_lines(operation, result):
+        for line in _iter_lines(operation, result, output if output in operation.forms else operation.text):
             say(line)
     for note in filter(None, (*getattr(result, "notes", ()), getattr(result, "summary", ""))):
         say(note, err=True)
@@ -187,7 +188,7 @@ def _rows_of(operation: Operation, result: Any) -> Iterable[Any]:
     return found if isinstance(found, tuple | list) else (found,)
 
 
-def _iter_lines(operation: Operation, result: Any) -> Iterator[str]:
+def _iter_lines(operation: Operation, result: Any, name: str) -> Iterator[str]:
     for each in _rows_of(operation, result):
-        said = getattr(each, operation.text) if operation.text else each
+        said = getattr(each, name) if name else each
         yield from [said] if isinstance(said, str) else said or ()

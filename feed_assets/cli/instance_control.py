@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from feed_assets.cli.groups import Verb
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import lifecycle_option, open_context_for
 from feed_assets.cli.options import (
     MomentType,
@@ -21,6 +21,7 @@ from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.options import EXISTING, Existing
+from feed_assets.operation_list import describe_group
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -46,7 +47,10 @@ def _range_options(command: _Command) -> _Command:
     return listed_change_options(command)
 
 
-@click.command(cls=Verb)
+instance = Verbs("instance", help=describe_group("instance"))
+
+
+@instance.command()
 @_range_options
 def kill(**options: Any) -> None:
     """Kill waiting, running, suspended and failed instances of NAME.
@@ -58,7 +62,7 @@ def kill(**options: Any) -> None:
     _control(InstanceAction.KILL, **options)
 
 
-@click.command(cls=Verb)
+@instance.command()
 @_range_options
 def suspend(**options: Any) -> None:
     """Suspend instances of NAME until they are resumed.
@@ -71,7 +75,7 @@ def suspend(**options: Any) -> None:
     _control(InstanceAction.SUSPEND, **options)
 
 
-@click.command(cls=Verb)
+@instance.command()
 @_range_options
 def resume(**options: Any) -> None:
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
@@ -80,7 +84,7 @@ def resume(**options: Any) -> None:
     _control(InstanceAction.RESUME, **options)
 
 
-@click.command(cls=Verb, epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
+@instance.command(epilog="Example: feed-assets instance rerun daily-delays --instance 2013-11-03")
 @_range_options
 @click.option("--file", type=PropertyFileType(), help="A file of properties, name=value.")
 @click.option("--property", "properties", multiple=True, type=PairType(), help="A property; may be repeated.")

@@ -38,7 +38,7 @@ _LATER = {
     "feed": "feed_assets.cli.feed",
     "import-falcon": "feed_assets.cli.falcon",
     "init": "feed_assets.cli.init",
-    "instance": "feed_assets.cli.instance",
+    "instance": "feed_assets.cli.instance_control",
     "keys": "feed_assets.cli.keys",
     "metrics": "feed_assets.cli.metrics",
     "plan": "feed_assets.cli.plan",

@@ -46,19 +46,20 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def output_option(command: _Command) -> _Command:
     """Add `--output table|csv|json`, for commands that print rows."""
-    return _output_option(*(form.value for form in Output))(command)
+    return output_in(*Output)(command)
 
 
 def text_output_option(command: _Command) -> _Command:
     """Add `--output text|json`, for commands that print sentences."""
-    return _output_option("text", Output.JSON.value)(command)
+    return output_in("text", Output.JSON)(command)
 
 
-def _output_option(default: str, *others: str) -> Callable[[_Command], _Command]:
+def output_in(default: str, *others: str) -> Callable[[_Command], _Command]:
+    """Add `--output` with these forms."""
     return click.option(
         "--output",
-        type=click.Choice([default, *others]),
-        default=default,
+        type=click.Choice([str(default), *map(str, others)]),
+        default=str(default),
         show_default=True,
         help="The form of the result.",
     )
@@ -211,6 +212,8 @@ class MomentType(ProposingType[datetime | str]):
         try:
             moment = parse_time(str(value), lambda: open_clock(load_settings()).now(), ask)
         except TimingError as exc:
+            if ctx is not None and ctx.resilient_parsing:  # of `feed clicks` a shell asks before there is a time
+                return str(value)
             self.fail(str(exc), param, ctx)
         return str(value) if asked else moment
 

@@ -115,11 +115,14 @@ def print_table(
 def print_records(columns: str, records: Iterable[Any], output: str, *, spare: Collection[str] = ()) -> None:
     """Print a row for each record. A column is an attribute of it, maybe by another name and in a form, one of `_FORMS`
     or of `format`: `batch, since=mark.since, level=level:upper, miss=share:.1%`; a word if it is None:
-    `feed|every`.
+    `feed|every`. A tuple is a row as it is.
     """
     named = [column.partition("=") for column in columns.split(", ")]
     paths = [(path or name).partition(":") for name, _, path in named]
-    rows = [[_cell(record, path, form) for path, _, form in paths] for record in records]
+    rows = [
+        record if type(record) is tuple else [_cell(record, path, form) for path, _, form in paths]
+        for record in records
+    ]
     print_table([re.split("[:|]", name)[0] for name, _, _ in named], rows, output, spare=spare)
 
 

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import SCHEDULABLE, end_with, open_context_for, print_consolidated
+from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import print_list_json, say
+from feed_assets.cli.render import print_json, print_list_json, say
 from feed_assets.entities.common import Kind
+from feed_assets.parameters import SCHEDULABLE
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -83,13 +85,16 @@ def why(
     silence = find_silence(context, undone)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]
-        print_consolidated(found, "instances", root_causes=causes, no_ticks=silence)
+        print_json(**found.document("instances"), root_causes=causes, no_ticks=silence)
     else:
         if silence is not None:
             say(silence)
         for explanation in found.items:
             say(explanation.render() if show_all else render_summary(explanation, context.find_sequence))
-    end_with(ctx, found.result, found.message)
+    for note in filter(None, found.notes):
+        say(note, err=True)
+    if found.has_failed:
+        ctx.exit(FAILED)
 
 
 def _explain_queues(context: "OperationContext", subject: "Subject", output: str) -> None:

@@ -1,9 +1,9 @@
 """The combined answer of several clusters, with the failures of single clusters."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.sql.errors import StateError
@@ -19,6 +19,25 @@ class Result(StrEnum):
     FAILED = "FAILED"
 
 
+class Answer:
+    """What the answer of several clusters, with its `result` and `message`, says on standard error."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said besides failures."""
+        return ()
+
+    @property
+    def has_failed(self: Any) -> bool:
+        """Whether a cluster failed."""
+        return self.result is not Result.SUCCEEDED
+
+    @property
+    def notes(self: Any) -> tuple[str, ...]:
+        """The remarks, and the failures."""
+        return (*self.remarks, self.message, f"feed-assets: {self.result}" if self.has_failed else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[Item]):
     """The answer of one cluster, or the reason why it failed."""
@@ -29,10 +48,15 @@ class Part(Generic[Item]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consolidated(Generic[Item]):
+class Consolidated(Answer, Generic[Item]):
     """The parts of all clusters."""
 
     parts: tuple[Part[Item], ...]
+    remarks: tuple[str, ...] = ()
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form, with the items under a name."""
+        return {"result": self.result.value, "message": self.message, name: self.items}
 
     @property
     def items(self) -> tuple[Item, ...]:

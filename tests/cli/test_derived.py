@@ -287,6 +287,42 @@ def test_a_text_its_notes_and_its_failure() -> None:
     assert json.loads(ok(give(say_lines, "--output", "json")))["lines"] == ["one", "two"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    items: Mapping[str, int]
+
+    @property
+    def cells(self) -> tuple[tuple[str, int], ...]:
+        return tuple(self.items.items())
+
+    @property
+    def loud(self) -> str:
+        return ", ".join(self.items).upper()
+
+    def document(self, name: str) -> Mapping[str, object]:
+        return {name: self.items}
+
+
+def test_rows_of_a_table_may_be_others_than_those_of_the_document() -> None:
+    @operation("try", table="name, count", rows="cells")
+    def count() -> Counted:
+        """Count."""
+        return Counted(items={"a": 1, "b": 2})
+
+    assert rows(ok(give(count))) == [["a", "1"], ["b", "2"]]
+    assert json.loads(ok(give(count, "--output", "json")))["cells"] == {"a": 1, "b": 2}
+
+
+def test_a_text_has_other_forms() -> None:
+    @operation("try", rows="counted", text="items", forms=("loud",))
+    def count() -> tuple[Counted, ...]:
+        """Count."""
+        return (Counted(items={"a": 1, "b": 2}),)
+
+    assert ok(give(count)) == "a\nb\n"
+    assert ok(give(count, "--output", "loud")) == "A, B\n"
+
+
 def test_a_result_is_drawn_by_hand_where_a_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived, "DRAWN", {"try": f"{__name__}:draw"})
     assert ok(give(say_lines)) == "drawn 2 text\n"

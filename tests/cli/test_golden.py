@@ -200,7 +200,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 """The commands in the order in which they are given to one project; each with what they find there."""
 
 
-ASKING = {"feed files", "instance listing", "mirror plan", "mirror snapshots", "replication verify"}
+ASKING = {"feed files", "mirror plan", "mirror snapshots", "replication verify"}
 """The commands that ask storages, though they change nothing: what they tell is there, or is asked for by an option."""
 
 

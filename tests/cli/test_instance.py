@@ -195,7 +195,6 @@ def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> 
     [
         (("list", "process", "counting", "--filter-by", "SIZE:1"), "Fields are STATUS, CLUSTER"),
         (("list", "feed", "clicks", "--all-attempts"), "instances of feeds have no attempts"),
-        (("params", "counting", "yesterday"), "is not a date and time"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(project: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -1,8 +1,7 @@
 """`search`: instances across all feeds and processes, by name, tags, state and time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -10,6 +9,7 @@ from feed_assets.context.consolidation import PAGE, Result
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.definitions.lists.listing import is_subsequence
+from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.definitions.lists.said_tags import SaidTags, has_words
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.counts import count_listed
@@ -17,25 +17,8 @@ from feed_assets.instances.lists.queries import InstancePage, find_rows
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery, clip_range
 from feed_assets.instances.lists.rows import InstanceRow
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.parameters import SCHEDULABLE
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
-    """The conditions of a search. All must hold; of several values of one condition, one is enough. `name_sequence` and
-    `tag_keys` work as in entity lists. `start` None is ten instances of each entity before the `end`; `end` None is
-    now. `by_status` orders by state instead of by time.
-    """
-
-    kinds: frozenset[Kind] = frozenset({Kind.FEED, Kind.PROCESS})
-    name_sequence: str = ""
-    tag_keys: tuple[str, ...] = ()
-    statuses: frozenset[str] | None = None
-    start: datetime | None = None
-    end: datetime | None = None
-    by_status: bool = False
-    offset: int = 0
-    results: int = PAGE
 
 
 def search_instances(context: OperationContext, query: SearchQuery) -> InstancePage:
@@ -52,7 +35,7 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
                 total += len(rows) if len(rows) < one.query.results else count_listed(one)
                 found.extend(replace(row, tags=tags) for row in rows)
     found.sort(key=lambda each: (each.nominal_time, each.name, each.cluster), reverse=True)
-    if query.by_status:
+    if query.order_by is not None:
         found.sort(key=lambda each: each.status, reverse=True)
     end = query.offset + query.results
     shown = tuple(found[query.offset : end])
@@ -69,7 +52,7 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
 
 
 def _candidates(context: OperationContext, query: SearchQuery) -> Iterator[tuple[Kind, FeedRecord | ProcessRecord]]:
-    for kind in sorted(query.kinds):
+    for kind in sorted(set(query.kinds or SCHEDULABLE)):
         for (name, _), record in sorted(context.records(kind).items()):
             if is_subsequence(query.name_sequence, name):
                 yield kind, record
@@ -83,9 +66,10 @@ def _query_of(
     query: SearchQuery,
 ) -> ClusterQuery | None:
     """Return the query for the instances of one entity; None if they never have one of the statuses."""
-    statuses = query.statuses
-    if statuses is not None:
-        statuses &= frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
+    statuses = None
+    if query.statuses:
+        known = FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus
+        statuses = frozenset(status.upper() for status in query.statuses) & frozenset(map(str, known))
         if not statuses:
             return None
     start, stop = clip_range([record.sequence], start=query.start, end=query.end, results=PAGE, now=context.as_of)

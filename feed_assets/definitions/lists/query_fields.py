@@ -6,8 +6,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
 
+from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Param
+from feed_assets.parameters import SCHEDULABLE, End, Offset, Results, Start
 
 PAGE = 10
 MORE = "--num-results and --offset show more"
@@ -86,3 +88,22 @@ class ListQuery:
         """Which of all entities are wanted."""
         start = max(0, self.offset)
         return slice(start, start + self.num_results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """The conditions of a search for instances. All must hold; of several values of one condition, one is enough.
+
+    `name_sequence` and `tag_keys` work as in entity lists. `start` None is ten instances of each entity before the
+    `end`; `end` None is now.
+    """
+
+    kinds: Annotated[tuple[Kind, ...], Param("Only feeds, or only processes.", option="kind", of=SCHEDULABLE)] = ()
+    name_sequence: Annotated[str, Param("Names with these letters in this order.", option="nameseq")] = ""
+    tag_keys: Annotated[tuple[str, ...], Param("Each occurs in the tags.", option="tagkeys", commas=True)] = ()
+    statuses: Annotated[tuple[str, ...], Param("Only with one of these states.", option="status", commas=True)] = ()
+    order_by: Annotated[Literal["status"] | None, Param("By state; by default the newest first.")] = None
+    start: Start = None
+    end: End = None
+    offset: Offset = 0
+    results: Results = PAGE

@@ -1,20 +1,252 @@
-"""What can be asked about instances: how good their rows were."""
+"""What can be asked about instances: their states, work, data and neighbours, and how good their rows were."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from feed_assets.context.consolidation import PAGE, Lifecycle
 from feed_assets.entities.common import Kind
+from feed_assets.instances.lists.query_fields import FilterField, OrderField
 from feed_assets.operation import Param, operation
-from feed_assets.parameters import Feed, Limit, MaybeInstance
+from feed_assets.parameters import (
+    Clusters,
+    End,
+    Feed,
+    Instance,
+    KindFirst,
+    Limit,
+    MaybeInstance,
+    Name,
+    Offset,
+    Process,
+    Results,
+    Start,
+)
 
 if TYPE_CHECKING:
+    from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext
+    from feed_assets.context.subjects import Subject
+    from feed_assets.instances.lists.counts import InstanceSummary
+    from feed_assets.instances.lists.feed_listings import FeedListing
+    from feed_assets.instances.lists.neighbours import Neighbours
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
+    from feed_assets.instances.lists.queries import InstancePage
+    from feed_assets.instances.lists.ranges import InstanceQuery
+    from feed_assets.instances.lists.runs import ParamsFound
+    from feed_assets.instances.lists.steps import InstanceStep
+    from feed_assets.instances.lists.triage import TriageGraph
 
-GROUPS = {"quality": "Show how good the rows of feed instances were."}
+GROUPS = {
+    "instance": """Inspect and control instances of feeds and processes.
+
+    KIND is feed or process; for a replicated feed, the commands are about its copies by default. INSTANCE is a nominal
+    time such as 2013-11-03T05:00Z, a day or a partition key. Ranges include --start and exclude --end.
+    """,
+    "quality": "Show how good the rows of feed instances were.",
+}
+_ROWS = (
+    "cluster, instance=nominal_time, status, attempt, started=started_at:seconds, ended=ended_at:seconds, run=run_id, "
+    "details=remark, copied from=copied_from"
+)
+_STEPS = "cluster, instance, attempt, step, status, started, ended, run, details, log"
+_SPARE = ("attempt", "started", "ended", "run")
+_FILTER = f"FIELD:value with FIELD one of {', '.join(FilterField)}; may be repeated."
+_ORDER = "By default the newest first, or the oldest first with --start."
+_DIRECTION = "The direction of --order-by; by default ascending."
+_LIFECYCLE = "For a feed replication (the default if it is copied) or eviction; may be repeated."
 
 Cluster = Annotated[
     str | None, Param("The cluster; by default each on which a process writes the feed.", of=(Kind.CLUSTER,))
 ]
+Lifecycles = Annotated[tuple[Lifecycle, ...], Param(_LIFECYCLE, option="lifecycle")]
+AllAttempts = Annotated[bool, Param("A line for each attempt.")]
+Newest = Annotated[
+    int | None, Param("Only so many of the newest instances; default: all.", option="num-results", least=1)
+]
+Number = Annotated[int | None, Param("This attempt, counted from 1; by default the newest.", least=1)]
+Statuses = Annotated[tuple[str, ...], Param("STATUS:value; may be repeated.", option="filter-by")]
+Length = Annotated[int, Param("How long the range is without --start.", option="num-results", least=1)]
+Look = Annotated[bool, Param("Read storage now instead of the record; what is gone is recorded.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """The feed or process that is asked about."""
+
+    kind: KindFirst = None
+    name: Name
+    clusters: Clusters = ()
+    lifecycles: Lifecycles = ()
+
+    def resolve(self, context: "OperationContext", instance: datetime | None = None, **more: Any) -> "Subject":
+        """Find it, and the instance that is meant."""
+        from feed_assets.context.subjects import resolve_subject
+
+        more |= {"kind": self.kind, "clusters": self.clusters, "lifecycles": self.lifecycles}
+        return resolve_subject(context, self.name, instance, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed(Named):
+    """Which of its instances are asked for, and their order."""
+
+    filters: Annotated[tuple[str, ...], Param(_FILTER, option="filter-by")] = ()
+    order_by: Annotated[OrderField | None, Param(_ORDER)] = None
+    sort_order: Annotated[Literal["asc", "desc"] | None, Param(_DIRECTION)] = None
+
+    def find(self, context: "OperationContext", **more: Any) -> "InstanceQuery":
+        """Return the query, with more of its fields."""
+        from feed_assets.instances.lists.ranges import InstanceQuery, parse_filter
+
+        subject = self.resolve(context)
+        own = {name: getattr(self, name) for name in ("start", "end", "offset", "results") if hasattr(self, name)}
+        return InstanceQuery(
+            subject=subject,
+            filter=parse_filter(subject.kind, self.filters, is_of_data=False),
+            order=self.order_by,
+            descending=None if self.sort_order is None else self.sort_order == "desc",
+            **own,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranged(Listed):
+    """Those of a range."""
+
+    start: Start = None
+    end: End = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paged(Ranged):
+    """A page of those of a range."""
+
+    offset: Offset = 0
+    results: Results = PAGE
+
+
+@operation(
+    "instance list",
+    table=_ROWS,
+    rows="instances",
+    spare=_SPARE,
+    example="flights --start 2013-11-03T05:00Z --filter-by STATUS:MISSING",
+)
+def list_(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "InstancePage":
+    """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
+    from feed_assets.instances.lists.queries import list_instances
+
+    return list_instances(context, query.find(context, all_attempts=all_attempts))
+
+
+@operation("instance status", table=_ROWS, rows="instances", spare=_SPARE)
+def status(context: "OperationContext", *, query: Paged, all_attempts: AllAttempts = False) -> "InstancePage":
+    """List the same as `list`."""
+    return list_(context, query=query, all_attempts=all_attempts)
+
+
+@operation("instance running", table=_ROWS, rows="instances", spare=_SPARE)
+def running(
+    context: "OperationContext", *, query: Listed, offset: Offset = 0, results: Results = PAGE
+) -> "InstancePage":
+    """List the running instances of a process, or copies of a feed, whatever their time."""
+    from feed_assets.instances.lists.queries import find_running
+
+    return find_running(context, query.find(context, offset=offset, results=results))
+
+
+@operation("instance summary", table="cluster, status, instances", rows="counts")
+def summary(context: "OperationContext", *, query: Ranged, results: Newest = None) -> "InstanceSummary":
+    """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
+    from feed_assets.instances.lists.counts import summarize_instances
+
+    return summarize_instances(context, query.find(context), results)
+
+
+@operation("instance params", table="cluster, property, value", rows="instances")
+def params(context: "OperationContext", *, subject: Named, instance: Instance) -> "ParamsFound":
+    """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
+    from feed_assets.instances.lists.runs import find_params
+
+    return find_params(context, subject.resolve(context, instance, preferred=Kind.PROCESS))
+
+
+@operation(
+    "instance steps",
+    table="cluster, attempt, step, status=state, started=started_at:seconds, ended=ended_at:seconds, frames=written, "
+    "reason",
+    rows="steps",
+    example="load-orders 2026-03-01T06:00Z",
+)
+def steps(
+    context: "OperationContext", *, process: Process, instance: Instance, clusters: Clusters = ()
+) -> "Consolidated[InstanceStep]":
+    """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.steps import find_steps
+
+    return find_steps(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=clusters))
+
+
+@operation("instance logs", table=_STEPS, rows="steps", spare=_SPARE)
+def logs(context: "OperationContext", *, query: Paged, attempt: Number = None) -> "InstancePage":
+    """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
+    from feed_assets.instances.lists.runs import find_logs
+
+    return find_logs(context, query.find(context), attempt)
+
+
+@operation(
+    "instance listing",
+    table="cluster, instance=nominal_time, status, size=bytes:size, files, created=created_at, url",
+    rows="instances",
+    example="flights --start 2013-11-01T04:00Z --look",
+)
+def listing(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    start: Start = None,
+    end: End = None,
+    clusters: Clusters = (),
+    filters: Statuses = (),
+    results: Length = PAGE,
+    look: Look = False,
+    author: str,
+) -> "FeedListing":
+    """List the instances of a feed with availability, size and time."""
+    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.instances.lists.feed_listings import list_feed
+    from feed_assets.instances.lists.ranges import parse_filter
+
+    return list_feed(
+        context,
+        resolve_subject(context, feed, kind=Kind.FEED, clusters=clusters),
+        start=start,
+        end=end,
+        statuses=parse_filter(Kind.FEED, filters).statuses,
+        results=results,
+        look=look,
+        author=author,
+    )
+
+
+@operation("instance dependency", table="tag, kind, name, cluster, instance, by", rows="dependencies")
+def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "Neighbours":
+    """Show the instances that one depends on, and its dependents, one step away."""
+    from feed_assets.instances.lists.neighbours import find_dependencies
+
+    return find_dependencies(context, subject.resolve(context, instance))
+
+
+@operation("instance triage", rows="graphs", text="text", forms=("dot",))
+def triage(context: "OperationContext", *, subject: Named, instance: Instance) -> "Consolidated[TriageGraph]":
+    """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
+    from feed_assets.instances.lists.triage import find_triage
+
+    return find_triage(context, subject.resolve(context, instance))
 
 
 @operation("quality show", rows="instances", text="lines", example="flights 2013-11-03")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from feed_assets.context.consolidation import Lifecycle, Result, consolidate
+from feed_assets.context.consolidation import Answer, Lifecycle, Result, consolidate
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
@@ -30,7 +30,7 @@ class ClusterSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceSummary:
+class InstanceSummary(Answer):
     """The counts of each cluster over the nominal times `[start, end)`."""
 
     result: Result
@@ -38,6 +38,11 @@ class InstanceSummary:
     start: NominalTime
     end: NominalTime
     clusters: tuple[ClusterSummary, ...]
+
+    @property
+    def counts(self) -> tuple[tuple[str, str, int], ...]:
+        """The cluster, the status and the number of each count."""
+        return tuple((each.cluster, *count) for each in self.clusters for count in each.counts.items())
 
 
 def summarize_instances(context: OperationContext, query: InstanceQuery, results: int | None = None) -> InstanceSummary:

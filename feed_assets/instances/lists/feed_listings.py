@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from feed_assets.context.consolidation import Result, consolidate
+from feed_assets.context.consolidation import Answer, Result, consolidate
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
@@ -16,8 +16,9 @@ from feed_assets.instances.lists.queries import range_of
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.instances.lists.rows import due_between, iter_feed_instances
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.log.instances.feed_places import FeedPlaces
+from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus
+from feed_assets.operation import tell_shown
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.records import Availability
 
@@ -42,7 +43,7 @@ class ListedInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedListing:
+class FeedListing(Answer):
     """The instances of the range that are due, by cluster, oldest first. `total` counts, by the record, all up to the
     end; `has_more` says that there are others before the start. `staying` counts all at former places of the feed.
     """
@@ -59,6 +60,16 @@ class FeedListing:
     def has_more(self) -> bool:
         """Whether there are others before the start."""
         return self.total > len(self.instances)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Where it is from, what stays at former places, and how many of all there are."""
+        is_of_record = any(each.url and each.looked_at is None for each in self.instances)
+        return (
+            "by the record; --look asks storage" if is_of_record else "",
+            describe_staying(self.staying) if self.staying else "",
+            tell_shown(len(self.instances), self.total, "instances", "--start and --num-results show more"),
+        )
 
 
 def list_feed(

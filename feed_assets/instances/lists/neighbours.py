@@ -2,7 +2,7 @@
 process instance is resolved by the definitions that govern it, so that releases with other windows are included.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -14,6 +14,7 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import find_single
+from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -21,6 +22,7 @@ from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import Window, parse_window
 from feed_assets.triggers.input_windows import input_states
 from feed_assets.triggers.queue.batches import Batches
@@ -43,7 +45,27 @@ class NeighbourInstance:
     by: str
 
 
-def find_dependencies(context: OperationContext, subject: Subject) -> Consolidated[NeighbourInstance]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours(Consolidated[NeighbourInstance]):
+    """The neighbours of an instance on each cluster, and the sequences of their entities."""
+
+    find_sequence: Callable[[Kind, str, str], InstanceSequence | None]
+
+    @property
+    def dependencies(self) -> tuple[tuple[str, ...], ...]:
+        """Tag, kind, name, cluster, range and name there of consecutive instances."""
+        joined = join_consecutive(
+            (
+                each.nominal_time,
+                self.find_sequence(each.kind, each.name, each.cluster),
+                (each.tag, each.kind.value, each.name, each.cluster, each.by),
+            )
+            for each in self.items
+        )
+        return tuple((*cells, render_range(first, last), by) for first, last, (*cells, by) in joined)
+
+
+def find_dependencies(context: OperationContext, subject: Subject) -> Neighbours:
     """Return the dependencies and dependents of an instance, one step away, on each of some clusters. For a process
     instance these are the instances of its inputs, including optional ones, and of its outputs; for a copy, the
     instances at source and target. For a feed instance these are the process instances and copies that write or read
@@ -63,7 +85,8 @@ def find_dependencies(context: OperationContext, subject: Subject) -> Consolidat
             ask = _of_process if each.kind is Kind.PROCESS else _of_feed
             return ask(context, connection, each.name, cluster, each.instance)
 
-        return find_single(context, subject).consolidate(read)
+        found = find_single(context, subject).consolidate(read)
+    return Neighbours(parts=found.parts, find_sequence=context.find_sequence)
 
 
 def _of_process(

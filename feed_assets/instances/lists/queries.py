@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.context.consolidation import Consolidated, Lifecycle, Result
+from feed_assets.context.consolidation import Answer, Consolidated, Lifecycle, Result
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
@@ -35,6 +35,7 @@ from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.instance_pages import InstancePages, PageOrder
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from feed_assets.operation import PAGES, tell_shown
 
 _PAGE_ORDER = {
     OrderField.STATUS: PageOrder.STATUS,
@@ -44,7 +45,7 @@ _PAGE_ORDER = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstancePage:
+class InstancePage(Answer):
     """One page of instances: `listed` of `total` ones up to the end, each with one row or more; the page begins at
     `offset`. `start` and `end` are None without a range.
     """
@@ -62,6 +63,16 @@ class InstancePage:
     def has_more(self) -> bool:
         """Whether another page follows."""
         return self.total > self.offset + self.listed
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How many of all there are, if not all are."""
+        return (tell_shown(self.listed, self.total, "instances", PAGES),)
+
+    @property
+    def steps(self) -> tuple[tuple[object, ...], ...]:
+        """The attempts of the instances, each followed by its steps."""
+        return tuple(cells for row in self.instances for cells in row.steps)
 
 
 def list_instances(context: OperationContext, query: InstanceQuery) -> InstancePage:

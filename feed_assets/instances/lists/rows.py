@@ -32,7 +32,7 @@ from feed_assets.log.records import (
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.plan.rendering import counted
-from feed_assets.timing.dates import NEVER
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
 
 CHUNK = 500
@@ -123,6 +123,15 @@ class InstanceRow:
     def run(self) -> str | None:
         """Where its run is in Dagster, or else the id of it."""
         return self.log or self.run_id
+
+    @property
+    def steps(self) -> Iterator[tuple[object, ...]]:
+        """Instance, attempt, step, status, times, run, remark and log: of the whole attempt, and of each step."""
+        at = (self.cluster, render_datetime(self.nominal_time), self.attempt)
+        times = (rendered(self.started_at), rendered(self.ended_at))
+        yield (*at, None, self.status, *times, self.run_id, self.remark, self.log)
+        for step in self.actions or ():
+            yield (*at, step.name, step.status, None, rendered(step.ended_at), self.run_id, None, step.log)
 
 
 def rendered(moment: datetime | None) -> str | None:

@@ -47,7 +47,16 @@ class InstanceParams:
     arguments: tuple[str, ...] = ()
 
 
-def find_params(context: OperationContext, subject: Subject) -> Consolidated[InstanceParams]:
+class ParamsFound(Consolidated[InstanceParams]):
+    """The parameters of the work on each cluster."""
+
+    @property
+    def instances(self) -> tuple[tuple[str, str, str], ...]:
+        """The cluster, the name and the value of each property."""
+        return tuple((each.cluster, *pair) for each in self.items for pair in sorted(each.properties.items()))
+
+
+def find_params(context: OperationContext, subject: Subject) -> ParamsFound:
     """Return the parameters of a process instance, or of each copy of a feed instance, on each of some clusters. Paths
     of outputs are their published locations.
 
@@ -60,7 +69,9 @@ def find_params(context: OperationContext, subject: Subject) -> Consolidated[Ins
             active = context.active_release(connection, each.name, cluster, each.instance)
             return [_params(context, connection, active, each.instance)]
 
-        return find_work(context, subject).consolidate(read)
+        found = find_work(context, subject).consolidate(read)
+    begins = (f"{each.cluster}: {each.status}, it has not begun" for each in found.items if not each.properties)
+    return ParamsFound(parts=found.parts, remarks=tuple(begins))
 
 
 def _params(

@@ -15,6 +15,7 @@ from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.rendering import counted
+from feed_assets.timing.dates import render_datetime
 
 
 @shows("run", "cluster, nominal_time, attempt, step, status, made_in, started_at, ended_at, reason")
@@ -52,7 +53,9 @@ def find_steps(context: OperationContext, subject: Subject) -> Consolidated[Inst
         def read(cluster: str) -> Sequence[InstanceStep]:
             return list(_iter_steps(connection, ProcessKey(subject.name, cluster, subject.instance)))
 
-        return consolidate(subject.asked, read)
+        found = consolidate(subject.asked, read)
+    nothing = f"{subject.name} at {render_datetime(subject.instance)}: no attempt with steps has begun"
+    return found if found.items else replace(found, remarks=(nothing,))
 
 
 def _iter_steps(connection: Connection, key: ProcessKey) -> Iterator[InstanceStep]:

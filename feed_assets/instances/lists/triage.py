@@ -73,15 +73,17 @@ class TriageGraph:
     edges: tuple[Edge, ...]
     is_whole: bool
 
-    def render_dot(self) -> str:
-        """Return the graph in the language of Graphviz."""
+    @property
+    def dot(self) -> str:
+        """The graph in the language of Graphviz."""
         names = [f'"{vertex.label}"' for vertex in self.vertices]
         lines = [f"  {name};" for name in names]
         lines += [f'  {names[edge.source]} -> {names[edge.target]} [label="{edge.label}"];' for edge in self.edges]
         return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
 
-    def render_text(self) -> str:
-        """Return a tree with the dependencies below each instance. A repeated instance is not expanded again.
+    @property
+    def text(self) -> str:
+        """A tree with the dependencies below each instance. A repeated instance is not expanded again.
 
         Instances that end the tree are one line for each series of one feed or process in the same state.
         """

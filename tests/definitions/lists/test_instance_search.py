@@ -1,6 +1,7 @@
 from pathlib import Path
 
-from feed_assets.definitions.lists.instance_search import SearchQuery, search_instances
+from feed_assets.definitions.lists.instance_search import search_instances
+from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, hours
@@ -21,7 +22,7 @@ def found(lifecycle: LifecycleHarness, **query: object) -> list[tuple[str, int, 
 
 def test_row_120_search_goes_across_entities_newest_first(tmp_path: Path, state_url: str) -> None:
     lifecycle = a_harness(tmp_path, state_url)
-    assert found(lifecycle, kinds=frozenset({Kind.PROCESS}), results=3) == [
+    assert found(lifecycle, kinds=(Kind.PROCESS,), results=3) == [
         ("report", 4, "WAITING"),
         ("count", 4, "WAITING"),
         ("count", 3, "WAITING"),
@@ -30,8 +31,8 @@ def test_row_120_search_goes_across_entities_newest_first(tmp_path: Path, state_
 
 def test_row_120_by_status_tags_and_name(tmp_path: Path, state_url: str) -> None:
     lifecycle = a_harness(tmp_path, state_url)
-    assert found(lifecycle, statuses=frozenset({"SUCCEEDED"})) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
-    assert found(lifecycle, statuses=frozenset({"AVAILABLE"}), tag_keys=("GOLD", "web")) == [
+    assert found(lifecycle, statuses=("succeeded",)) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
+    assert found(lifecycle, statuses=("AVAILABLE",), tag_keys=("GOLD", "web")) == [
         ("clicks", 1, "AVAILABLE"),
         ("clicks", 0, "AVAILABLE"),
     ]
@@ -42,10 +43,10 @@ def test_row_120_by_status_tags_and_name(tmp_path: Path, state_url: str) -> None
 
 def test_row_120_pages_ranges_and_order(tmp_path: Path) -> None:
     lifecycle = a_harness(tmp_path)
-    ranged = {"start": START, "end": at("01T02:00"), "name_sequence": "count", "kinds": frozenset({Kind.PROCESS})}
+    ranged = {"start": START, "end": at("01T02:00"), "name_sequence": "count", "kinds": (Kind.PROCESS,)}
     assert found(lifecycle, **ranged) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
     assert found(lifecycle, **ranged, offset=1, results=1) == [("count", 0, "SUCCEEDED")]
-    statuses = [status for _, _, status in found(lifecycle, kinds=frozenset({Kind.PROCESS}), by_status=True)]
+    statuses = [status for _, _, status in found(lifecycle, kinds=(Kind.PROCESS,), order_by="status")]
     assert statuses == sorted(statuses, reverse=True)
     assert found(lifecycle, end=at("2013-01-01")) == []
 

@@ -226,7 +226,7 @@ def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(contex
         ).items[0]
         for lifecycles in (frozenset(), REPLICATION)
     )
-    assert data.render_text().splitlines() == [
+    assert data.text.splitlines() == [
         "FEED:clicks:backup:2013-11-01T02:00Z [MISSING]",
         "  PROCESS:clicks@primary:backup:2013-11-01T02:00Z [WAITING]",
         "    FEED:clicks:primary:2013-11-01T02:00Z [PARTIAL]",

@@ -41,7 +41,7 @@ def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path:
         (6, 5, "consumed by"),
     ]
     assert graph.is_whole
-    assert graph.render_text().splitlines() == [
+    assert graph.text.splitlines() == [
         "PROCESS:report:primary:2013-11-01T00:00Z [WAITING]",
         "  FEED:counts:primary:2013-11-01T00:00Z to 2013-11-01T02:00Z [AVAILABLE] (3 instances)",
         "  FEED:counts:primary:2013-11-01T03:00Z [MISSING]",
@@ -65,14 +65,14 @@ def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
         "PROCESS:count:primary:2013-11-01T00:00Z [UNSCHEDULED]",
         "FEED:clicks:primary:2013-11-01T00:00Z [MISSING]",
     )
-    assert graph.render_dot().splitlines() == [
+    assert graph.dot.splitlines() == [
         'digraph "primary" {',
         f'  "{count}";',
         f'  "{clicks}";',
         f'  "{clicks}" -> "{count}" [label="consumed by"];',
         "}",
     ]
-    assert graph.render_text().splitlines() == [count, f"  {clicks}"]
+    assert graph.text.splitlines() == [count, f"  {clicks}"]
     assert render_document(graph)["edges"] == [{"source": 1, "target": 0, "label": "consumed by"}]
 
 
@@ -123,4 +123,4 @@ def test_a_graph_that_grows_too_large_is_cut_off_and_says_so(tmp_path: Path) -> 
     graph = triage(lifecycle, Kind.PROCESS, "sum")
     assert not graph.is_whole
     assert len(graph.vertices) <= MOST_VERTICES + 1
-    assert graph.render_text().endswith("... and more")
+    assert graph.text.endswith("... and more")

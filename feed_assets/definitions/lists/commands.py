@@ -1,0 +1,24 @@
+"""What can be asked of the instances of all feeds and processes."""
+
+from typing import TYPE_CHECKING
+
+from feed_assets.definitions.lists.query_fields import SearchQuery
+from feed_assets.operation import operation
+
+if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.instances.lists.queries import InstancePage
+
+
+@operation(
+    "instance search",
+    table="kind, name, cluster, instance=nominal_time, status, tags, log=run",
+    rows="instances",
+    spare=("tags",),
+    example="--status FAILED,TIMEDOUT",
+)
+def search(context: "OperationContext", *, query: SearchQuery) -> "InstancePage":
+    """Search the instances of all feeds and processes; without --start ten of each."""
+    from feed_assets.definitions.lists.instance_search import search_instances
+
+    return search_instances(context, query)
