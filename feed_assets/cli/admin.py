@@ -1,4 +1,4 @@
-"""`admin`: safe mode, the audit, the messages for other programs, and the clean-up after runs."""
+"""`admin`: the messages for other programs, and the clean-up after runs."""
 
 import json
 from time import sleep
@@ -9,24 +9,18 @@ import click
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import (
     author_of,
-    author_option,
     clusters_option,
-    dry_run_option,
     listed_change_options,
     output_option,
-    text_output_option,
 )
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import print_json, print_list, print_records, say, say_shown
-from feed_assets.clock import open_clock
 from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.context.safe_mode import SafeMode
     from feed_assets.sql.database import Database
 
-NEWEST = 50
 MESSAGES = 1_000
 FOLLOW_SECONDS = 1.0
 
@@ -34,58 +28,6 @@ FOLLOW_SECONDS = 1.0
 @click.group(cls=Verbs)
 def admin() -> None:
     """Manage safe mode, show the audit and the messages for other programs, and clean up after runs."""
-
-
-@admin.command()
-@click.argument("switch", type=click.Choice(["on", "off", "status"]), default="status")
-@click.option("--reason", help="The reason, shown in refusals.")
-@author_option
-@dry_run_option
-@text_output_option
-def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool, output: str) -> None:
-    """Switch safe mode on or off, or show its status.
-
-    In safe mode nothing can be declared, changed, scheduled, resumed or removed. Clusters are the exception: they can
-    be changed in safe mode only.
-    """
-    from feed_assets.cli.state import open_state
-    from feed_assets.context.safe_mode import load_safe_mode, set_safe_mode
-
-    settings = load_settings()
-    database = open_state(settings)
-    if switch == "status":
-        with database.read() as connection:
-            mode = load_safe_mode(connection)
-    else:
-        mode = set_safe_mode(
-            database,
-            is_on=switch == "on",
-            author=author_of(author),
-            now=open_clock(settings).now(),
-            reason=reason,
-            dry_run=dry_run,
-        )
-    if output == "json":
-        print_json(mode)
-    else:
-        say(_sentence(mode))
-
-
-@admin.command()
-@click.option("--limit", type=click.IntRange(min=1), default=NEWEST, show_default=True, help="How many, newest first.")
-@output_option
-def audit(limit: int, output: str) -> None:
-    """Show who changed what and when, newest first."""
-    from feed_assets.cli.state import open_state
-    from feed_assets.log.audit import Audit
-
-    database = open_state(load_settings())
-    with database.read() as connection:
-        entries, total = Audit(connection).newest(limit), Audit(connection).count()
-    columns = "at=recorded_at:seconds, author, action, target, details:pairs"
-    print_list("audit", columns, entries, output, total=total)
-    if output != "json":
-        say_shown(len(entries), total, "entries", "--limit shows more")
 
 
 @admin.command()
@@ -163,11 +105,3 @@ def cleanup(clusters: tuple[str, ...], author: str | None, dry_run: bool, output
         return
     columns = "what=leftover, cluster, frequency=unit, kept for=limit, before:seconds, "
     print_records(f"{columns}{'would go' if dry_run else 'removed'}=count", done, output)
-
-
-def _sentence(mode: "SafeMode") -> str:
-    state = f"safe mode is {'on' if mode.is_on else 'off'}"
-    if mode.author is None or mode.changed_at is None:
-        return state
-    reason = f": {mode.reason}" if mode.reason else ""
-    return f"{state} since {mode.changed_at:%Y-%m-%dT%H:%M:%SZ}, by {mode.author}{reason}"

@@ -71,6 +71,12 @@ class SafeMode:
     changed_at: datetime | None = None
     reason: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """Whether it is on, since when, by whom and why."""
+        since = f" since {self.changed_at:%Y-%m-%dT%H:%M:%SZ}, by {self.author}" if self.changed_at else ""
+        return f"safe mode is {'on' if self.is_on else 'off'}{since}{f': {self.reason}' if self.reason else ''}"
+
 
 def load_safe_mode(connection: Connection) -> SafeMode:
     """Return the state of the switch.
