@@ -25,7 +25,10 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "replication": ("feed_assets.replication.commands",),
         "retention": ("feed_assets.retention.commands",),
         "search": ("feed_assets.catalog.commands",),
+        "schema": ("feed_assets.definitions.commands",),
+        "settings": ("feed_assets.definitions.commands",),
         "sla": ("feed_assets.alerts.commands",),
+        "validate": ("feed_assets.definitions.commands",),
     }
 )
 """The modules with the operations of each group, or of a command without one. They import what is light, and the rest

@@ -42,11 +42,8 @@ _LATER = {
     "keys": "feed_assets.cli.keys",
     "metrics": "feed_assets.cli.metrics",
     "plan": "feed_assets.cli.plan",
-    "schema": "feed_assets.cli.definitions",
-    "settings": "feed_assets.cli.settings",
     "simulate": "feed_assets.cli.simulate",
     "state": "feed_assets.cli.rebuilding",
-    "validate": "feed_assets.cli.definitions",
     "why": "feed_assets.cli.why",
 }
 """The modules of the commands that are not derived from operations, imported on use. They import operations only inside

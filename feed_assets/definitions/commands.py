@@ -1,9 +1,12 @@
-"""What can be asked of entities: to declare, schedule and inspect them."""
+"""What can be asked of entities: to declare, schedule, inspect and check them."""
 
+import json
 from dataclasses import replace as replaced
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from feed_assets.clock import open_clock
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
@@ -11,6 +14,8 @@ from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import AnyKindFirst, AnyName, Clusters, Files, Instance, Name, Names, Process
 
 if TYPE_CHECKING:
+    from feed_assets.context.settings_in_force import SettingsInForce
+    from feed_assets.definitions.checks.declared_definitions import ValidationReport
     from feed_assets.definitions.lists.history import Blame, Governing, HistoryEntry
     from feed_assets.definitions.lists.listing import EntityPage
     from feed_assets.definitions.lists.lookup import FoundFeeds
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from feed_assets.definitions.verbs.states import EntityStatus
     from feed_assets.definitions.verbs.verb_results import VerbResult
     from feed_assets.definitions.verification import StoreReport
+    from feed_assets.settings import Settings
 
 GROUPS = {
     "entity": """Declare, schedule and inspect clusters, datasources, feeds and processes.
@@ -305,3 +311,51 @@ def verify(context: "EntityContext") -> "StoreReport":
 
     store = context.store
     return StoreReport(items=tuple(verify_store(context.database, store.folder, store.values, context.now)))
+
+
+@operation("validate", rows="issues", text="line")
+def validate_declared(
+    settings: "Settings",
+    *,
+    path: Annotated[str | None, Param("A folder, a file or an fsspec URL.", argument=True)] = None,
+    strict: Annotated[bool, Param("Also fail for warnings.")] = False,
+    live: Annotated[
+        bool,
+        Param("Also contact storages, Spark, catalogs and databases, import functions, and let Spark analyze SQL."),
+    ] = False,
+) -> "ValidationReport":
+    """Check the entities in PATH, and the code that they name: a folder, a file or an fsspec URL; by default those of
+    the settings.
+
+    Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
+    """
+    from feed_assets.definitions.checks.declared_definitions import validate_location
+
+    location = path if path is None or "://" in path else str(Path(path).absolute())
+    return validate_location(settings, open_clock(settings).now(), location, live=live, strict=strict)
+
+
+@operation("schema", plain=True)
+def schema(*, kind: Annotated[Kind | None, Param("Only this kind of entity.")] = None) -> str:
+    """Print the JSON Schema of entity files, for editors.
+
+    For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
+    `# yaml-language-server: $schema=entity.schema.json`.
+    """
+    from feed_assets.definitions.checks.declared_definitions import entity_schema
+
+    return json.dumps(entity_schema(kind), indent=2)
+
+
+@operation("settings", table="setting=name, value, source", rows="settings")
+def show_settings(
+    settings: "Settings",
+    *,
+    path: Annotated[str | None, Param("Entities of a project.", argument=True)] = None,  # noqa: ARG001
+) -> "SettingsInForce":
+    """Show the settings of the project of the working directory, or else of the project of PATH: each with its value,
+    without secrets, and its source.
+    """
+    from feed_assets.context.settings_in_force import find_settings_in_force
+
+    return find_settings_in_force(settings)

@@ -1,6 +1,5 @@
 import json
 import logging
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.cli import main as cli
 from feed_assets.definitions.checks.declared_definitions import entity_schema
 from feed_assets.entities.common import Kind
 from feed_assets.errors import NoAnswerError
@@ -136,27 +134,6 @@ def test_help_is_on_every_level(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
     assert result.stdout
-
-
-def test_checking_definitions_loads_neither_dagster_nor_spark_nor_the_database(project: Path) -> None:
-    (project / "entities" / "a.yaml").write_text(GOOD)
-    code = (
-        "import sys\n"
-        "from feed_assets.cli.main import main\n"
-        "main(['validate'], standalone_mode=False)\n"
-        "heavy = ('dagster', 'pyspark', 'sqlalchemy', 'pandas', 'fsspec', 'rich', 'py4j', 'sqlglot')\n"
-        "print(sorted({name.partition('.')[0] for name in sys.modules}.intersection(heavy)))\n"
-    )
-    root = Path(cli.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(root)},
-        cwd=project,
-    )
-    assert done.stdout == "[]\n"
 
 
 def test_schema_is_one_for_all_kinds_and_one_for_each() -> None:

@@ -74,10 +74,6 @@ def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_kinds_are_taken_in_any_case(submitted: Path) -> None:
-    assert run("entity", "status", "PROCESS", "counting").stdout.splitlines()[0] == "SUBMITTED"
-
-
 def test_from_submit_to_delete(submitted: Path) -> None:
     assert run("entity", "schedule", "process", "counting").stdout == (
         "process 'counting': scheduled (primary SCHEDULED)\n"
@@ -120,8 +116,6 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
         "1 of 2 entities; --num-results and --offset show more\n",
     )
     assert shown("entity", "list")["total"] == 4
-    neighbours = rows(run("entity", "dependency", "feed", "counts").stdout)
-    assert neighbours == [["cluster", "primary", ""], ["process", "counting", "Output"]]
     looked = run("entity", "lookup", "/clicks/2013-11-02/05")
     assert below(looked.stdout) == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
     assert run("entity", "lookup", "/clicks").stderr == "No feed has this path.\n"
@@ -129,8 +123,6 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
     assert json.loads(definition.stdout)["name"] == "clicks"
     summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T02:00Z", "--num-results=1")
     assert below(summary.stdout).splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
-    for command in (["dependency", "feed", "counts"], ["lookup", "/x"], ["status", "feed", "clicks"]):
-        assert shown("entity", *command)["version"] == 2
 
 
 def test_documents_come_from_standard_input_too(project: Path) -> None:

@@ -29,6 +29,7 @@ class ValidationReport:
     issues: tuple[Issue, ...]
     usable: Hidden[Bundle]
     digest: str
+    strict: Hidden[bool] = False
 
     @shown
     def errors(self) -> int:
@@ -45,12 +46,14 @@ class ValidationReport:
         """The names of the usable entities, by kind."""
         return {kind: self.usable.names(kind) for kind in Kind}
 
-    def is_good(self, *, strict: bool) -> bool:
-        """Return whether there is no error and, if `strict`, no warning either."""
-        return not (self.issues if strict else self.errors)
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is an error or, if it is `strict`, a warning."""
+        return bool(self.issues if self.strict else self.errors)
 
-    def render_summary(self) -> str:
-        """Return one line: the usable entities and the number of issues."""
+    @property
+    def summary(self) -> str:
+        """One line: the usable entities and the number of issues."""
         counts = [(len(self.usable.names(kind)), kind.value) for kind in Kind]
         usable = ", ".join(_counted(count, noun) for count, noun in counts if count) or "nothing"
         wrong = f"{_counted(self.errors, 'error')}, {_counted(self.warnings, 'warning')}"
@@ -73,6 +76,7 @@ def validate_location(
     environ: Mapping[str, str] | None = None,
     *,
     live: bool = False,
+    strict: bool = False,
 ) -> ValidationReport:
     """Read the entities of a location and the code that they name, and apply every rule. No user code is imported,
     except with `live`.
@@ -83,6 +87,7 @@ def validate_location(
         location: a folder, file or URL that replaces that of the settings.
         environ: the environment for `${env:NAME}`; the process's own if None.
         live: also check that storages, Spark, catalogs and databases can be reached. Entities that fail stay usable.
+        strict: a warning is a failure; so it is if the settings say so.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
@@ -112,7 +117,13 @@ def validate_location(
             *check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ),
         ]
     ordered = sorted([*issues, *blocked, *reached], key=order_of)
-    return ValidationReport(location=location, issues=tuple(ordered), usable=usable, digest=loaded.digest)
+    return ValidationReport(
+        location=location,
+        issues=tuple(ordered),
+        usable=usable,
+        digest=loaded.digest,
+        strict=strict or settings.strict,
+    )
 
 
 def _nothing_issue(location: str) -> Issue:
