@@ -34,14 +34,14 @@ class Label(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Family:
     """Samples of one meaning. `name` has no prefix, and none of the suffixes `_total`, `_sum` and `_count`."""
 
     name: str
     type: MetricType
+    labels: tuple[Label, ...]
     meaning: str
-    labels: tuple[Label, ...] = ()
 
     @property
     def sample_names(self) -> tuple[str, ...]:

@@ -1,21 +1,57 @@
-"""Open the sender of a way: its module is imported on first use. That of commands needs no package."""
+"""Send letters: to people by electronic mail, to programs by HTTP, to chats by the package apprise, and to commands."""
 
+import hashlib
+import hmac
 import json
 import os
 import shlex
-from typing import assert_never
+import smtplib
+import ssl
+import sys
+from base64 import b64encode
+from email.message import EmailMessage
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import assert_never, cast
+from urllib.parse import unquote, urlsplit
 
 from feed_assets.alerts.delivery import exchange
-from feed_assets.alerts.delivery.exchange import run_bounded
+from feed_assets.alerts.delivery.errors import ChatMissingError, WayError
+from feed_assets.alerts.delivery.exchange import (
+    BoundedMail,
+    BoundedResponse,
+    BoundedSecureMail,
+    Exchange,
+    has_more,
+    run_bounded,
+)
 from feed_assets.alerts.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.ways import Way
 from feed_assets.masking import mask
-from feed_assets.receivers import Channel
+from feed_assets.receivers import Channel, MailSecurity, MailSettings, MessageLevel
 
 WEBHOOK_THREADS = 8
 KEY_VARIABLE = "FEED_ASSETS_KEY"
+MAIL_KEY_HEADER = "X-Feed-Assets-Key"
+KEY_HEADER = "Idempotency-Key"
+TOPIC_HEADER = "X-Feed-Assets-Topic"
+SIGNATURE_HEADER = "X-Feed-Assets-Signature"
 
 _MOST_SHOWN = 200
+_FOR_EVER = 500
+_CLOSING = 421
+_BUSY = frozenset({429, 502, 503, 504})
+_AGAIN = frozenset({408})
+_TYPES = {MessageLevel.INFO: "info", MessageLevel.WARNING: "warning", MessageLevel.ERROR: "failure"}
+_POST = """
+import json, logging, resource, sys, apprise
+given = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+logging.basicConfig(format="%(message)s", level=logging.WARNING)
+service = apprise.Apprise(asset=apprise.AppriseAsset(secure_logging=True))
+service.add(given.pop("url"))
+sys.exit(not service.notify(**given))
+"""
 
 
 def open_sender(way: Way) -> Sender:
@@ -26,16 +62,10 @@ def open_sender(way: Way) -> Sender:
     """
     match way.channel:
         case Channel.EMAIL:
-            from feed_assets.alerts.delivery.mail import MailSender
-
             return MailSender(way.address, way.mail)
         case Channel.WEBHOOK:
-            from feed_assets.alerts.delivery.webhook import WebhookSender
-
             return WebhookSender(way.address, way.secret)
         case Channel.CHAT:
-            from feed_assets.alerts.delivery.chat import ChatSender
-
             return ChatSender(way.name, way.address)
         case Channel.COMMAND:
             return CommandSender(way.address)
@@ -67,3 +97,205 @@ class CommandSender(Sender):
         said = " ".join(error[-_MOST_SHOWN:].decode("utf-8", "replace").split())
         end = f"it did not end within {exchange.SECONDS:g} s" if code is None else f"it ended with {code}"
         return Outcome(verdict=Verdict.FAILED, error=mask(f"{end}: {said}".rstrip(": ")))
+
+
+class MailSender(Sender):
+    """Sends to an address. What a repeat has in common with the first mail is its `Message-ID`."""
+
+    def __init__(self, address: str, mail: MailSettings) -> None:
+        self._to = address
+        self._mail = mail
+        self._exchange = Exchange()
+        self._server: BoundedMail | None = None
+
+    def send(self, letter: Letter) -> Outcome:
+        self._exchange.begin()
+        return self._send(self._compose(letter))
+
+    def _send(self, message: EmailMessage) -> Outcome:
+        was_open = self._server is not None
+        try:
+            if self._server is None:
+                self._server = self._open()
+            self._server.send_message(message, from_addr=self._mail.sender, to_addrs=[self._to])
+        except smtplib.SMTPRecipientsRefused as exc:
+            return self._judge(*exc.recipients[self._to])
+        except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
+            return self._judge(exc.smtp_code, exc.smtp_error)
+        except (OSError, smtplib.SMTPException, ValueError) as exc:  # a ValueError: of words that cannot be coded
+            self.close()
+            if was_open and isinstance(exc, smtplib.SMTPServerDisconnected) and not self._exchange.is_spent:
+                return self._send(message)
+            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+        return DELIVERED
+
+    def _judge(self, code: int, said: bytes | str) -> Outcome:
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        error = mask(f"the mail server answers {code} {text}")
+        if code == _CLOSING:
+            self.close()
+            return Outcome(verdict=Verdict.AWAY, error=error)
+        return Outcome(verdict=Verdict.REFUSED if code >= _FOR_EVER else Verdict.FAILED, error=error)
+
+    def _open(self) -> BoundedMail:
+        mail = self._mail
+        if mail.security is MailSecurity.TLS:
+            server: BoundedMail = BoundedSecureMail(self._exchange, mail.host, mail.port, context=self._trust())
+        else:
+            server = BoundedMail(self._exchange, mail.host, mail.port)
+        try:
+            if mail.security is MailSecurity.STARTTLS:
+                server.starttls(context=self._trust())
+            if mail.user is not None:
+                server.login(mail.user, mail.password or "")
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if self._mail.ca_file is not None:
+            context.load_verify_locations(self._mail.ca_file)
+        return context
+
+    def _compose(self, letter: Letter) -> EmailMessage:
+        message = EmailMessage()
+        message["From"], message["To"], message["Subject"] = self._mail.sender, self._to, letter.subject
+        message["Date"] = letter.message.recorded_at
+        digest = hashlib.sha256(letter.key.encode()).hexdigest()[:32]
+        message["Message-ID"] = f"<{digest}@feed-assets>"
+        message[MAIL_KEY_HEADER] = letter.key
+        message.set_content(letter.text)
+        message.add_alternative(letter.html, subtype="html")
+        return message
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+def sign(body: bytes, secret: str) -> str:
+    """Return the signature of a body: `sha256=` and the HMAC-SHA256 in hexadecimal digits.
+
+    >>> sign(b"{}", "s")[:15]
+    'sha256=143ca8d5'
+    """
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+class WebhookSender(Sender):
+    """Posts to a URL, over one connection as long as the receiver keeps it. No proxy is used, no redirect followed."""
+
+    def __init__(self, url: str, secret: str | None) -> None:
+        parts = urlsplit(url)
+        self._parts = parts
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._secret = secret
+        self._exchange = Exchange()
+        self._connection: HTTPConnection | None = None
+        self._headers = {"Content-Type": "application/json", "User-Agent": "feed-assets"}
+        if parts.username is not None:
+            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+
+    def send(self, letter: Letter) -> Outcome:
+        body = json.dumps(letter.document, separators=(",", ":")).encode()
+        headers = {**self._headers, KEY_HEADER: letter.key, TOPIC_HEADER: letter.message.topic.value}
+        if self._secret is not None:
+            headers[SIGNATURE_HEADER] = sign(body, self._secret)
+        self._exchange.begin()
+        return self._send(body, headers)
+
+    def _send(self, body: bytes, headers: dict[str, str]) -> Outcome:
+        was_open = self._connection is not None
+        try:
+            status, reason = self._post(body, headers)
+        except (OSError, HTTPException) as exc:
+            self.close()
+            if was_open and not self._exchange.is_spent:  # the receiver has ended an idle connection
+                return self._send(body, headers)
+            return Outcome(verdict=Verdict.AWAY, error=mask(f"{type(exc).__name__}: {exc}"))
+        return _judge(status, reason)
+
+    def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+        if self._connection is not None and self._connection.sock is not None and has_more(self._connection.sock):
+            self.close()
+        if self._connection is None:
+            self._connection = self._open()
+        self._connection.request("POST", self._target, body, headers)
+        response = self._connection.getresponse()
+        shown = b""
+        try:
+            shown = response.read(_MOST_SHOWN)
+            response.read()
+        except (OSError, HTTPException, ValueError):  # the status is the answer, whatever follows it
+            self.close()
+        return response.status, " ".join(f"{response.reason} {shown.decode('utf-8', 'replace')}".split())
+
+    def _open(self) -> HTTPConnection:
+        host, port, seconds = self._parts.hostname or "", self._parts.port, self._exchange.seconds
+        if self._parts.scheme == "https":
+            found: HTTPConnection = HTTPSConnection(host, port, timeout=seconds, context=ssl.create_default_context())
+        else:
+            found = HTTPConnection(host, port, timeout=seconds)
+        found.response_class = cast(type[HTTPResponse], partial(BoundedResponse, self._exchange))
+        return found
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _judge(status: int, reason: str) -> Outcome:
+    if 200 <= status < 300:
+        return DELIVERED
+    error = mask(f"it answers {status} {reason}".rstrip())
+    if 300 <= status < 400:
+        error = f"{error}: it has moved, and no redirect is followed; correct its URL"
+        return Outcome(verdict=Verdict.AWAY, error=error)
+    if status in _BUSY:
+        return Outcome(verdict=Verdict.AWAY, error=error)
+    if status in _AGAIN or status >= 500:
+        return Outcome(verdict=Verdict.FAILED, error=error)
+    return Outcome(verdict=Verdict.REFUSED, error=error)
+
+
+class ChatSender(Sender):
+    """Posts the text of letters, with their keys. Why apprise could not post is what it logs. It works in a process of
+    its own, since it reads all that a receiver answers, however long that takes.
+
+    Raises:
+        ChatMissingError: apprise is not installed.
+        WayError: apprise does not know the scheme, or the URL lacks something.
+    """
+
+    def __init__(self, name: str, url: str) -> None:
+        try:
+            import apprise
+        except ImportError as exc:
+            raise ChatMissingError(name=name) from exc
+        self._url = url
+        if not apprise.Apprise().add(url):
+            scheme = url.partition("://")[0]
+            raise WayError(
+                name=name,
+                reason=f"apprise knows no such URL with the scheme {scheme!r}",
+                next_step="Correct the URL; https://github.com/caronc/apprise/wiki lists them.",
+            )
+
+    def send(self, letter: Letter) -> Outcome:
+        given = {
+            "url": self._url,
+            "title": letter.subject,
+            "body": f"{letter.text}\nkey: {letter.key}",
+            "notify_type": _TYPES[letter.message.level],
+        }
+        code, error = run_bounded([sys.executable, "-c", _POST], json.dumps(given).encode(), os.environ)
+        if code == 0:
+            return DELIVERED
+        said = " ".join(error.decode("utf-8", "replace").split())
+        reason = said if code is not None else f"it did not end within {exchange.SECONDS:g} s"
+        return Outcome(verdict=Verdict.FAILED, error=mask(f"apprise could not post: {reason}"[:400]))

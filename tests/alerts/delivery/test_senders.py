@@ -19,14 +19,11 @@ from typing import Any
 
 import pytest
 
-from feed_assets.alerts.delivery import chat, exchange
-from feed_assets.alerts.delivery.chat import ChatSender
+from feed_assets.alerts.delivery import exchange
 from feed_assets.alerts.delivery.errors import WayError
-from feed_assets.alerts.delivery.mail import MailSender
 from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
-from feed_assets.alerts.delivery.senders import CommandSender
+from feed_assets.alerts.delivery.senders import ChatSender, CommandSender, MailSender, WebhookSender
 from feed_assets.alerts.delivery.ways import read_ways
-from feed_assets.alerts.delivery.webhook import WebhookSender
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.log.messages.levels import SlaLevel
@@ -353,7 +350,7 @@ def test_a_chat_is_posted_to_by_apprise(receiver: Receiver) -> None:
 def test_a_chat_that_apprise_does_not_know_is_named() -> None:
     with pytest.raises(WayError, match="way out 'team': apprise knows no such URL with the scheme 'slakc'"):
         ChatSender("team", "slakc://T0/B0/XX")
-    assert chat.ChatSender.__doc__
+    assert ChatSender.__doc__
 
 
 def test_a_command_gets_the_document_on_its_standard_input(tmp_path: Path) -> None:
