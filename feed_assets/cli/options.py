@@ -102,12 +102,6 @@ def clusters_option(command: _Command) -> _Command:
     return click.option("--clusters", type=ListType(names_of(Kind.CLUSTER)), default=(), help=help_text)(command)
 
 
-def subject_arguments(*kinds: Kind, required: bool = True) -> Callable[[_Command], _Command]:
-    """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name."""
-    kind = click.argument("kind", **kind_attributes(kinds))
-    return lambda command: kind(click.argument("name", required=required)(command))
-
-
 def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
     """Return the attributes of the argument `[KIND]` before a name: one of some kinds, or any if none is given."""
     known = tuple(map(Kind, kinds)) or tuple(Kind)

@@ -122,6 +122,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
     assert take(Annotated[bytes | None, Param(file=True)], "--value", "-", stdin="{}") == b"{}"
     assert take(Annotated[BinaryIO | None, Param(file=True)], "--value", str(file)).name == str(file)
     assert take(Annotated[bool, Param(option="all")], "--all", default=False) is True
+    assert take(Annotated[Colour, option], default=Colour.RED) is Colour.RED
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_a_folder_means_the_xml_in_it(project: Path) -> None:
     result = run("import-falcon", "in", "--to", "out", "--output", "json")
     (file,) = json.loads(result.stdout)["files"]
     assert (result.exit_code, file["outcome"]) == (0, "new")
-    assert file["key"] == {"kind": "cluster", "name": "primary"}
-    (project / "in/a.xml").unlink()
+    (project / "in/a.xml").rename(project / "in/a.txt")
+    assert must("import-falcon", "in/a.txt", "--to", "out").stderr.startswith(f"{project}/out: 1 unchanged.")
     assert run("import-falcon", "in", "--to", "out").exit_code == 2
 
 
@@ -64,19 +64,6 @@ def test_workflows_are_replaced_on_the_command_line_and_in_a_file(project: Path)
     assert "cannot run here" not in result.stdout
     assert "workflow: {engine: spark-submit, path: jobs/a.py}" in (project / "out/process/monthly-pig.yaml").read_text()
     assert "workflow: {engine: sql, path: a.sql}" in (project / "out/process/hourly-oozie.yaml").read_text()
-
-
-def test_nothing_is_overwritten_without_force(project: Path) -> None:
-    (project / "out/feed").mkdir(parents=True)
-    file = project / "out/feed/clicks.yaml"
-    file.write_text("mine\n")
-    refused = run("import-falcon", _document("clicks"), "--to", "out")
-    assert (refused.exit_code, file.read_text()) == (1, "mine\n")
-    assert "error: " in refused.stdout
-    assert run("import-falcon", _document("clicks"), "--to", "out", "--force", "--dry-run").exit_code == 0
-    assert file.read_text() == "mine\n"
-    assert run("import-falcon", _document("clicks"), "--to", "out", "--force").exit_code == 0
-    assert file.read_text() != "mine\n"
 
 
 @pytest.mark.parametrize(

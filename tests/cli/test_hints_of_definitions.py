@@ -142,7 +142,7 @@ def test_a_digest_that_is_too_short_leads_to_the_plan(counted: Path, paste: Past
     assert "Plan " in paste(refused(run("apply", "--digest", "4f0")), "plan").stdout
 
 
-@of("definitions.falcon.importing.ImportReport.render_summary: validate")
+@of("definitions.falcon.importing.ImportReport.summary: validate")
 def test_what_was_imported_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "feed_assets.yaml").write_text("entities: entities\n")

@@ -1,7 +1,7 @@
 """Declared entities → Falcon documents, for people who still need them."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed_assets.definitions.folder import DefinitionFolder
@@ -9,13 +9,11 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import AmbiguousNameError, DefinitionsError, EntityNotFoundError
 from feed_assets.issues import EntityKey, Issue
-from feed_assets.json_form import ShownKey
+from feed_assets.json_form import Hidden, ShownKey
 from feed_assets.loading.bundles import parse_file
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import closest
-
-"""Version of the JSON form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +23,27 @@ class ExportedDocument:
     key: ShownKey
     file: str
     text: str
+    is_printed: Hidden[bool] = True
+
+    @property
+    def lines(self) -> list[str]:
+        """The text, or the name of its file."""
+        return self.text.splitlines() if self.is_printed else [f"{label_of(self.key)} → {self.file}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     """The exported files and their folder; `replaced` are existing files that had other content."""
 
-    folder: str | None
+    folder: str
     documents: tuple[ExportedDocument, ...]
     replaced: tuple[str, ...] = ()
     is_written: bool = False
+
+    @property
+    def summary(self) -> str:
+        """How many were written."""
+        return f"{self.folder}: {len(self.documents)} documents{'' if self.is_written else ', not written'}"
 
 
 def export_documents(
@@ -93,9 +102,8 @@ def write_documents(
     if not is_dry_run:
         for document in documents:
             folder.write(document.file, document.text.encode())
-    return ExportReport(
-        folder=folder.location, documents=tuple(documents), replaced=tuple(others), is_written=not is_dry_run
-    )
+    named = tuple(replace(document, is_printed=False) for document in documents)
+    return ExportReport(folder=folder.location, documents=named, replaced=tuple(others), is_written=not is_dry_run)
 
 
 def _document(entity: AnyEntity) -> ExportedDocument:
@@ -115,9 +123,3 @@ def _suggest(location: str | Path, kinds: Collection[Kind], wanted: str) -> tupl
 def _declared(location: str | Path) -> Iterator[EntityKey]:
     for file in read_entity_files(location):
         yield from (document.key for document in parse_file(file, None).documents if document.key)
-
-
-def describe(documents: Collection[ExportedDocument]) -> Iterator[str]:
-    """Yield a line for each document."""
-    for document in documents:
-        yield f"{label_of(document.key)} → {document.file}"

@@ -74,22 +74,24 @@ class ImportReport:
     is_written: bool
 
     @property
-    def is_good(self) -> bool:
-        """Whether no file is refused."""
-        return all(file.outcome is not ImportOutcome.REFUSED for file in self.files)
+    def has_failed(self) -> bool:
+        """Whether a file is refused."""
+        return any(file.outcome is ImportOutcome.REFUSED for file in self.files)
 
-    def render(self) -> Iterator[str]:
-        """Yield the lines for people."""
+    @property
+    def lines(self) -> Iterator[str]:
+        """The lines for people."""
         for file in self.files:
             yield from file.render()
         for name in self.unused:
             yield f"unused: no document needs {name}"
 
-    def render_summary(self) -> str:
-        """Return one line: the number of files, and the next step."""
+    @property
+    def summary(self) -> str:
+        """The number of files, and the next step."""
         counts = [(outcome, sum(file.outcome is outcome for file in self.files)) for outcome in ImportOutcome]
         shown = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count) or "no files"
-        if not self.is_good:
+        if self.has_failed:
             return f"{self.folder}: {shown}; nothing was written. Correct the errors and import again."
         next_step = f"Review the list, then run: {command_line('validate', self.folder)}"
         return f"{self.folder}: {shown}. {next_step}" if self.is_written else f"{self.folder}: {shown}, not written."
@@ -120,7 +122,7 @@ def import_documents(
     importer = _Importer(folder, mapping, file_format, is_forced=is_forced)
     found = tuple(importer.read(file) for file in files)
     report = ImportReport(folder=folder.location, files=found, unused=importer.unused(), is_written=False)
-    if is_dry_run or not report.is_good:
+    if is_dry_run or report.has_failed:
         return report
     _write_all(folder, [file for file in found if file.outcome in (ImportOutcome.NEW, ImportOutcome.REPLACED)])
     return replace(report, is_written=True)

@@ -6,12 +6,14 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from feed_assets.engines.registry import ENGINE_NAMES
 from feed_assets.entities.common import EntityModel
 from feed_assets.entities.differences import FieldChange
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.fields import FilledText, Name
 from feed_assets.entities.maps import EMPTY, Map
-from feed_assets.entities.workflow import Workflow
+from feed_assets.entities.workflow import Workflow, WorkflowEngine
+from feed_assets.errors import WrongUsageError
 from feed_assets.issues import FieldPath, FieldSources, Issue, Severity
 from feed_assets.loading.bundles import decode_file
 from feed_assets.loading.entity_files import EntityFile
@@ -60,6 +62,23 @@ def parse_mapping(file: EntityFile) -> ImportMapping:
         return ImportMapping.model_validate(document.value if document.value is not None else {})
     except ValidationError as exc:
         raise _refused(file, [_mistake(sources, details["loc"], details) for details in exc.errors()]) from exc
+
+
+def parse_workflows(texts: Mapping[str, str]) -> dict[str, Workflow]:
+    """Return the workflows of processes by their names; each is written ENGINE:PATH.
+
+    Raises:
+        WrongUsageError: one is not, or its engine has no path.
+    """
+    engines = [name for name in ENGINE_NAMES if WorkflowEngine(name).has_path]
+    found: dict[str, Workflow] = {}
+    for name, text in texts.items():
+        engine, _, path = text.partition(":")
+        if not path.strip() or engine not in engines:
+            wrong = f"{name}={text}"
+            raise WrongUsageError(f"{wrong!r} is not NAME=ENGINE:PATH with an engine of {', '.join(engines)}.")
+        found[name] = Workflow(engine=WorkflowEngine(engine), path=path)
+    return found
 
 
 def _mistake(sources: FieldSources, location: tuple[str | int, ...], details: Mapping[str, Any]) -> Issue:

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.entities.common import Kind
 from feed_assets.operation import Param, operation
-from feed_assets.parameters import Process
+from feed_assets.parameters import Process, ProcessCluster
 from feed_assets.replication.mirrors.queries import MirrorRequest
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ GROUPS = {
     """
 }
 
-On = Annotated[str | None, Param("The cluster of the process; not needed if it has only one.", of=(Kind.CLUSTER,))]
 Removals = Annotated[int | None, Param("Assume that a run may remove this many files.", least=0)]
 Files = Annotated[int, Param("How many files are shown.", least=0)]
 Target = Annotated[str | None, Param("The file to write; without it the text is printed.", metavar="FILE")]
@@ -34,7 +32,12 @@ Force = Annotated[bool, Param("Replace a file or a definition that differs.")]
     spare=("source",),
 )
 def plan(
-    context: "OperationContext", *, process: Process, cluster: On = None, removals: Removals = None, limit: Files = 20
+    context: "OperationContext",
+    *,
+    process: Process,
+    cluster: ProcessCluster = None,
+    removals: Removals = None,
+    limit: Files = 20,
 ) -> "MirrorPlans":
     """Show what a run of PROCESS would do now: bytes and files to copy, and files to remove.
 
@@ -52,7 +55,9 @@ def plan(
     rows="rows",
     spare=("directory",),
 )
-def list_snapshots(context: "OperationContext", *, process: Process, cluster: On = None) -> "MirrorSnapshotList":
+def list_snapshots(
+    context: "OperationContext", *, process: Process, cluster: ProcessCluster = None
+) -> "MirrorSnapshotList":
     """List the snapshots of PROCESS, of source and target, and where older content can be read."""
     from feed_assets.replication.mirrors.reading import list_snapshots
 

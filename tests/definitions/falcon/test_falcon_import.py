@@ -40,7 +40,7 @@ def _notes(file: ImportedFile, kind: NoteKind) -> list[str]:
 
 def test_every_document_becomes_a_file_that_says_the_same(tmp_path: Path) -> None:
     report = _import(tmp_path / "new")
-    assert (report.is_good, report.is_written, len(report.files)) == (True, True, len(NAMES))
+    assert (report.has_failed, report.is_written, len(report.files)) == (False, True, len(NAMES))
     environ = {"DB_PASSWORD": "top-secret"}
     imported = load_bundle(tmp_path / "new", variables={}, environ=environ)
     assert imported.issues == ()
@@ -70,7 +70,7 @@ def test_a_file_that_says_something_else_is_replaced_only_by_force(tmp_path: Pat
     file = tmp_path / "feed/clicks.yaml"
     file.write_text(file.read_text() + "# mine\n")
     report = _import(tmp_path, "clicks", "primary")
-    assert (report.is_good, report.is_written) == (False, False)
+    assert (report.has_failed, report.is_written) == (True, False)
     assert [issue.render() for issue in report.files[0].issues] == [
         "clicks.xml:2: feed 'clicks': feed/clicks.yaml already exists and differs. Remove it, or import with --force."
     ]
@@ -87,12 +87,12 @@ def test_one_wrong_document_keeps_all_from_being_written(tmp_path: Path) -> None
     assert [file.outcome for file in report.files] == [ImportOutcome.NEW, ImportOutcome.REFUSED, ImportOutcome.REFUSED]
     assert report.files[1].issues
     assert list(tmp_path.iterdir()) == []
-    assert "nothing was written" in report.render_summary()
+    assert "nothing was written" in report.summary
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     report = _import(tmp_path, "clicks", is_dry_run=True)
-    assert (report.is_good, report.is_written, list(tmp_path.iterdir())) == (True, False, [])
+    assert (report.has_failed, report.is_written, list(tmp_path.iterdir())) == (False, False, [])
 
 
 def test_two_documents_of_one_entity_are_refused(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_the_report_is_about_the_document_after_its_replacements(tmp_path: Path)
 
 
 def test_a_report_says_of_each_file_what_became_of_it(tmp_path: Path) -> None:
-    lines = list(_import(tmp_path, "weekly-hive").render())
+    lines = list(_import(tmp_path, "weekly-hive").lines)
     copy = "paths of workflows and libraries are relative to the project, or URLs; copy the files there"
     assert lines == [
         "weekly-hive.xml: process 'weekly-hive' → process/weekly-hive.yaml (new)",

@@ -1,0 +1,97 @@
+"""What can be asked of Falcon's documents: their import and export."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.definitions.falcon.file_formats import FileFormat
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Param, operation
+from feed_assets.parameters import AnyKindFirst, Files
+
+if TYPE_CHECKING:
+    from feed_assets.definitions.falcon.exporting import ExportedDocument, ExportReport
+    from feed_assets.definitions.falcon.importing import ImportReport
+_BEFORE_XML = b"\xef\xbb\xbf \t\r\n"
+
+To = Annotated[str, Param("The folder for <kind>/<name>.yaml.", metavar="DIR")]
+MappingFile = Annotated[
+    str | None,
+    Param("YAML with workflows: {name: {engine, path}} and urls: {old: new}.", option="map", metavar="FILE"),
+]
+Replacements = Annotated[
+    dict[str, str] | None,
+    Param(
+        "A replacement workflow for a process; overrides the mapping file. May be repeated.",
+        option="replace-workflow",
+        metavar="NAME=ENGINE:PATH",
+    ),
+]
+Format = Annotated[FileFormat, Param("The format of the written files.", option="format")]
+Force = Annotated[bool, Param("Replace files that say something else.")]
+MaybeName = Annotated[str | None, Param("The entity.", argument=True)]
+Every = Annotated[bool, Param("Every entity.", option="all")]
+Source = Annotated[
+    str | None, Param("Another folder, file or URL than that of the settings.", option="from", metavar="PATH")
+]
+MaybeTo = Annotated[str | None, Param("The folder for <kind>/<name>.xml; without it they are printed.", metavar="DIR")]
+
+
+@operation("import-falcon", text="lines", route=False)
+def import_falcon(
+    *,
+    files: Files,
+    to: To,
+    mapping_file: MappingFile = None,
+    replacements: Replacements = None,
+    file_format: Format = FileFormat.YAML,
+    force: Force = False,
+    dry_run: bool = False,
+) -> "ImportReport":
+    """Convert Falcon's XML FILES (or folders of them) to entity files, all of them or none.
+
+    Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
+    and writes nothing, if a file cannot be read or would replace another one.
+    """
+    from feed_assets.definitions.falcon.importing import import_documents
+    from feed_assets.definitions.falcon.mapping import ImportMapping, parse_mapping, parse_workflows
+    from feed_assets.definitions.folder import open_folder
+    from feed_assets.loading.entity_documents import is_falcon
+    from feed_assets.loading.entity_files import read_entity_files
+
+    found = [each for each in files if is_falcon(each.name) or each.content.lstrip(_BEFORE_XML).startswith(b"<")]
+    if not found:
+        raise WrongUsageError("There is no XML in FILES.")
+    workflows = parse_workflows(replacements or {})
+    mapping = parse_mapping(read_entity_files(mapping_file)[0]) if mapping_file else ImportMapping()
+    return import_documents(
+        found,
+        open_folder(to),
+        mapping.with_workflows(workflows),
+        file_format=file_format,
+        is_forced=force,
+        is_dry_run=dry_run,
+    )
+
+
+@operation("export-falcon", rows="documents", text="lines", route=False)
+def export_falcon(
+    *,
+    kind: AnyKindFirst = None,
+    name: MaybeName = None,
+    everything: Every = False,
+    source: Source = None,
+    to: MaybeTo = None,
+    force: Force = False,
+    dry_run: bool = False,
+) -> "tuple[ExportedDocument, ...] | ExportReport":
+    """Export the entity KIND NAME, or --all entities, as Falcon's XML.
+
+    Fields without an element in Falcon become properties feed_assets.<field>, so an import gives the same entity.
+    """
+    from feed_assets.definitions.falcon.exporting import export_documents, write_documents
+    from feed_assets.definitions.folder import open_folder
+    from feed_assets.settings import load_settings
+
+    if everything == (name is not None):
+        raise WrongUsageError("Give KIND and NAME, or --all.")
+    documents = export_documents(source or load_settings().entities_location, kind, name)
+    return documents if to is None else write_documents(documents, open_folder(to), is_forced=force, is_dry_run=dry_run)
