@@ -9,18 +9,6 @@ from collections.abc import Iterator
 from typing import TypeAlias, cast
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import PlainDocument, Problem
@@ -37,7 +25,7 @@ MAX_PROBLEMS = 100
 _MAX_DIRECTIVES = 100
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_Node: TypeAlias = ScalarEvent | SequenceStartEvent | MappingStartEvent
+_Node: TypeAlias = yaml.ScalarEvent | yaml.SequenceStartEvent | yaml.MappingStartEvent
 _MERGE = "<<"
 _PLAIN = (None, "")
 _NULLS = frozenset({"", "~", "null"})
@@ -90,8 +78,8 @@ class _Composer:
             return self._document
 
     def _compose_document(self) -> PlainDocument | None:
-        while not isinstance(event := self._next(), DocumentStartEvent):
-            if isinstance(event, StreamEndEvent):
+        while not isinstance(event := self._next(), yaml.DocumentStartEvent):
+            if isinstance(event, yaml.StreamEndEvent):
                 return None
         first = self._next()
         self._document.positions[()] = _position(first)
@@ -99,12 +87,12 @@ class _Composer:
         try:
             self._document.value = self._value(first, (), 0)
         except _TooMuchError:
-            while not self._is_broken and not isinstance(event, DocumentEndEvent):
+            while not self._is_broken and not isinstance(event, yaml.DocumentEndEvent):
                 event = self._next()
         return self._document
 
-    def _next(self) -> Event:
-        event: Event = self._loader.get_event()
+    def _next(self) -> yaml.Event:
+        event: yaml.Event = self._loader.get_event()
         self._events += 1
         if self._events > MAX_EVENTS:
             line, column = _position(event)
@@ -112,11 +100,11 @@ class _Composer:
             raise _TooMuchError
         return event
 
-    def _value(self, event: Event, path: FieldPath, depth: int) -> object:
+    def _value(self, event: yaml.Event, path: FieldPath, depth: int) -> object:
         self._count += 1
         if self._count > MAX_VALUES or depth > MAX_DEPTH:
             self._give_up(event, depth)
-        if isinstance(event, AliasEvent):
+        if isinstance(event, yaml.AliasEvent):
             return self._aliased(event)
         node = cast(_Node, event)
         anchor = node.anchor
@@ -133,29 +121,29 @@ class _Composer:
         return value
 
     def _untagged(self, event: _Node, path: FieldPath, depth: int) -> object:
-        if isinstance(event, ScalarEvent):
+        if isinstance(event, yaml.ScalarEvent):
             if len(event.value) > MAX_CHARACTERS:
                 message = f"the value has more than {MAX_CHARACTERS:,} characters"
                 self._note("yaml-too-big", message, "Put it into a file, and name that.", event)
                 return None
             return parse_scalar(event.value) if event.style in _PLAIN else event.value
-        if isinstance(event, SequenceStartEvent):
+        if isinstance(event, yaml.SequenceStartEvent):
             return list(self._items(path, depth))
         return self._mapping(path, depth)
 
     def _items(self, path: FieldPath, depth: int) -> Iterator[object]:
         position = 0
-        while not isinstance(event := self._next(), SequenceEndEvent):
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
             self._document.positions[(*path, position)] = _position(event)
             yield self._value(event, (*path, position), depth + 1)
             position += 1
 
     def _mapping(self, path: FieldPath, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}
-        merged: list[tuple[object, Event]] = []
-        while not isinstance(event := self._next(), MappingEndEvent):
+        merged: list[tuple[object, yaml.Event]] = []
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key = self._key(event, path, depth)
-            if key == _MERGE and isinstance(event, ScalarEvent) and event.style in _PLAIN:
+            if key == _MERGE and isinstance(event, yaml.ScalarEvent) and event.style in _PLAIN:
                 merged.append((self._value(self._next(), (*path, _MERGE), depth + 1), event))
                 continue
             if key is None:
@@ -171,8 +159,8 @@ class _Composer:
             self._merge(values, value, path, event)
         return values
 
-    def _key(self, event: Event, path: FieldPath, depth: int) -> str | None:
-        if isinstance(event, ScalarEvent) and event.tag in (None, "!"):
+    def _key(self, event: yaml.Event, path: FieldPath, depth: int) -> str | None:
+        if isinstance(event, yaml.ScalarEvent) and event.tag in (None, "!"):
             text: str = event.value
             if len(text) > MAX_CHARACTERS:
                 self._note("yaml-too-big", f"a key has more than {MAX_CHARACTERS:,} characters", "Shorten it.", event)
@@ -182,7 +170,7 @@ class _Composer:
         self._value(event, path, depth + 1)
         return None
 
-    def _merge(self, values: dict[str, object], merged: object, path: FieldPath, event: Event) -> None:
+    def _merge(self, values: dict[str, object], merged: object, path: FieldPath, event: yaml.Event) -> None:
         for part in merged if isinstance(merged, list) else [merged]:
             if not isinstance(part, dict):
                 self._note("yaml-merge", "<< does not name a map", "Write <<: *anchor, the anchor at a map.", event)
@@ -191,7 +179,7 @@ class _Composer:
                 self._document.positions[(*path, key)] = _position(event)
             values.update({key: value for key, value in part.items() if key not in values})
 
-    def _aliased(self, event: AliasEvent) -> object:
+    def _aliased(self, event: yaml.AliasEvent) -> object:
         name = event.anchor
         if name not in self._anchors:
             reason = "is inside its own anchor" if name in self._open_anchors else "has no anchor above it"
@@ -203,7 +191,7 @@ class _Composer:
             self._give_up(event, 0)
         return value
 
-    def _give_up(self, event: Event, depth: int) -> None:
+    def _give_up(self, event: yaml.Event, depth: int) -> None:
         if depth > MAX_DEPTH:
             self._is_broken = True  # libyaml would take quadratic time to read on
             message = f"values are nested more than {MAX_DEPTH} levels deep; the file is not read further"
@@ -217,7 +205,7 @@ class _Composer:
             )
         raise _TooMuchError
 
-    def _note(self, code: str, message: str, remedy: str, event: Event) -> None:
+    def _note(self, code: str, message: str, remedy: str, event: yaml.Event) -> None:
         line, column = _position(event)
         self._problems += 1
         if self._problems > MAX_PROBLEMS:
@@ -290,6 +278,6 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _position(event: Event) -> tuple[int, int]:
+def _position(event: yaml.Event) -> tuple[int, int]:
     mark = event.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)

@@ -10,18 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
-from yaml.events import (
-    DocumentEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-    StreamStartEvent,
-)
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import LOCAL_MASTER, Cluster, InterfaceType
@@ -46,30 +34,30 @@ def render_yaml(entity: AnyEntity, *, has_references: bool = False) -> str:
     content = content_of(entity) if has_references else escaped_content(entity)
     written = {"kind": entity.kind.value, **content}
     events = [
-        StreamStartEvent(),
-        DocumentStartEvent(explicit=False),
+        yaml.StreamStartEvent(),
+        yaml.DocumentStartEvent(explicit=False),
         *_events(written, depth=0),
-        DocumentEndEvent(explicit=False),
-        StreamEndEvent(),
+        yaml.DocumentEndEvent(explicit=False),
+        yaml.StreamEndEvent(),
     ]
     text: str = yaml.emit(events, allow_unicode=True, width=_ENDLESS)
     return text
 
 
-def _events(value: Any, *, depth: int, key: str = "", flow: bool = False) -> Iterator[Event]:
+def _events(value: Any, *, depth: int, key: str = "", flow: bool = False) -> Iterator[yaml.Event]:
     if isinstance(value, Mapping):
         flow = flow or (depth > 0 and key not in _IN_BLOCKS and _fits(value, depth, key))
-        yield MappingStartEvent(None, None, implicit=True, flow_style=flow or not value)
+        yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=flow or not value)
         for name, item in value.items():
             yield _key(name)
             yield from _events(item, depth=depth + 1, key=name, flow=flow)
-        yield MappingEndEvent()
+        yield yaml.MappingEndEvent()
     elif isinstance(value, Sequence) and not isinstance(value, str):
         flow = flow or _fits(value, depth, key)
-        yield SequenceStartEvent(None, None, implicit=True, flow_style=flow or not value)
+        yield yaml.SequenceStartEvent(None, None, implicit=True, flow_style=flow or not value)
         for item in value:
             yield from _events(item, depth=depth + 1, flow=flow)
-        yield SequenceEndEvent()
+        yield yaml.SequenceEndEvent()
     else:
         yield _scalar(value)
 
@@ -84,21 +72,21 @@ def _fits(value: Any, depth: int, key: str) -> bool:
     return width <= WIDTH
 
 
-def _key(name: str) -> ScalarEvent:
+def _key(name: str) -> yaml.ScalarEvent:
     is_plain = name.isprintable() and name != _MERGE
-    return ScalarEvent(None, None, (is_plain, True), name, style=None if is_plain else '"')
+    return yaml.ScalarEvent(None, None, (is_plain, True), name, style=None if is_plain else '"')
 
 
-def _scalar(value: Any) -> ScalarEvent:
+def _scalar(value: Any) -> yaml.ScalarEvent:
     if isinstance(value, str):
         is_plain = value.isprintable() and parse_scalar(value) == value
         style = None if is_plain else '"'
         lines = value.split("\n")
         if len(lines) > 1 and value.strip() and all(line.isprintable() and line == line.rstrip() for line in lines):
             style = "|"
-        return ScalarEvent(None, None, (is_plain, True), value, style=style)
+        return yaml.ScalarEvent(None, None, (is_plain, True), value, style=style)
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    return ScalarEvent(None, None, (True, False), text)
+    return yaml.ScalarEvent(None, None, (True, False), text)
 
 
 def content_of(entity: Entity) -> dict[str, Any]:
