@@ -148,3 +148,24 @@ def optional(
 def wrapper(name: str, *content: Part) -> Element:
     """Return an element that only contains other elements."""
     return Element(name=name, form=Form.INLINE, content=content)
+
+
+def section(name: str, *inside: Attribute | Part, to: str | None = None, any_order: bool = False) -> Element:
+    """Return an element that is a map of its attributes and children, at the key `to` (by default its name)."""
+    attributes, content = _divide(inside)
+    key = name.replace("-", "_") if to is None else to
+    return Element(name=name, to=key, attributes=attributes, content=content, any_order=any_order)
+
+
+def entries(
+    to: str, name: str, *inside: Attribute | Part, key: str = "name", value: str | None = None, least: int = 1
+) -> Element:
+    """Return the element `to` of at least `least` elements, which become a map by their attribute `key`."""
+    attributes, content = _divide(inside)
+    entry = Element(name=name, form=Form.KEYED, to=to, key=key, value=value, attributes=attributes, content=content)
+    return wrapper(to, many(entry, least))
+
+
+def _divide(inside: tuple[Attribute | Part, ...]) -> tuple[tuple[Attribute, ...], tuple[Part, ...]]:
+    attributes = tuple(each for each in inside if isinstance(each, Attribute))
+    return attributes, tuple(each for each in inside if isinstance(each, Part))
