@@ -3,20 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from dagster import (
-    AllPartitionMapping,
-    AssetCheckSpec,
-    AssetDep,
-    AssetExecutionContext,
-    AssetKey,
-    AssetsDefinition,
-    AssetSpec,
-    BackfillPolicy,
-    IdentityPartitionMapping,
-    PartitionMapping,
-    TimeWindowPartitionMapping,
-    multi_asset,
-)
+import dagster as dg
 
 from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
@@ -39,7 +26,7 @@ from feed_assets.timing.zones import offset_spread
 
 def build_feed_assets(
     runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object] = EMPTY
-) -> list[AssetSpec | AssetsDefinition]:
+) -> list[dg.AssetSpec | dg.AssetsDefinition]:
     """Build every asset of the location: external feeds, and processes with the feeds they write.
 
     Work elsewhere has specs only: Dagster shows it, and materializes nothing.
@@ -48,7 +35,7 @@ def build_feed_assets(
     """
     plan = layout.plan
     producers = {each.record.key: each for each in find_producers(plan, layout.find_asset)}
-    built: list[AssetSpec | AssetsDefinition] = []
+    built: list[dg.AssetSpec | dg.AssetsDefinition] = []
     for record in plan.feeds.values():
         producer = producers.get(record.key)
         if record.key in layout.makers or (producer is not None and producer.is_own):
@@ -64,9 +51,9 @@ def build_feed_assets(
     return built
 
 
-def _writers(layout: AssetLayout, record: FeedRecord) -> list[AssetDep]:
+def _writers(layout: AssetLayout, record: FeedRecord) -> list[dg.AssetDep]:
     return [
-        AssetDep(
+        dg.AssetDep(
             _find_writer(layout, edge),
             partition_mapping=output_mapping(edge, record.sequence, layout.plan.processes[edge.process_key].sequence),
         )
@@ -74,7 +61,7 @@ def _writers(layout: AssetLayout, record: FeedRecord) -> list[AssetDep]:
     ]
 
 
-def _find_writer(layout: AssetLayout, edge: OutputEdge) -> AssetKey:
+def _find_writer(layout: AssetLayout, edge: OutputEdge) -> dg.AssetKey:
     """Return the asset whose runs write an output: the process, or of a quarantine the feed whose bad rows it takes."""
     own = layout.process_specs.get(edge.process_key)
     if own is not None:
@@ -83,29 +70,29 @@ def _find_writer(layout: AssetLayout, edge: OutputEdge) -> AssetKey:
     return next(layout.feed_specs[each.feed_key].key for each in outputs if each.name == edge.quarantine_of)
 
 
-def _with_deps(spec: AssetSpec, deps: Sequence[AssetDep]) -> AssetSpec:
+def _with_deps(spec: dg.AssetSpec, deps: Sequence[dg.AssetDep]) -> dg.AssetSpec:
     return spec.replace_attributes(deps=deps) if deps else spec
 
 
 def _build_process(
     runtime: Runtime, layout: AssetLayout, process: ProcessRecord, op_name: str, resources: Mapping[str, object]
-) -> AssetsDefinition:
+) -> dg.AssetsDefinition:
     spark = names.spark_resource(process.cluster)
     run_grid = layout.process_grid(process)
     own = layout.process_specs.get(process.key)
     own_key = own.key if own is not None else None
 
-    @multi_asset(
+    @dg.multi_asset(
         name=op_name,
         specs=_process_specs(layout, process),
         check_specs=_checks(layout, process) if own is None else None,
         pool=names.pool_name(process),
-        backfill_policy=BackfillPolicy.single_run(),
+        backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={spark},
         resource_defs={spark: resources[spark]} if spark in resources else None,
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
-    def process_asset(context: AssetExecutionContext) -> Iterator[RunResult]:
+    def process_asset(context: dg.AssetExecutionContext) -> Iterator[RunResult]:
         from feed_assets.orchestration.runs.process_runs import materialize_process
 
         with masked_errors():
@@ -114,7 +101,7 @@ def _build_process(
     return process_asset
 
 
-def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpec]:
+def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[dg.AssetSpec]:
     """Return the assets that the work of a process materializes. Those of work elsewhere stay specs, which nothing in
     Dagster materializes.
     """
@@ -124,14 +111,14 @@ def _process_specs(layout: AssetLayout, process: ProcessRecord) -> list[AssetSpe
     return [_with_deps(spec, deps) for spec in specs]
 
 
-def _output_spec(layout: AssetLayout, edge: OutputEdge) -> AssetSpec:
+def _output_spec(layout: AssetLayout, edge: OutputEdge) -> dg.AssetSpec:
     """Return the asset of an output. What reads an optional one that is left out is skipped in the same run."""
     spec = layout.feed_specs[edge.feed_key]
     return spec.replace_attributes(skippable=True) if edge.optional else spec
 
 
-def _checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
-    found: list[AssetCheckSpec] = []
+def _checks(layout: AssetLayout, process: ProcessRecord) -> list[dg.AssetCheckSpec]:
+    found: list[dg.AssetCheckSpec] = []
     for edge in process.own_outputs:
         feed, (asset, grid) = layout.plan.feeds[edge.feed_key], layout.feed_asset(edge.feed_key)
         found += build_column_check(asset, feed, process)
@@ -139,7 +126,7 @@ def _checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]
     return found
 
 
-def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:
+def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[dg.AssetDep]:
     by_feed: dict[Key, list[InputEdge]] = {}
     for edge in process.inputs:
         by_feed.setdefault(edge.feed_key, []).append(edge)
@@ -148,7 +135,7 @@ def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceS
         if (key, process.key) in layout.omitted_inputs:
             continue
         asset_key, feed_grid = layout.feed_asset(key)
-        deps.append(AssetDep(asset_key, partition_mapping=window_mapping(edges, feed_grid.sequence, sequence)))
+        deps.append(dg.AssetDep(asset_key, partition_mapping=window_mapping(edges, feed_grid.sequence, sequence)))
     return deps
 
 
@@ -157,31 +144,33 @@ _SHORTEST_MONTH = timedelta(days=28)
 _SHORTEST_DAY = timedelta(hours=23)
 
 
-def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
+def window_mapping(
+    edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence
+) -> dg.PartitionMapping:
     """Return the mapping from a process's partitions (downstream) to those of a feed (upstream), over all edges."""
     upstream, downstream = grid(feed), grid(process)
     if any(edge.is_data_driven for edge in edges):
-        return AllPartitionMapping()
+        return dg.AllPartitionMapping()
     if upstream.is_dynamic or downstream.is_dynamic:
         same = upstream.definition() is downstream.definition() and all(edge.shifts == (0, 0) for edge in edges)
-        return IdentityPartitionMapping() if same else AllPartitionMapping()
+        return dg.IdentityPartitionMapping() if same else dg.AllPartitionMapping()
     if upstream.key_zone.key != downstream.key_zone.key:
-        return AllPartitionMapping()
+        return dg.AllPartitionMapping()
     spans = [edge.shifts or _covering(edge.window, feed, process) for edge in edges if edge.window is not None]
-    return TimeWindowPartitionMapping(
+    return dg.TimeWindowPartitionMapping(
         start_offset=min(first for first, _ in spans),
         end_offset=max(last for _, last in spans),
         allow_nonexistent_upstream_partitions=True,
     )
 
 
-def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
+def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSequence) -> dg.PartitionMapping:
     """Return the mapping from a feed's partitions (downstream) to those of its process (upstream)."""
     upstream, downstream = grid(process), grid(feed)
     is_dynamic = upstream.is_dynamic or downstream.is_dynamic
     if edge.shift is None or is_dynamic or upstream.key_zone.key != downstream.key_zone.key:
-        return AllPartitionMapping()
-    return TimeWindowPartitionMapping(
+        return dg.AllPartitionMapping()
+    return dg.TimeWindowPartitionMapping(
         start_offset=-edge.shift, end_offset=-edge.shift, allow_nonexistent_upstream_partitions=True
     )
 

@@ -3,18 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dagster import (
-    AssetSpec,
-    Component,
-    ComponentLoadContext,
-    Definitions,
-    Model,
-    Resolvable,
-    Scaffolder,
-    ScaffoldRequest,
-    scaffold_component,
-    scaffold_with,
-)
+import dagster as dg
 from dagster.components.utils.translation import ResolvedTranslationFn
 from pydantic import Field
 
@@ -28,20 +17,22 @@ from feed_assets.orchestration.graph.translator import (
 from feed_assets.settings import PROJECT_ROOT, Settings, load_settings
 
 
-class FeedAssetsScaffolder(Scaffolder[Any]):
+class FeedAssetsScaffolder(dg.Scaffolder[Any]):
     """The scaffolder for a defs.yaml with example entities, their function and their data."""
 
-    def scaffold(self, request: ScaffoldRequest[Any]) -> None:
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write the initial files of a new component; nothing is overwritten."""
         from feed_assets.scaffolding.projects import lay_example
 
-        scaffold_component(request, {"entities": "./entities", "variables": {"DATA_ROOT": f"${{{PROJECT_ROOT}}}/data"}})
+        dg.scaffold_component(
+            request, {"entities": "./entities", "variables": {"DATA_ROOT": f"${{{PROJECT_ROOT}}}/data"}}
+        )
         folder = request.target_path
         lay_example(folder, _module_of(folder), (request.project_root or folder) / "data", SystemClock().now())
 
 
-@scaffold_with(FeedAssetsScaffolder)
-class FeedAssetsComponent(Component, Model, Resolvable):
+@dg.scaffold_with(FeedAssetsScaffolder)
+class FeedAssetsComponent(dg.Component, dg.Model, dg.Resolvable):
     """All definitions of the entity files in a folder. A code location has at most one.
 
     ```yaml
@@ -76,11 +67,11 @@ class FeedAssetsComponent(Component, Model, Resolvable):
         "FeedAssetsTranslatorData), and `spec`, the asset by default.",
     )
 
-    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
         """Return the asset of a feed or process, before `translation` changes it (see `FeedAssetsTranslator`)."""
         return DEFAULT_TRANSLATOR.get_asset_spec(data)
 
-    def build_defs(self, context: ComponentLoadContext) -> Definitions:
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the definitions.
 
         Raises:
@@ -111,7 +102,7 @@ class _ComponentTranslator(FeedAssetsTranslator):
     def __init__(self, component: FeedAssetsComponent) -> None:
         self._component = component
 
-    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
         spec = self._component.get_asset_spec(data)
         translation = self._component.translation
         return spec if translation is None else translation(spec, data)

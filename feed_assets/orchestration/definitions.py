@@ -12,22 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from dagster import (
-    AssetCheckExecutionContext,
-    AssetCheckResult,
-    AssetChecksDefinition,
-    AssetsDefinition,
-    AssetSpec,
-    BetaWarning,
-    Definitions,
-    ExecutorDefinition,
-    JobDefinition,
-    ResourceDefinition,
-    ScheduleDefinition,
-    SensorDefinition,
-    asset_check,
-    in_process_executor,
-)
+import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.partitions.partitioned_schedule import UnresolvedPartitionedAssetScheduleDefinition
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -80,13 +65,13 @@ def build_definitions(
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
     translator: FeedAssetsTranslator | None = None,
-    executor: ExecutorDefinition | None = in_process_executor,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
     assets: Sequence[UserAsset] = (),
-    asset_checks: Sequence[AssetChecksDefinition] = (),
-    jobs: Sequence[JobDefinition | UnresolvedAssetJobDefinition] = (),
-    schedules: Sequence[ScheduleDefinition | UnresolvedPartitionedAssetScheduleDefinition] = (),
-    sensors: Sequence[SensorDefinition] = (),
-) -> Definitions:
+    asset_checks: Sequence[dg.AssetChecksDefinition] = (),
+    jobs: Sequence[dg.JobDefinition | UnresolvedAssetJobDefinition] = (),
+    schedules: Sequence[dg.ScheduleDefinition | UnresolvedPartitionedAssetScheduleDefinition] = (),
+    sensors: Sequence[dg.SensorDefinition] = (),
+) -> dg.Definitions:
     """Build Dagster definitions for everything that is declared.
 
     Args:
@@ -116,14 +101,14 @@ def build_definitions(
     with without_beta_warnings():
         runtime, layout = open_location(entities, folder, settings, translator)
         built = assemble_definitions(runtime, layout, resources or {}, executor, assets)
-        own = Definitions(asset_checks=asset_checks, jobs=jobs, schedules=schedules, sensors=sensors)
+        own = dg.Definitions(asset_checks=asset_checks, jobs=jobs, schedules=schedules, sensors=sensors)
         for kind in ("asset_checks", "jobs", "schedules", "sensors"):
             for name in sorted(_names_of(built, kind) & _names_of(own, kind)):
                 raise NameClashError(kind=kind, name=name)
-        return Definitions.merge(built, own)
+        return dg.Definitions.merge(built, own)
 
 
-def _names_of(definitions: Definitions, kind: str) -> set[str]:
+def _names_of(definitions: dg.Definitions, kind: str) -> set[str]:
     found = getattr(definitions, kind) or ()
     keys = (each.check_keys if kind == "asset_checks" else [each.name] for each in found)
     return {key if isinstance(key, str) else key.to_user_string() for each in keys for key in each}
@@ -136,7 +121,7 @@ def build_assets(
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
     translator: FeedAssetsTranslator | None = None,
-) -> list[AssetSpec | AssetsDefinition]:
+) -> list[dg.AssetSpec | dg.AssetsDefinition]:
     """Build only the assets, with their resources, for locations where something else starts all work.
 
     Without sensors, schedules and jobs, no arrival is noticed, no run is requested, no late data are found, and nothing
@@ -170,7 +155,7 @@ def build_io_manager(
 def without_beta_warnings() -> Iterator[None]:
     """Build without the warnings of what is in beta in Dagster: whoever calls has not chosen it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)
+        warnings.simplefilter("ignore", dg.BetaWarning)
         yield
 
 
@@ -210,16 +195,16 @@ def assemble_definitions(
     runtime: Runtime,
     layout: AssetLayout,
     resources: Mapping[str, object],
-    executor: ExecutorDefinition | None = in_process_executor,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
     assets: Sequence[UserAsset] = (),
-) -> Definitions:
+) -> dg.Definitions:
     """Return all that Dagster receives of a location. The arguments and errors are those of `build_definitions`."""
     clusters = list(runtime.plan.clusters)
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
     built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
     check_user_assets(layout, built, assets)
-    return Definitions(
+    return dg.Definitions(
         assets=[*built, *assets],
         asset_checks=[
             _location_check(runtime),
@@ -248,15 +233,15 @@ def assemble_definitions(
     )
 
 
-def _sparks(runtime: Runtime) -> dict[str, ResourceDefinition]:
+def _sparks(runtime: Runtime) -> dict[str, dg.ResourceDefinition]:
     return {
         names.spark_resource(cluster.name): spark_definition(cluster, runtime.root)
         for cluster in runtime.plan.clusters.values()
     }
 
 
-def _location_asset(runtime: Runtime) -> AssetSpec:
-    return AssetSpec(
+def _location_asset(runtime: Runtime) -> dg.AssetSpec:
+    return dg.AssetSpec(
         runtime.location_key,
         group_name="feed_assets",
         description=(
@@ -268,13 +253,13 @@ def _location_asset(runtime: Runtime) -> AssetSpec:
     )
 
 
-def _location_check(runtime: Runtime) -> AssetChecksDefinition:
-    @asset_check(
+def _location_check(runtime: Runtime) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
         asset=runtime.location_key,
         name=names.LOCATION_CHECK,
         description="Checks that every entity file is valid, and that nothing fails in the ticks of the sensors.",
     )
-    def entities_are_valid(context: AssetCheckExecutionContext) -> AssetCheckResult:
+    def entities_are_valid(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         from feed_assets.orchestration.location.health import find_health
 
         location = runtime.location

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from dagster import AssetKey
+import dagster as dg
 
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
@@ -98,9 +98,9 @@ _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
 _NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def location_key(namespace: str | None) -> AssetKey:
+def location_key(namespace: str | None) -> dg.AssetKey:
     """Return the asset key of a location itself. Locations that share a Dagster instance differ by their namespaces."""
-    return AssetKey(["feed_assets", *([namespace] if namespace else []), "definitions"])
+    return dg.AssetKey(["feed_assets", *([namespace] if namespace else []), "definitions"])
 
 
 def op_names(plan: Plan) -> dict[Key, str]:

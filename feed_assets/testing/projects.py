@@ -10,15 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dagster import (
-    DagsterInstance,
-    Definitions,
-    ExecuteInProcessResult,
-    RunRequest,
-    SensorEvaluationContext,
-    build_schedule_context,
-    partition_loading_context,
-)
+import dagster as dg
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
@@ -82,8 +74,8 @@ class Project:
     Times are texts such as `2026-01-01T00:00Z`; a cluster is named if there are several.
     """
 
-    definitions: Definitions
-    instance: DagsterInstance
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
     _runtime: Runtime = field(repr=False)
     _spark: "GivenSpark | None" = field(repr=False)
     _cursors: dict[str, str | None] = field(default_factory=dict, repr=False)
@@ -171,7 +163,7 @@ class Project:
         """
         runs: list[ProjectRun] = []
         for _ in range(ROUNDS):
-            with partition_loading_context(effective_dt=self.now, dynamic_partitions_store=self.instance):
+            with dg.partition_loading_context(effective_dt=self.now, dynamic_partitions_store=self.instance):
                 done = [self._execute(*request) for request in self._tick()]
             if not done:
                 return runs
@@ -221,10 +213,10 @@ class Project:
         feeds = (self.definitions.resources or {})[names.FEED_IO_MANAGER]
         return self._runtime.plan.feeds[feeds.find_key(None, feed, cluster)]
 
-    def _tick(self) -> Iterator[tuple[str | None, RunRequest]]:
+    def _tick(self) -> Iterator[tuple[str | None, dg.RunRequest]]:
         """Yield what each sensor and schedule requests, and the job that it names."""
         for sensor in self._repository.sensor_defs:
-            with SensorEvaluationContext(
+            with dg.SensorEvaluationContext(
                 self.instance.get_ref(),  # Dagster reads new dynamic partitions by it only
                 cursor=self._cursors.get(sensor.name),
                 repository_def=self._repository,
@@ -239,10 +231,10 @@ class Project:
                 self.instance.report_runless_asset_event(event)
             yield from ((request.job_name or sensor.job_name, request) for request in result.run_requests or ())
         for schedule in self._repository.schedule_defs:
-            due = schedule.evaluate_tick(build_schedule_context(self.instance, self.now))
+            due = schedule.evaluate_tick(dg.build_schedule_context(self.instance, self.now))
             yield from ((schedule.job_name, request) for request in due.run_requests or ())
 
-    def _execute(self, job_name: str | None, request: RunRequest) -> ProjectRun:
+    def _execute(self, job_name: str | None, request: dg.RunRequest) -> ProjectRun:
         of_assets = self._repository.get_implicit_global_asset_job_def()
         is_assets = job_name in (None, of_assets.name)
         job = of_assets if is_assets else self._repository.get_job(job_name)
@@ -324,10 +316,10 @@ def open_project(
                 os.environ[_HOME] = before
 
 
-def _open_dagster(folder: str) -> AbstractContextManager[DagsterInstance]:
+def _open_dagster(folder: str) -> AbstractContextManager[dg.DagsterInstance]:
     """Return a Dagster instance of its own, which reports nothing to anybody."""
     Path(folder, "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    return DagsterInstance.from_config(folder)
+    return dg.DagsterInstance.from_config(folder)
 
 
 def _load(settings: Settings, now: datetime) -> Sequence[AnyEntity]:
@@ -378,7 +370,7 @@ def _write(record: FeedRecord, nominal_time: datetime, data: "DataFrame", folder
     write_output(data, output_target(record.feed, record, nominal_time, f"file://{folder}"))
 
 
-def failure_of(result: ExecuteInProcessResult) -> str:
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
     """Return why a run has failed; an empty text for one that has succeeded."""
     errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
     return "\n".join(error.to_string() for error in errors if error is not None)

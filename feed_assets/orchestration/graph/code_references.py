@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCodeReference
+import dagster as dg
 
 from feed_assets.engines.workflow.python_code import CodeFinder
 from feed_assets.masking import mask
@@ -40,16 +40,16 @@ class CodeReferences:
         """The option by which commands of Dagster find the definitions."""
         return find_pointer(self.finder.root)
 
-    def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, CodeReferencesMetadataValue]:
+    def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, dg.CodeReferencesMetadataValue]:
         """Return the metadata of a feed's asset: the feed, and what makes it."""
         maker = [] if made_by is None or made_by.copy is not None else [*self._iter_process(made_by)]
         return _metadata([*self._iter_entity(f"feed {record.feed}", record.facts), *maker])
 
-    def of_process(self, process: ProcessRecord) -> dict[str, CodeReferencesMetadataValue]:
+    def of_process(self, process: ProcessRecord) -> dict[str, dg.CodeReferencesMetadataValue]:
         """Return the metadata of an asset that is a process."""
         return _metadata(list(self._iter_process(process)))
 
-    def _iter_process(self, process: ProcessRecord) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+    def _iter_process(self, process: ProcessRecord) -> Iterator[dg.LocalFileCodeReference | dg.UrlCodeReference]:
         kind, name = process.entity
         yield from self._iter_entity(f"{kind} {name}", process.facts)
         workflow = process.workflow
@@ -60,30 +60,30 @@ class CodeReferences:
             if found is not None:
                 yield from self._iter_file(str(found.file), found.line, part.path)
 
-    def _iter_entity(self, label: str, facts: EntityFacts) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+    def _iter_entity(self, label: str, facts: EntityFacts) -> Iterator[dg.LocalFileCodeReference | dg.UrlCodeReference]:
         if facts.file is None:
             return
         if "://" not in facts.file:
             yield from self._iter_file(facts.file, facts.line, label)
         elif facts.file.startswith(("http://", "https://")):
-            yield UrlCodeReference(url=mask(facts.file), label=label)
+            yield dg.UrlCodeReference(url=mask(facts.file), label=label)
 
     def _iter_file(
         self, file: str, line: int | None, label: str
-    ) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+    ) -> Iterator[dg.LocalFileCodeReference | dg.UrlCodeReference]:
         path = os.path.abspath(file)  # noqa: PTH100 - one of many; without links resolved
-        yield LocalFileCodeReference(file_path=path, line_number=line, label=label)
+        yield dg.LocalFileCodeReference(file_path=path, line_number=line, label=label)
         folder, _, name = path.rpartition("/")
         place = self._folders.setdefault(folder, Path(folder))
         remote = find_remote(place)
         if remote is not None:
-            yield UrlCodeReference(url=remote.url(place / name, line), label=label)
+            yield dg.UrlCodeReference(url=remote.url(place / name, line), label=label)
 
 
 def _metadata(
-    references: list[LocalFileCodeReference | UrlCodeReference],
-) -> dict[str, CodeReferencesMetadataValue]:
-    return {CODE_REFERENCES: CodeReferencesMetadataValue(code_references=references)} if references else {}
+    references: list[dg.LocalFileCodeReference | dg.UrlCodeReference],
+) -> dict[str, dg.CodeReferencesMetadataValue]:
+    return {CODE_REFERENCES: dg.CodeReferencesMetadataValue(code_references=references)} if references else {}
 
 
 def find_pointer(root: Path) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions
+import dagster as dg
 
 from feed_assets.entities.common import Kind
 from feed_assets.orchestration import names
@@ -11,8 +11,8 @@ from feed_assets.orchestration.errors import NoAssetError
 
 
 def get_asset_key(
-    built: Definitions | Iterable[object], name: str, cluster: str, *, kind: Kind | str = Kind.FEED
-) -> AssetKey:
+    built: dg.Definitions | Iterable[object], name: str, cluster: str, *, kind: Kind | str = Kind.FEED
+) -> dg.AssetKey:
     """Return the asset key of a feed on a cluster, as the translator has named it.
 
     Args:
@@ -50,9 +50,9 @@ def get_asset_key(
     )
 
 
-def _specs(built: Definitions | Iterable[object]) -> Iterable[AssetSpec]:
-    for each in (built.assets or ()) if isinstance(built, Definitions) else built:
-        if isinstance(each, AssetSpec):
+def _specs(built: dg.Definitions | Iterable[object]) -> Iterable[dg.AssetSpec]:
+    for each in (built.assets or ()) if isinstance(built, dg.Definitions) else built:
+        if isinstance(each, dg.AssetSpec):
             yield each
-        elif isinstance(each, AssetsDefinition):
+        elif isinstance(each, dg.AssetsDefinition):
             yield from each.specs

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TypeAlias
 
-from dagster import AssetKey, AssetSpec, BetaWarning
+import dagster as dg
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
@@ -27,7 +27,7 @@ from feed_assets.orchestration.graph.translator import (
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 
-FindAsset: TypeAlias = Callable[[Key], tuple[AssetKey, Grid] | None]
+FindAsset: TypeAlias = Callable[[Key], tuple[dg.AssetKey, Grid] | None]
 """Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
 
 
@@ -50,32 +50,32 @@ class AssetLayout:
     grids: Mapping[Key, Grid]
     dynamic: Mapping[str, frozenset[Grid]]
     omitted_inputs: frozenset[tuple[Key, Key]]
-    feed_specs: Mapping[Key, AssetSpec]
-    process_specs: Mapping[Key, AssetSpec]
+    feed_specs: Mapping[Key, dg.AssetSpec]
+    process_specs: Mapping[Key, dg.AssetSpec]
 
-    def feed_asset(self, key: Key) -> tuple[AssetKey, Grid]:
+    def feed_asset(self, key: Key) -> tuple[dg.AssetKey, Grid]:
         """Return the asset key and the grid of a feed."""
         return self.feed_specs[key].key, self.grids[key]
 
-    def find_asset(self, key: Key) -> tuple[AssetKey, Grid] | None:
+    def find_asset(self, key: Key) -> tuple[dg.AssetKey, Grid] | None:
         """Return the asset key and the grid of a feed; None if it is not declared."""
         return self.feed_asset(key) if key in self.feed_specs else None
 
-    def find_feed(self, asset: AssetKey) -> Key | None:
+    def find_feed(self, asset: dg.AssetKey) -> Key | None:
         """Return the feed whose asset has this key; None if it is the asset of no feed."""
         return next((key for key, spec in self.feed_specs.items() if spec.key == asset), None)
 
-    def find_own_asset(self, process: ProcessRecord) -> tuple[AssetKey, Grid] | None:
+    def find_own_asset(self, process: ProcessRecord) -> tuple[dg.AssetKey, Grid] | None:
         """Return the asset key and the grid of a process; None if it is not an asset of its own."""
         spec = self.process_specs.get(process.key)
         return (spec.key, process_grid(process)) if spec is not None else None
 
-    def run_assets(self, process: ProcessRecord) -> list[tuple[AssetKey, Grid]]:
+    def run_assets(self, process: ProcessRecord) -> list[tuple[dg.AssetKey, Grid]]:
         """Return the asset keys and grids that a run of the process materializes: its own asset, or its feeds."""
         own = self.find_own_asset(process)
         return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.own_outputs]
 
-    def find_partitions(self, kind: str, key: Key, nominal_time: datetime) -> list[tuple[AssetKey, str]]:
+    def find_partitions(self, kind: str, key: Key, nominal_time: datetime) -> list[tuple[dg.AssetKey, str]]:
         """Return the partitions that show an instance: that of the feed's asset, or of each asset that a run of the
         process materializes. None are if it is no instance by this plan.
         """
@@ -118,7 +118,7 @@ def lay_out(
             makers[feed.key] = process
             grids[feed.key] = shared
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)  # references to code are one of Dagster's beta features
+        warnings.simplefilter("ignore", dg.BetaWarning)  # references to code are one of Dagster's beta features
         feed_specs = {
             key: translate(translator, feed_data(record, makers.get(key), grids[key], references, user_values))
             for key, record in plan.feeds.items()
@@ -150,7 +150,7 @@ def _dynamic_grids(plan: Plan, grids: Mapping[Key, Grid], own: Sequence[ProcessR
 
 
 def _check_keys(layout: AssetLayout) -> None:
-    known: dict[AssetKey, str] = {}
+    known: dict[dg.AssetKey, str] = {}
     feeds = ((f"feed {name!r}", cluster, spec) for (name, cluster), spec in layout.feed_specs.items())
     processes = ((describe_process(name), cluster, spec) for (name, cluster), spec in layout.process_specs.items())
     for what, cluster, spec in (*feeds, *processes):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from dagster import MetadataValue, TableColumn, TableSchema
+import dagster as dg
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.content.columns import describe_column, parse_columns
@@ -106,7 +106,7 @@ def user_metadata(values: Values) -> dict[str, str]:
 
 def column_schema(
     columns: Iterable[tuple[str, str]], declared: str | None = None, user_values: Mapping[str, Values] = EMPTY
-) -> TableSchema:
+) -> dg.TableSchema:
     """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
 
     `user_values` are theirs, by name: the property `description` is that of the column, the others and tags its tags.
@@ -115,9 +115,9 @@ def column_schema(
     """
     described = {name: describe_column(kind) for name, kind in parse_columns(declared)} if declared else {}
     found = ((name, describe_column(kind)) for name, kind in columns)
-    return TableSchema(
+    return dg.TableSchema(
         columns=[
-            TableColumn(
+            dg.TableColumn(
                 name=name,
                 type=known.type,
                 description=user_values.get(name, EMPTY).get(_DESCRIPTION)
@@ -220,7 +220,7 @@ def _sequence_metadata(cluster: str, sequence: InstanceSequence) -> dict[str, ob
 def _process_metadata(process: ProcessRecord) -> dict[str, object]:
     metadata: dict[str, object] = {
         names.META_WORKFLOW: process.work,
-        names.META_PARALLEL: MetadataValue.int(process.parallel),
+        names.META_PARALLEL: dg.MetadataValue.int(process.parallel),
         names.META_ORDER: process.order.value,
         names.META_CATCH_UP: process.catch_up.value,
         names.META_TIMEOUT: process.timeout.render(),

@@ -11,12 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from dagster import (
-    AddDynamicPartitionsRequest,
-    DynamicPartitionsDefinition,
-    PartitionsDefinition,
-    TimeWindowPartitionsDefinition,
-)
+import dagster as dg
 
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.plan.records import FeedRecord, ProcessRecord
@@ -90,11 +85,11 @@ class Grid:
     def _refusal(self, key: str, reason: str) -> PartitionKeyError:
         return PartitionKeyError(key=key, start=self.sequence.start, frequency=self.sequence.frequency, reason=reason)
 
-    def add_request(self, keys: Sequence[str]) -> AddDynamicPartitionsRequest:
+    def add_request(self, keys: Sequence[str]) -> dg.AddDynamicPartitionsRequest:
         """Return the request to add keys to a dynamic grid."""
-        return AddDynamicPartitionsRequest(self.dynamic_name, keys)
+        return dg.AddDynamicPartitionsRequest(self.dynamic_name, keys)
 
-    def definition(self) -> PartitionsDefinition[str]:
+    def definition(self) -> dg.PartitionsDefinition[str]:
         """Return the partitions definition; equal grids share one object."""
         return _definition(self)
 
@@ -127,12 +122,12 @@ def _key_format(sequence: InstanceSequence) -> str:
 
 
 @cache
-def _definition(grid: Grid) -> PartitionsDefinition[str]:
+def _definition(grid: Grid) -> dg.PartitionsDefinition[str]:
     if grid.cron is None:
-        return DynamicPartitionsDefinition(name=grid.dynamic_name)
+        return dg.DynamicPartitionsDefinition(name=grid.dynamic_name)
     sequence = grid.sequence
     size = sequence.size
-    return TimeWindowPartitionsDefinition(
+    return dg.TimeWindowPartitionsDefinition(
         start=grid.key(sequence.start),
         end=None if size is None else grid.key(sequence.at(size)),
         fmt=grid.key_format,

@@ -3,18 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dagster import (
-    AllPartitionMapping,
-    AssetDep,
-    AssetKey,
-    AssetsDefinition,
-    AssetSpec,
-    MultiPartitionsDefinition,
-    PartitionMapping,
-    PartitionsDefinition,
-    TimeWindowPartitionMapping,
-    TimeWindowPartitionsDefinition,
-)
+import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.orchestration.errors import AssetClashError, ProducerError
@@ -22,7 +11,7 @@ from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.records import FeedRecord, Plan
 
-UserAsset = AssetsDefinition | AssetSpec
+UserAsset = dg.AssetsDefinition | dg.AssetSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +19,8 @@ class Producer:
     """An asset whose materializations are the arrivals of a feed, and the feed's own asset with its grid."""
 
     record: FeedRecord
-    asset: AssetKey
-    own: AssetKey
+    asset: dg.AssetKey
+    own: dg.AssetKey
     grid: Grid
 
     @property
@@ -39,7 +28,7 @@ class Producer:
         """Whether the feed has no asset beside this one."""
         return self.asset == self.own
 
-    def require_partitions(self, definition: PartitionsDefinition[str] | None) -> None:
+    def require_partitions(self, definition: dg.PartitionsDefinition[str] | None) -> None:
         """Require that the keys of a partitions definition mean the feed's instances.
 
         Raises:
@@ -58,18 +47,18 @@ def find_producers(plan: Plan, find_asset: FindAsset, cluster: str | None = None
         for record in plan.announced_on(each):
             found = find_asset(record.key)
             if found is not None:
-                asset = AssetKey(list(record.produced_by or ()))
+                asset = dg.AssetKey(list(record.produced_by or ()))
                 yield Producer(record=record, asset=asset, own=found[0], grid=found[1])
 
 
-def producer_dep(producer: Producer) -> AssetDep:
+def producer_dep(producer: Producer) -> dg.AssetDep:
     """Return the dependency of a feed's asset on the asset that produces it."""
     if not producer.record.has_data:
-        return AssetDep(producer.asset)
-    mapping: PartitionMapping = TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+        return dg.AssetDep(producer.asset)
+    mapping: dg.PartitionMapping = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
     if producer.grid.is_dynamic:
-        mapping = AllPartitionMapping()
-    return AssetDep(producer.asset, partition_mapping=mapping)
+        mapping = dg.AllPartitionMapping()
+    return dg.AssetDep(producer.asset, partition_mapping=mapping)
 
 
 def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Iterable[UserAsset]) -> None:
@@ -90,8 +79,8 @@ def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Ite
             producer.require_partitions(specs[producer.asset].partitions_def)
 
 
-def _specs_of(asset: UserAsset) -> Iterable[AssetSpec]:
-    return [asset] if isinstance(asset, AssetSpec) else asset.specs
+def _specs_of(asset: UserAsset) -> Iterable[dg.AssetSpec]:
+    return [asset] if isinstance(asset, dg.AssetSpec) else asset.specs
 
 
 def require_known(producer: Producer, graph: AssetGraph | None, is_materialized: bool) -> None:
@@ -115,12 +104,12 @@ def require_known(producer: Producer, graph: AssetGraph | None, is_materialized:
         )
 
 
-def _find_mismatch(grid: Grid, definition: PartitionsDefinition[str] | None) -> str | None:
+def _find_mismatch(grid: Grid, definition: dg.PartitionsDefinition[str] | None) -> str | None:
     if definition is None:
         return "it has no partitions"
-    if isinstance(definition, MultiPartitionsDefinition):
+    if isinstance(definition, dg.MultiPartitionsDefinition):
         return "its partitions have several dimensions"
-    if not isinstance(definition, TimeWindowPartitionsDefinition):
+    if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return None if grid.is_dynamic else "its partitions are no times"
     if (definition.fmt, definition.timezone) != (grid.key_format, grid.key_zone.key):
         theirs = f"{definition.fmt} in {definition.timezone}"

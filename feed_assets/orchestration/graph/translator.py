@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from dagster import AssetKey, AssetSpec, PartitionsDefinition
+import dagster as dg
 
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.workflow import WorkflowEngine
@@ -64,8 +64,8 @@ class FeedAssetsTranslatorData:
     cluster: str
     frequency: str
     timezone: str
-    asset_key: AssetKey
-    partitions_def: PartitionsDefinition[str] | None = None
+    asset_key: dg.AssetKey
+    partitions_def: dg.PartitionsDefinition[str] | None = None
     description: str | None = None
     owner: str | None = None
     groups: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class FeedAssetsTranslator:
     ```
     """
 
-    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
         """Return the asset of a feed or process.
 
         It may have any attributes but other partitions or dependencies, which follow from the entities. It is called
@@ -105,7 +105,7 @@ class FeedAssetsTranslator:
             kinds.add("batch")
         if data.engine not in (None, WorkflowEngine.EXTERNAL):
             kinds.add("spark")
-        return AssetSpec(
+        return dg.AssetSpec(
             data.asset_key,
             partitions_def=data.partitions_def,
             group_name=names.word(data.groups[0] if data.groups else data.cluster),
@@ -140,7 +140,7 @@ def feed_data(
         kind="feed",
         name=record.feed,
         cluster=record.cluster,
-        asset_key=AssetKey([record.cluster, record.feed]),
+        asset_key=dg.AssetKey([record.cluster, record.feed]),
         url=mask(feed_url(record)),
         format=record.format.value if record.has_data else None,
         made_by=made_by.process if made_by is not None else None,
@@ -166,7 +166,7 @@ def process_data(
     and programs say.
     """
     is_clear = process.key not in plan.feeds
-    asset_key = AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
+    asset_key = dg.AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
     return FeedAssetsTranslatorData(
         kind="process",
         name=process.process,
@@ -207,7 +207,7 @@ def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
     }
 
 
-def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) -> AssetSpec:
+def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
     """Return the asset that a translator makes of a feed or process, still without dependencies.
 
     Raises:
@@ -217,7 +217,7 @@ def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) 
         spec: object = translator.get_asset_spec(data)
     except Exception as exc:
         raise _refusal(translator, data, f"raises {describe_error(exc)}", "Correct the translator.") from exc
-    if not isinstance(spec, AssetSpec):
+    if not isinstance(spec, dg.AssetSpec):
         returned = type(spec).__name__
         raise _refusal(translator, data, f"returns {returned}", "Return an AssetSpec, as super() does.")
     if spec.partitions_def != data.partitions_def:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+import dagster as dg
 
 from feed_assets.clock import TimeBudget
 from feed_assets.instances.leasing import TTL
@@ -68,7 +68,7 @@ class RunHeartbeats:
 def fail_dead_runs(
     database: Database,
     cluster: str,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     running: Sequence[ProcessInstance],
     heartbeats: RunHeartbeats,
     real_now: datetime,
@@ -89,7 +89,7 @@ def fail_dead_runs(
     working = {row.run_id for row in running}
     started = {
         run.run_id: run
-        for run in instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
+        for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
         if run.run_id in working or run.tags.get(names.TAG_CLUSTER) == cluster
     }
     expiries = _expiries(database, cluster, [row for row in running if row.run_id in started])
@@ -108,7 +108,7 @@ def fail_dead_runs(
     return dead
 
 
-def _newest_line(instance: DagsterInstance, run: DagsterRun) -> datetime | None:
+def _newest_line(instance: dg.DagsterInstance, run: dg.DagsterRun) -> datetime | None:
     newest = instance.event_log_storage.get_logs_for_run(run.run_id, limit=1, ascending=False)
     return datetime.fromtimestamp(newest[0].timestamp, UTC) if newest else None
 

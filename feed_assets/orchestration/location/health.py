@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
+import dagster as dg
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import ADDRESSES, without_outages
@@ -71,7 +71,7 @@ class Health:
         units += ["restored"] if self.is_restored else []
         return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
 
-    def check(self, location: AssetKey) -> AssetCheckEvaluation:
+    def check(self, location: dg.AssetKey) -> dg.AssetCheckEvaluation:
         """Return the result of the check on a location's asset: passed if no file has an error and nothing fails."""
         errors = [issue for issue in self.issues if issue.severity is Severity.ERROR]
         failing = self.sentences()
@@ -79,14 +79,14 @@ class Health:
         counts = ", ".join(counted(count, noun) for count, noun in numbers)
         texts = {"issues": [issue.render() for issue in self.issues], "failures": failing}
         found = {name: sentences for name, sentences in texts.items() if sentences}
-        return AssetCheckEvaluation(
+        return dg.AssetCheckEvaluation(
             asset_key=location,
             check_name=names.LOCATION_CHECK,
             passed=not errors and not failing,
-            severity=AssetCheckSeverity.ERROR,
+            severity=dg.AssetCheckSeverity.ERROR,
             description="\n\n".join([counts, *map(render_first, found.values())]),
             metadata={
-                name: MetadataValue.md("\n".join(f"- {sentence}" for sentence in sentences))
+                name: dg.MetadataValue.md("\n".join(f"- {sentence}" for sentence in sentences))
                 for name, sentences in found.items()
             },
         )

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 from datetime import datetime
 
-from dagster import SensorEvaluationContext
+import dagster as dg
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
 from feed_assets.catalog.store import REVISION as METADATA_REVISION
@@ -95,7 +95,7 @@ def _run_shape(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...
     return (selected, id(layout.process_grid(process).definition()))
 
 
-def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: SensorEvaluationContext) -> None:
+def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: dg.SensorEvaluationContext) -> None:
     """Ask the code server that runs this tick to reload, if it has to.
 
     This happens after the tick has returned, because the old process then ends.

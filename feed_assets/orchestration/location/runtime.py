@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagster import AssetKey, DagsterInstance
+import dagster as dg
 
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
@@ -91,7 +91,7 @@ class Runtime:
         return self.settings.root
 
     @property
-    def location_key(self) -> AssetKey:
+    def location_key(self) -> dg.AssetKey:
         """The asset of the location itself, with its check."""
         return names.location_key(self.settings.namespace)
 
@@ -163,7 +163,7 @@ class Runtime:
                 known = self._timeline = ReleaseTimeline(location.plan, values_of(self.settings))
         return known
 
-    def database(self, instance: DagsterInstance) -> "Database":
+    def database(self, instance: dg.DagsterInstance) -> "Database":
         """Return the state database that belongs to a Dagster instance, with its tables as they are now.
 
         Raises:
@@ -201,7 +201,7 @@ def open_runtime(
     )
 
 
-def state_url(instance: DagsterInstance) -> str:
+def state_url(instance: dg.DagsterInstance) -> str:
     """Return the URL of the state database beside a Dagster instance's own storage.
 
     This is the same PostgreSQL database, or a SQLite file in the instance's home.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from dagster import InitResourceContext, ResourceDefinition
+import dagster as dg
 
 from feed_assets.engines.spark.local_servers import LocalServer, ServerUse
 from feed_assets.engines.spark.sessions import session_conf
@@ -42,14 +42,14 @@ class LocationServers:
         return self._uses.get(cluster.name)
 
 
-def spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
+def spark_definition(cluster: ClusterRecord, root: Path) -> dg.ResourceDefinition:
     """Return the resource for a cluster's Spark session. Each run opens one session, when its work first needs it.
 
     The resource has no config schema: Dagster stores defaults of a schema, with the secrets in them.
     """
 
     @contextmanager
-    def open_resource(context: InitResourceContext) -> "Iterator[LazyPySparkResource]":
+    def open_resource(context: dg.InitResourceContext) -> "Iterator[LazyPySparkResource]":
         if not cluster.keeps_server:
             yield spark_resource(cluster, root)
             return
@@ -63,7 +63,7 @@ def spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
         finally:
             resource.close()
 
-    return ResourceDefinition(resource_fn=open_resource, description=f"The Spark session of cluster {cluster.name}.")
+    return dg.ResourceDefinition(resource_fn=open_resource, description=f"The Spark session of cluster {cluster.name}.")
 
 
 @cache

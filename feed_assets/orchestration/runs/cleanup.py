@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
-from dagster import DagsterInstance, DagsterRun, OpExecutionContext, RunsFilter
+import dagster as dg
 from dagster._core.errors import DagsterHomeNotSetError
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
@@ -36,7 +36,7 @@ _FOLDER = "compute_logs"
 """What Dagster's executors append to the id of a run to get the beginning of the keys of its logs."""
 
 
-def run_cleanup(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:
+def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) -> None:
     """Clean up after a cluster's old runs, once a day and for a few minutes; the next day goes on.
 
     What fails, such as an object store for logs that is away, is told like a failure of retention, and fails no run.
@@ -105,9 +105,9 @@ def clean_up(
     return done
 
 
-def _open_instance() -> DagsterInstance:
+def _open_instance() -> dg.DagsterInstance:
     try:
-        return DagsterInstance.get()
+        return dg.DagsterInstance.get()
     except DagsterHomeNotSetError as exc:
         raise SettingsError(
             setting="DAGSTER_HOME",
@@ -131,11 +131,11 @@ class DagsterLogs(CapturedLogs):
     Runs themselves stay, with their events: `delete_run` would remove the materializations with them.
     """
 
-    def __init__(self, instance: DagsterInstance) -> None:
+    def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
 
     def find(self, runs: Mapping[str, Collection[Key]]) -> list[str]:
-        found = self._instance.get_runs(RunsFilter(run_ids=sorted(runs))) if runs else []
+        found = self._instance.get_runs(dg.RunsFilter(run_ids=sorted(runs))) if runs else []
         return sorted(
             run.run_id
             for run in found
@@ -143,7 +143,7 @@ class DagsterLogs(CapturedLogs):
         )
 
     def find_retention(self, cluster: str, after: datetime | None, before: datetime, limit: int) -> RetentionRuns:
-        of_job = RunsFilter(job_name=names.retention_job(cluster), created_after=after, created_before=before)
+        of_job = dg.RunsFilter(job_name=names.retention_job(cluster), created_after=after, created_before=before)
         found = self._instance.get_run_records(of_job, limit=limit, order_by="create_timestamp", ascending=True)
         runs = [record.dagster_run for record in found]
         return RetentionRuns(
@@ -155,7 +155,7 @@ class DagsterLogs(CapturedLogs):
     def remove(self, run_id: str) -> None:
         self._instance.compute_log_manager.delete_logs(prefix=_prefix(run_id))
 
-    def _is_of(self, run: DagsterRun, processes: Iterable[Key]) -> bool:
+    def _is_of(self, run: dg.DagsterRun, processes: Iterable[Key]) -> bool:
         """Return whether a run has no steps but those of some processes: another may be somebody else's."""
         own = {name for key in processes for name in names.possible_steps(key)}
         steps = {each.step_key.partition("[")[0] for each in self._instance.get_run_step_stats(run.run_id)}

@@ -9,22 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckExecutionContext,
-    AssetCheckKey,
-    AssetCheckResult,
-    AssetChecksDefinition,
-    AssetCheckSeverity,
-    AssetCheckSpec,
-    AssetKey,
-    AssetsDefinition,
-    MaterializeResult,
-    MetadataValue,
-    Output,
-    PreviewWarning,
-    multi_asset_check,
-)
+import dagster as dg
 
 from feed_assets.entities.content.quality import OnFail
 from feed_assets.masking import masked_errors
@@ -42,13 +27,13 @@ if TYPE_CHECKING:
     from feed_assets.instances.late.store import BehindCopies
 
 
-def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[AssetChecksDefinition]:
+def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
     """Return the op that makes the checks of all feeds with an SLA on a cluster; none without such feeds."""
     feeds = {layout.feed_asset(key)[0]: key[0] for key in feeds_on_time(layout, cluster)}
     if not feeds:
         return []
     specs = [
-        AssetCheckSpec(
+        dg.AssetCheckSpec(
             names.ON_TIME_CHECK,
             asset=key,
             description="Fails while instances are late: an error after sla.high, a warning after sla.low.",
@@ -56,7 +41,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         for key in feeds
     ]
 
-    def evaluate(connection: "Connection", wanted: Sequence[AssetKey]) -> Iterator[AssetCheckEvaluation]:
+    def evaluate(connection: "Connection", wanted: Sequence[dg.AssetKey]) -> Iterator[dg.AssetCheckEvaluation]:
         from feed_assets.alerts.deadlines.states import FeedLateness, find_lateness
 
         found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
@@ -70,13 +55,13 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
 def build_feed_checks(
     runtime: Runtime,
     op_name: str,
-    specs: Sequence[AssetCheckSpec],
-    evaluate: "Callable[[Connection, Sequence[AssetKey]], Iterable[AssetCheckEvaluation]]",
-) -> AssetChecksDefinition:
+    specs: Sequence[dg.AssetCheckSpec],
+    evaluate: "Callable[[Connection, Sequence[dg.AssetKey]], Iterable[dg.AssetCheckEvaluation]]",
+) -> dg.AssetChecksDefinition:
     """Return the op that makes checks of feeds from the record."""
 
-    @multi_asset_check(name=op_name, specs=specs, can_subset=True)
-    def check(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+    @dg.multi_asset_check(name=op_name, specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         with masked_errors():
             wanted = [key.asset_key for key in context.selected_asset_check_keys]
             with runtime.database(context.instance).read() as connection:
@@ -87,9 +72,9 @@ def build_feed_checks(
     return check
 
 
-def to_result(found: AssetCheckEvaluation) -> AssetCheckResult:
+def to_result(found: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
     """Return what the op of a check yields for what ticks report."""
-    return AssetCheckResult(
+    return dg.AssetCheckResult(
         asset_key=found.asset_key,
         check_name=found.check_name,
         passed=found.passed,
@@ -104,13 +89,13 @@ def feeds_on_time(layout: AssetLayout, cluster: str) -> list[tuple[str, str]]:
     return [key for key, record in layout.plan.feeds.items() if key[1] == cluster and record.sla is not None]
 
 
-def build_evaluation(asset: AssetKey, grid: Grid, lateness: "FeedLateness") -> AssetCheckEvaluation:
+def build_evaluation(asset: dg.AssetKey, grid: Grid, lateness: "FeedLateness") -> dg.AssetCheckEvaluation:
     """Return what Dagster is told about a feed; the first late partitions are named."""
     from feed_assets.alerts.deadlines.states import NAMED
     from feed_assets.log.messages.levels import SlaLevel
 
     late = lateness.late
-    metadata: Mapping[str, MetadataValue] = {}
+    metadata: Mapping[str, dg.MetadataValue] = {}
     if late:
         lines = [
             f"- {grid.key(time) if grid.sequence.contains(time) else time.isoformat()}: {level.value}"
@@ -118,26 +103,26 @@ def build_evaluation(asset: AssetKey, grid: Grid, lateness: "FeedLateness") -> A
         ]
         lines += [f"- and {len(late) - NAMED:,} more"] if len(late) > NAMED else []
         metadata = {
-            names.META_SLA_LATE: MetadataValue.int(len(late)),
-            names.META_SLA: MetadataValue.md("\n".join(lines)),
+            names.META_SLA_LATE: dg.MetadataValue.int(len(late)),
+            names.META_SLA: dg.MetadataValue.md("\n".join(lines)),
         }
-    return AssetCheckEvaluation(
+    return dg.AssetCheckEvaluation(
         asset_key=asset,
         check_name=names.ON_TIME_CHECK,
         passed=not late,
-        severity=AssetCheckSeverity.WARN if lateness.level is SlaLevel.LOW else AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if lateness.level is SlaLevel.LOW else dg.AssetCheckSeverity.ERROR,
         description=lateness.sentence,
         metadata=metadata,
     )
 
 
-def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[AssetChecksDefinition]:
+def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) -> list[dg.AssetChecksDefinition]:
     """Return the op that makes the checks of all replicas on a cluster; none without replicas."""
     description = "Fails while instances are behind: their source has other content than the replica."
     assets = _find_flows(layout, cluster)
-    specs = [AssetCheckSpec(names.IN_SYNC_CHECK, asset=asset, description=description) for asset in assets]
+    specs = [dg.AssetCheckSpec(names.IN_SYNC_CHECK, asset=asset, description=description) for asset in assets]
 
-    def evaluate(connection: "Connection", wanted: Collection[AssetKey]) -> list[AssetCheckEvaluation]:
+    def evaluate(connection: "Connection", wanted: Collection[dg.AssetKey]) -> list[dg.AssetCheckEvaluation]:
         from feed_assets.instances.late.store import LateChecks
 
         behind = LateChecks(connection).behind(runtime.clock.now())
@@ -148,7 +133,7 @@ def build_replica_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
 
 def evaluate_changed(
     layout: AssetLayout, cluster: str, behind: "Sequence[BehindCopies]", told: Mapping[str, int]
-) -> list[AssetCheckEvaluation]:
+) -> list[dg.AssetCheckEvaluation]:
     """Return the results of the checks of replicas of which other numbers are behind than were told, by flow."""
     now = {each.flow: each.instances for each in behind if each.cluster == cluster}
     changed = {flow for flow in {*now, *told} if now.get(flow) != told.get(flow)}
@@ -156,8 +141,8 @@ def evaluate_changed(
     return [_evaluate(asset, flows, cluster, behind) for asset, flows in assets.items() if changed.intersection(flows)]
 
 
-def _find_flows(layout: AssetLayout, cluster: str) -> dict[AssetKey, list[str]]:
-    found: dict[AssetKey, list[str]] = {}
+def _find_flows(layout: AssetLayout, cluster: str) -> dict[dg.AssetKey, list[str]]:
+    found: dict[dg.AssetKey, list[str]] = {}
     for process in layout.plan.processes.values():
         if process.copy is not None and process.cluster == cluster:
             found.setdefault(layout.feed_asset(process.outputs[0].feed_key)[0], []).append(process.process)
@@ -165,41 +150,43 @@ def _find_flows(layout: AssetLayout, cluster: str) -> dict[AssetKey, list[str]]:
 
 
 def _evaluate(
-    asset: AssetKey, flows: Collection[str], cluster: str, behind: "Sequence[BehindCopies]"
-) -> AssetCheckEvaluation:
+    asset: dg.AssetKey, flows: Collection[str], cluster: str, behind: "Sequence[BehindCopies]"
+) -> dg.AssetCheckEvaluation:
     from feed_assets.orchestration.location.health import describe_behind
 
     said = [describe_behind(each) for each in behind if each.cluster == cluster and each.flow in flows]
     description = "\n\n".join(said) or "No instance is behind its source."
-    return AssetCheckEvaluation(
+    return dg.AssetCheckEvaluation(
         asset_key=asset, check_name=names.IN_SYNC_CHECK, passed=not said, description=description
     )
 
 
 QUALITY_CHECK = "quality"
 
-RunResult: TypeAlias = MaterializeResult[None] | AssetCheckResult | Output[None]
+RunResult: TypeAlias = dg.MaterializeResult[None] | dg.AssetCheckResult | dg.Output[None]
 """What a run of a process yields to Dagster."""
 
 
-def build_quality_check(asset: AssetKey, feed: FeedRecord, grid: Grid) -> list[AssetCheckSpec]:
+def build_quality_check(asset: dg.AssetKey, feed: FeedRecord, grid: Grid) -> list[dg.AssetCheckSpec]:
     """Return the check on the asset of a feed whose rows are held to a quality."""
     if feed.quality is None:
         return []
     description = "Tells how many rows of an instance are good. Too many bad ones are not published, or are told."
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PreviewWarning)  # checks of partitions are one of Dagster's previews
-        return [AssetCheckSpec(QUALITY_CHECK, asset=asset, description=description, partitions_def=grid.definition())]
+        warnings.simplefilter("ignore", dg.PreviewWarning)  # checks of partitions are one of Dagster's previews
+        return [
+            dg.AssetCheckSpec(QUALITY_CHECK, asset=asset, description=description, partitions_def=grid.definition())
+        ]
 
 
-def build_quality_evaluation(asset: AssetKey, partition: str, verdict: "Verdict") -> AssetCheckEvaluation:
+def build_quality_evaluation(asset: dg.AssetKey, partition: str, verdict: "Verdict") -> dg.AssetCheckEvaluation:
     """Return what Dagster is told about the rows of one instance."""
     is_warning = verdict.quality.on_fail is OnFail.WARN
-    return AssetCheckEvaluation(
+    return dg.AssetCheckEvaluation(
         asset_key=asset,
         check_name=QUALITY_CHECK,
         passed=verdict.has_passed,
-        severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if is_warning else dg.AssetCheckSeverity.ERROR,
         description=verdict.summary,
         metadata=quality_metadata(verdict),
         partition=partition,
@@ -215,8 +202,8 @@ def quality_metadata(verdict: "Verdict") -> Mapping[str, int | float]:
     }
 
 
-def check_outputs(assets: AssetsDefinition, checks: Iterable[AssetCheckKey]) -> Iterator[Output[None]]:
+def check_outputs(assets: dg.AssetsDefinition, checks: Iterable[dg.AssetCheckKey]) -> Iterator[dg.Output[None]]:
     """Yield the outputs that Dagster expects of the checks of a run, whose evaluations have been written."""
     for check in checks:
         if check.name == QUALITY_CHECK:
-            yield Output(None, output_name=assets.get_output_name_for_asset_check_key(check))
+            yield dg.Output(None, output_name=assets.get_output_name_for_asset_check_key(check))

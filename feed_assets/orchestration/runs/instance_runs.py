@@ -11,14 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from dagster import (
-    AssetMaterialization,
-    DagsterInstance,
-    DagsterRunStatus,
-    Failure,
-    MetadataValue,
-    TableMetadataValue,
-)
+import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
@@ -128,9 +121,9 @@ class InstanceRun:
         if self.process.copy is not None:
             note_flow(database, self.process, errors, self.runtime.real_clock)
         if failures:
-            raise Failure(
+            raise dg.Failure(
                 description=_describe(self.process, failures, len(self.remaining.ended)),
-                metadata={label: MetadataValue.text(reason) for label, reason in failures.items()},
+                metadata={label: dg.MetadataValue.text(reason) for label, reason in failures.items()},
                 allow_retries=False,
             )
 
@@ -247,7 +240,7 @@ class InstanceRun:
             self._say(logging.INFO, f"{mask(done.url)} is published; it is not a partition of the current definitions")
             return
         asset_key, grid = found
-        event = AssetMaterialization(
+        event = dg.AssetMaterialization(
             asset_key=asset_key,
             partition=grid.key(done.nominal_time),
             metadata={
@@ -282,7 +275,7 @@ class InstanceRun:
         except Exception:
             _logger.warning("Dagster could not keep a line of the run: %s", line, exc_info=True)
 
-    def _preview(self, done: Published) -> TableMetadataValue | None:
+    def _preview(self, done: Published) -> dg.TableMetadataValue | None:
         if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
             return None
         try:
@@ -351,18 +344,18 @@ GRACE_SECONDS = 10.0
 """Seconds that a cancelled run has to end before it is interrupted again."""
 
 
-def is_cancelled(instance: DagsterInstance, run_id: str) -> bool:
+def is_cancelled(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Return whether somebody has cancelled a run; False if that cannot be read."""
     try:
         run = instance.get_run_by_id(run_id)
     except Exception:
         _logger.exception("the status of run %s could not be read", run_id)
         return False
-    return run is not None and run.status in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}
+    return run is not None and run.status in {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
 
 
 @contextmanager
-def repeated_interrupts(instance: DagsterInstance, run_id: str) -> Iterator[None]:
+def repeated_interrupts(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Interrupt this process repeatedly, inside the context, once the run that it works on is cancelled."""
     ended, asked = threading.Event(), partial(is_cancelled, instance, run_id)
     poller = threading.Thread(target=_interrupt_until, args=(ended, asked), name=f"end of {run_id}", daemon=True)

@@ -3,17 +3,7 @@
 Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
 """
 
-from dagster import (
-    In,
-    JobDefinition,
-    Nothing,
-    OpDefinition,
-    OpExecutionContext,
-    Out,
-    in_process_executor,
-    job,
-    op,
-)
+import dagster as dg
 
 from feed_assets.command_lines import command_line
 from feed_assets.masking import masked_errors
@@ -23,7 +13,7 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.operation import Operation
 
 
-def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> JobDefinition:
+def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
     """Build the job that runs instances of any process of a cluster that are not partitions of the current
     definitions.
     """
@@ -38,7 +28,7 @@ def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -
     )
 
 
-def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> JobDefinition:
+def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> dg.JobDefinition:
     """Build the job that copies instances to a cluster."""
     return _build_listed_job(
         runtime,
@@ -52,41 +42,41 @@ def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str)
 
 def _build_listed_job(
     runtime: Runtime, find_asset: FindAsset, cluster: str, name: str, op_name: str, description: str
-) -> JobDefinition:
+) -> dg.JobDefinition:
     """Build a job of one op that runs listed instances on a cluster. Its config is `process` and `times`."""
 
-    @op(
+    @dg.op(
         name=op_name,
         config_schema={"process": str, "times": [str]},
         required_resource_keys={names.spark_resource(cluster)},
         description=description,
     )
-    def listed_op(context: OpExecutionContext) -> None:
+    def listed_op(context: dg.OpExecutionContext) -> None:
         from feed_assets.orchestration.runs.listed_instances import run_listed
 
         with masked_errors():
             run_listed(runtime, find_asset, cluster, context)
 
-    @job(name=name, executor_def=in_process_executor, description=description)
+    @dg.job(name=name, executor_def=dg.in_process_executor, description=description)
     def listed() -> None:
         listed_op()
 
     return listed
 
 
-def build_operate_job(runtime: Runtime) -> JobDefinition:
+def build_operate_job(runtime: Runtime) -> dg.JobDefinition:
     """Build the job for what Dagster has no button for."""
 
-    @op(name=names.OPERATE_OP)
-    def operate_op(context: OpExecutionContext, config: Operation) -> None:
+    @dg.op(name=names.OPERATE_OP)
+    def operate_op(context: dg.OpExecutionContext, config: Operation) -> None:
         from feed_assets.orchestration.runs.operating import operate
 
         with masked_errors():
             operate(runtime, context, config)
 
-    @job(
+    @dg.job(
         name=names.OPERATE_JOB,
-        executor_def=in_process_executor,
+        executor_def=dg.in_process_executor,
         description="Does what Dagster has no button for, as the commands do it: rerun, kill, suspend and resume "
         "instances, hold them, approve a sweep or undo it. In the launchpad, fill "
         "in `action` and `name`, and `instance` or `start` and `end`; `dry_run` changes nothing.",
@@ -97,14 +87,14 @@ def build_operate_job(runtime: Runtime) -> JobDefinition:
     return operate_job
 
 
-def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
+def build_retention_job(runtime: Runtime, cluster: str) -> dg.JobDefinition:
     """Build the job that plans and runs the sweeps of a cluster, empties its trash, and cleans up after old runs."""
     plan, sweep, purge = _plan_op(runtime, cluster), _sweep_op(runtime, cluster), _purge_op(runtime, cluster)
     clean = _clean_op(runtime, cluster)
 
-    @job(
+    @dg.job(
         name=names.retention_job(cluster),
-        executor_def=in_process_executor,
+        executor_def=dg.in_process_executor,
         description=f"Evicts expired instances on cluster {cluster}. Its sweeps: "
         f"`{command_line('retention', 'list', clusters=[cluster])}`",
     )
@@ -115,14 +105,14 @@ def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
     return retention
 
 
-def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
-    @op(
+def _plan_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
+    @dg.op(
         name=names.retention_op("plan", cluster),
-        out=Out(list[str]),
+        out=dg.Out(list[str]),
         required_resource_keys={names.spark_resource(cluster)},
         description="Plans sweeps of the feeds for which retention is due, and stores them. Removes nothing.",
     )
-    def plan_op(context: OpExecutionContext) -> list[str]:
+    def plan_op(context: dg.OpExecutionContext) -> list[str]:
         from feed_assets.orchestration.runs.retention import plan_due_feeds
 
         with masked_errors():
@@ -131,15 +121,15 @@ def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
     return plan_op
 
 
-def _sweep_op(runtime: Runtime, cluster: str) -> OpDefinition:
-    @op(
+def _sweep_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
+    @dg.op(
         name=names.retention_op("sweep", cluster),
-        out=Out(Nothing),
+        out=dg.Out(dg.Nothing),
         required_resource_keys={names.spark_resource(cluster)},
         description="Moves expired instances to the trash or archive: small sweeps on the driver, "
         "large ones on Spark's executors.",
     )
-    def sweep_op(context: OpExecutionContext, sweeps: list[str]) -> None:
+    def sweep_op(context: dg.OpExecutionContext, sweeps: list[str]) -> None:
         from feed_assets.orchestration.runs.retention import run_sweeps
 
         with masked_errors():
@@ -148,14 +138,14 @@ def _sweep_op(runtime: Runtime, cluster: str) -> OpDefinition:
     return sweep_op
 
 
-def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
-    @op(
+def _purge_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
+    @dg.op(
         name=names.retention_op("purge", cluster),
-        ins={"after": In(Nothing)},
-        out=Out(Nothing),
+        ins={"after": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
         description="Removes expired trash for good.",
     )
-    def purge_op(context: OpExecutionContext) -> None:
+    def purge_op(context: dg.OpExecutionContext) -> None:
         from feed_assets.orchestration.runs.retention import purge_trash
 
         with masked_errors():
@@ -164,13 +154,13 @@ def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
     return purge_op
 
 
-def _clean_op(runtime: Runtime, cluster: str) -> OpDefinition:
-    @op(
+def _clean_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
+    @dg.op(
         name=names.retention_op("clean", cluster),
-        out=Out(Nothing),
+        out=dg.Out(dg.Nothing),
         description="Removes the captured logs of old runs, once a day. Runs and materializations stay.",
     )
-    def clean_op(context: OpExecutionContext) -> None:
+    def clean_op(context: dg.OpExecutionContext) -> None:
         from feed_assets.orchestration.runs.cleanup import run_cleanup
 
         with masked_errors():

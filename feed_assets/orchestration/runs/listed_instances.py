@@ -9,7 +9,7 @@ another frequency, has a sensor.
 from datetime import datetime
 from functools import partial
 
-from dagster import DagsterInstance, OpExecutionContext, RunRequest, SensorResult, SkipReason
+import dagster as dg
 
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.restores import HELD
@@ -30,7 +30,7 @@ COPIES_A_TICK = 50
 INSTANCES_A_TICK = 20
 
 
-def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: OpExecutionContext) -> None:
+def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: dg.OpExecutionContext) -> None:
     """Run the instances listed in the config of the op.
 
     Raises:
@@ -45,32 +45,36 @@ def run_listed(runtime: Runtime, find_asset: FindAsset, cluster: str, context: O
 
 
 def run_replication_tick(
-    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance
-) -> list[RunRequest] | SkipReason:
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance
+) -> list[dg.RunRequest] | dg.SkipReason:
     """Request runs of ready copies; one query if there are none."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
-        return SkipReason("safe mode is on")
+        return dg.SkipReason("safe mode is on")
     if active.is_restored:
-        return SkipReason(HELD)
+        return dg.SkipReason(HELD)
     op_name, mode = names.replication_op(cluster), LaunchMode.COPIES
     requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=COPIES_A_TICK)
     if not requests:
         failing = describe_failing(database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
-        return SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
+        return dg.SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
     return requests
 
 
-def run_instances_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SensorResult:
+def run_instances_tick(
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance
+) -> dg.SensorResult:
     """Request runs of ready instances that are not partitions of the current definitions."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     active = follow_definitions(runtime, layout, database, as_of)
     op_name, mode = names.instances_op(cluster), LaunchMode.INSTANCES
     requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=INSTANCES_A_TICK)
     if not requests:
-        return SensorResult(skip_reason=SkipReason("every ready instance is a partition of the current definitions"))
-    return SensorResult(run_requests=requests)
+        return dg.SensorResult(
+            skip_reason=dg.SkipReason("every ready instance is a partition of the current definitions")
+        )
+    return dg.SensorResult(run_requests=requests)
 
 
 def _request_runs(
@@ -83,7 +87,7 @@ def _request_runs(
     *,
     mode: LaunchMode,
     at_most: int,
-) -> list[RunRequest]:
+) -> list[dg.RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""
     if active.is_restored:
         return []
@@ -97,10 +101,10 @@ def _request_runs(
     return [_build_request(request, op_name) for request in requests]
 
 
-def _build_request(request: LaunchRequest, op_name: str) -> RunRequest:
+def _build_request(request: LaunchRequest, op_name: str) -> dg.RunRequest:
     process = request.process
     config = {"process": process.process, "times": [render_datetime(time) for time in request.nominal_times]}
-    return RunRequest(
+    return dg.RunRequest(
         run_key=request.key,
         run_config={"ops": {op_name: {"config": config}}},
         tags=build_tags(request),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NoReturn
 
-from dagster import DagsterInstance, DagsterRun, Failure, OpExecutionContext, RunsFilter
+import dagster as dg
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
@@ -37,7 +37,7 @@ _TAKES = {
 }
 
 
-def operate(runtime: Runtime, context: OpExecutionContext, wanted: Operation) -> None:
+def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation) -> None:
     """Do what a person has launched; the log says what was done.
 
     Raises:
@@ -57,7 +57,7 @@ def operate(runtime: Runtime, context: OpExecutionContext, wanted: Operation) ->
     if isinstance(done, Controlled):
         stop_runs_of(done.stopped, context.instance)
     if isinstance(done, UndoResult) and not done.is_complete:
-        raise Failure(done.render_summary(), allow_retries=False)
+        raise dg.Failure(done.render_summary(), allow_retries=False)
 
 
 def _do(context: OperationContext, wanted: Operation, author: str) -> Controlled | HoldChange | Sweep | UndoResult:
@@ -100,7 +100,7 @@ def _refuse(wanted: Operation, reason: str, next_step: str) -> NoReturn:
     raise InstanceQueryError(subject=f"{wanted.action} {wanted.name}", reason=reason, next_step=next_step)
 
 
-def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None = None) -> int:
+def stop_runs_of(stopped: Sequence[ProcessInstance], of: dg.DagsterInstance | None = None) -> int:
     """Stop the runs that instances were in or had requested, and return how many there were; by default those of the
     Dagster instance of the environment.
 
@@ -108,7 +108,7 @@ def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None 
         RunsNotStoppedError: some runs could not be stopped; the others were.
     """
     try:
-        with DagsterInstance.get() if of is None else nullcontext(of) as instance:
+        with dg.DagsterInstance.get() if of is None else nullcontext(of) as instance:
             runs = _runs_of(instance, stopped)
             failed = [run.run_id for run in runs.values() if not instance.run_coordinator.cancel_run(run.run_id)]
     except Exception as exc:
@@ -119,10 +119,10 @@ def stop_runs_of(stopped: Sequence[ProcessInstance], of: DagsterInstance | None 
     return len(runs)
 
 
-def _runs_of(instance: DagsterInstance, stopped: Sequence[ProcessInstance]) -> dict[str, DagsterRun]:
+def _runs_of(instance: dg.DagsterInstance, stopped: Sequence[ProcessInstance]) -> dict[str, dg.DagsterRun]:
     ids = sorted({row.run_id for row in stopped if row.run_id})
     requests = sorted({row.request_key for row in stopped if row.request_key})
-    found = list(instance.get_runs(RunsFilter(run_ids=ids))) if ids else []
+    found = list(instance.get_runs(dg.RunsFilter(run_ids=ids))) if ids else []
     if requests:
-        found += instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        found += instance.get_runs(dg.RunsFilter(tags={names.TAG_REQUEST: requests}))
     return {run.run_id: run for run in found if not run.is_finished}

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from dagster import Config
+import dagster as dg
 from pydantic import Field
 
 
-class Operation(Config):
+class Operation(dg.Config):
     """What is to be done."""
 
     action: Literal["rerun", "kill", "suspend", "resume", "hold", "approve", "undo"] = Field(

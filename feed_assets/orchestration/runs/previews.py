@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import IO
 
-from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+import dagster as dg
 
 from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
 from feed_assets.instances.attempts.attempts import Published
@@ -31,7 +31,7 @@ def wants_preview(record: FeedRecord, by_default: bool) -> bool:
     return by_default if record.preview is None else record.preview
 
 
-def build_preview(store: InstanceStore, done: Published) -> TableMetadataValue | None:
+def build_preview(store: InstanceStore, done: Published) -> dg.TableMetadataValue | None:
     """Return the first rows of a published instance; None if they cannot be read here, or if there are none.
 
     Raises:
@@ -69,10 +69,12 @@ def _opened(store: InstanceStore, path: str, file: str, size: int) -> Iterator[I
             yield io.BytesIO(b"".join(reading.chunks(file)))
 
 
-def _render(rows: list[Row], types: dict[str, str]) -> TableMetadataValue:
+def _render(rows: list[Row], types: dict[str, str]) -> dg.TableMetadataValue:
     names = list(dict.fromkeys(chain.from_iterable(rows)))[:COLUMNS]
-    schema = TableSchema(columns=[TableColumn(name=name, type=types.get(name, "string")) for name in names])
-    return MetadataValue.table([TableRecord({name: _cell(row.get(name)) for name in names}) for row in rows], schema)
+    schema = dg.TableSchema(columns=[dg.TableColumn(name=name, type=types.get(name, "string")) for name in names])
+    return dg.MetadataValue.table(
+        [dg.TableRecord({name: _cell(row.get(name)) for name in names}) for row in rows], schema
+    )
 
 
 def _cell(value: object) -> str:

@@ -6,13 +6,7 @@ it.
 
 from collections.abc import Iterator, Sequence
 
-from dagster import (
-    AssetExecutionContext,
-    AssetKey,
-    AssetMaterialization,
-    Failure,
-    MaterializeResult,
-)
+import dagster as dg
 
 from feed_assets.engines.port import WorkReport
 from feed_assets.instances.attempts.attempts import Published
@@ -35,12 +29,12 @@ the range, including failed ones. `tests/orchestration` checks the key against r
 
 
 def materialize_process(
-    context: AssetExecutionContext,
+    context: dg.AssetExecutionContext,
     runtime: Runtime,
     process: ProcessRecord,
     grid: Grid,
     find_asset: FindAsset,
-    own_key: AssetKey | None,
+    own_key: dg.AssetKey | None,
 ) -> Iterator[RunResult]:
     """Run the instances of the run's partitions, and report each output to Dagster when it is published.
 
@@ -57,22 +51,22 @@ def materialize_process(
             report = None if published else run.reports.get(times[partition])
             context.log_event(_own_event(own_key, partition, process, published, report))
 
-    failure: Failure | None = None
+    failure: dg.Failure | None = None
     try:
         run.run(times, report_own)
-    except Failure as exc:
+    except dg.Failure as exc:
         failure = exc
     yield from run.columns.results(context.selected_asset_check_keys)
     yield from check_outputs(context.assets_def, context.selected_asset_check_keys)
     if failure is not None:
         raise failure
     for key in context.selected_asset_keys - _left_out(process, find_asset, ended):
-        yield MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
+        yield dg.MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
 
 
 def _left_out(
     process: ProcessRecord, find_asset: FindAsset, ended: Sequence[tuple[Published, ...]]
-) -> frozenset[AssetKey]:
+) -> frozenset[dg.AssetKey]:
     """Return the assets of the optional outputs that none of the instances has written; none if no instance ran."""
     written = {done.output for published in ended for done in published}
     edges = [edge for edge in process.own_outputs if edge.optional and edge.name not in written] if ended else []
@@ -80,14 +74,14 @@ def _left_out(
 
 
 def _own_event(
-    key: AssetKey,
+    key: dg.AssetKey,
     partition: str,
     process: ProcessRecord,
     published: tuple[Published, ...],
     report: WorkReport | None,
-) -> AssetMaterialization:
+) -> dg.AssetMaterialization:
     written = {done.output: f"{done.record.feed} {render_datetime(done.nominal_time)}" for done in published}
-    return AssetMaterialization(
+    return dg.AssetMaterialization(
         asset_key=key,
         partition=partition,
         metadata={

@@ -5,7 +5,7 @@ them over time. What people look for comes first.
 from collections.abc import Mapping
 from datetime import datetime
 
-from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+import dagster as dg
 
 from feed_assets.alerts.deadlines.due_times import describe_late
 from feed_assets.engines.port import InputEvent
@@ -31,11 +31,11 @@ _EVENT_COLUMNS = {
 
 
 def published_metadata(
-    done: Published, preview: TableMetadataValue | None = None
-) -> dict[str, MetadataValue | TableSchema | str | int | float]:
+    done: Published, preview: dg.TableMetadataValue | None = None
+) -> dict[str, dg.MetadataValue | dg.TableSchema | str | int | float]:
     """Return the metadata of a published instance for its partition's page."""
-    metadata: dict[str, MetadataValue | TableSchema | str | int | float] = {
-        "dagster/uri": MetadataValue.url(mask(done.url)),
+    metadata: dict[str, dg.MetadataValue | dg.TableSchema | str | int | float] = {
+        "dagster/uri": dg.MetadataValue.url(mask(done.url)),
         names.META_NOMINAL: render_datetime(done.nominal_time),
     }
     if done.rows is not None:
@@ -50,17 +50,17 @@ def published_metadata(
         metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
     if done.missing:
         missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
-        metadata[names.META_MISSING] = MetadataValue.json(missing)
+        metadata[names.META_MISSING] = dg.MetadataValue.json(missing)
     if preview is not None:
         metadata[names.META_PREVIEW] = preview
     if done.events:
         metadata[names.META_EVENT_COUNT] = sum(map(len, done.events.values()))
         metadata[names.META_EVENTS] = build_events(done.events)
     metadata |= message_metadata(done.message.payload, done.message.marking)
-    metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
+    metadata[names.META_INPUTS] = dg.MetadataValue.json(dict(done.inputs))
     metadata |= work_metadata(done.details, done.facts)
     if done.rows is not None:
-        metadata[names.ROW_COUNT] = MetadataValue.int(done.rows)
+        metadata[names.ROW_COUNT] = dg.MetadataValue.int(done.rows)
     if done.columns is not None:
         metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
     return metadata
@@ -83,21 +83,21 @@ def late_metadata(database: Database, record: FeedRecord, nominal_time: datetime
     return {names.META_SLA: late} if late is not None else {}
 
 
-def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, MetadataValue]:
+def message_metadata(payload: Mapping[str, object], marking: str | None) -> dict[str, dg.MetadataValue]:
     """Return what an event says to those who take it."""
-    said: dict[str, MetadataValue] = {}
+    said: dict[str, dg.MetadataValue] = {}
     if payload:
-        said[names.META_PAYLOAD] = MetadataValue.json(mask_values(dict(payload)))
+        said[names.META_PAYLOAD] = dg.MetadataValue.json(mask_values(dict(payload)))
     if marking:
-        said[names.META_MARKING] = MetadataValue.text(mask(marking))
+        said[names.META_MARKING] = dg.MetadataValue.text(mask(marking))
     return said
 
 
-def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataValue:
+def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> dg.TableMetadataValue:
     """Return the newest `SHOWN_EVENTS` events of a batch as a table, in the order of the log."""
     found = [(event.number, name, event) for name, its in events.items() for event in its]
     records = [
-        TableRecord(
+        dg.TableRecord(
             {
                 "input": name,
                 "event": number,
@@ -109,5 +109,5 @@ def build_events(events: Mapping[str, tuple[InputEvent, ...]]) -> TableMetadataV
         )
         for number, name, event in sorted(found, key=lambda row: row[:2])[-SHOWN_EVENTS:]
     ]
-    schema = TableSchema([TableColumn(name, kind) for name, kind in _EVENT_COLUMNS.items()])
-    return MetadataValue.table(records, schema)
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in _EVENT_COLUMNS.items()])
+    return dg.MetadataValue.table(records, schema)

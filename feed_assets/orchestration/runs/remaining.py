@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from dagster import AssetExecutionContext, OpExecutionContext
+import dagster as dg
 
 from feed_assets.clock import Stopwatch
 from feed_assets.entities.process import Order
@@ -24,7 +24,7 @@ from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.time_outs import check_gate
 
-RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
+RunContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 
 SHORTEST_REST = 30.0
 """Seconds of work, as a run expects them, for which it does not give way: the next tick may take as long."""

@@ -9,15 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dagster import (
-    DagsterInstance,
-    DagsterRunStatus,
-    Failure,
-    OpExecutionContext,
-    RunRequest,
-    RunsFilter,
-    SkipReason,
-)
+import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
@@ -67,24 +59,24 @@ _SWEEP = "sweep "
 _logger = get_logger(__name__)
 
 _UNENDED = [
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
 ]
 
 
 def run_retention_tick(
-    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance
-) -> RunRequest | SkipReason:
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance
+) -> dg.RunRequest | dg.SkipReason:
     """Request a run if there is work for it; a few queries if not."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
-        return SkipReason("safe mode is on")
+        return dg.SkipReason("safe mode is on")
     if active.is_restored:
-        return SkipReason(HELD)
+        return dg.SkipReason(HELD)
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     work = bulkheads.run(
         TickStep.RETENTION, "", _find_work, runtime, database, active.location, cluster, as_of, bulkheads
@@ -92,11 +84,11 @@ def run_retention_tick(
     bulkheads.save(database)
     if not work:
         failing = describe_failing(database, cluster, TickStep.RETENTION)
-        return SkipReason("retention is not due for any feed" + failing)
-    unended = RunsFilter(job_name=names.retention_job(cluster), statuses=_UNENDED)
+        return dg.SkipReason("retention is not due for any feed" + failing)
+    unended = dg.RunsFilter(job_name=names.retention_job(cluster), statuses=_UNENDED)
     if instance.get_runs_count(unended):
-        return SkipReason(f"a run is active; afterwards: {work}")
-    return RunRequest(tags={names.TAG_CLUSTER: cluster})
+        return dg.SkipReason(f"a run is active; afterwards: {work}")
+    return dg.RunRequest(tags={names.TAG_CLUSTER: cluster})
 
 
 def _find_work(
@@ -149,7 +141,7 @@ def _is_worked_on(connection: Connection, sweep: Sweep, real_now: datetime) -> b
     return any(head.held_until is not None and head.held_until > real_now for head in heads)
 
 
-def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) -> list[str]:
+def plan_due_feeds(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) -> list[str]:
     """Plan the sweeps of due feeds; return the ids of the sweeps to run, including interrupted ones."""
     sweep_context = _sweep_context(runtime, context)
     if _is_stopped(context, sweep_context.database):
@@ -190,7 +182,7 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
     return [*(sweep.sweep_id for sweep in waiting), *ready]
 
 
-def _is_stopped(context: OpExecutionContext, database: Database) -> bool:
+def _is_stopped(context: dg.OpExecutionContext, database: Database) -> bool:
     """Return whether safe mode has come since the schedule requested the run; one that a person starts is refused."""
     try:
         require_mode(database, Operation.RETENTION_RUN)
@@ -219,7 +211,7 @@ def _next_try(context: SweepContext) -> datetime:
     return context.real_clock.now() + LONGEST_PAUSE
 
 
-def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, sweeps: Sequence[str]) -> None:
+def run_sweeps(runtime: Runtime, cluster: str, context: dg.OpExecutionContext, sweeps: Sequence[str]) -> None:
     """Run sweeps; a sweep that is refused or fails does not affect the others.
 
     Raises:
@@ -250,7 +242,7 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         context.add_output_metadata({names.META_SWEEP: sweep_id})
     bulkheads.save(sweep_context.database)
     if failed:
-        raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
+        raise dg.Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
 
 
 def _plan_again(context: SweepContext, sweep_id: str, cluster: str, grace: timedelta) -> None:
@@ -261,7 +253,7 @@ def _plan_again(context: SweepContext, sweep_id: str, cluster: str, grace: timed
         schedule_retention_now(connection, context.timeline, keys, context.clock.now() + LONGEST_PAUSE, grace)
 
 
-def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:
+def purge_trash(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) -> None:
     """Remove expired trash for good; a sweep whose trash cannot be removed does not affect the others."""
     sweep_context = _sweep_context(runtime, context)
     if _is_stopped(context, sweep_context.database):
@@ -286,7 +278,7 @@ def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> 
             context.log.info(f"the trash of sweep {purged.sweep.sweep_id} is empty: {counted(purged.files, 'file')}")
 
 
-def _sweep_context(runtime: Runtime, context: OpExecutionContext) -> SweepContext:
+def _sweep_context(runtime: Runtime, context: dg.OpExecutionContext) -> SweepContext:
     database = runtime.database(context.instance)
     timeline = runtime.timeline()
     with database.read() as connection:
@@ -302,7 +294,7 @@ def _sweep_context(runtime: Runtime, context: OpExecutionContext) -> SweepContex
     )
 
 
-def _session(context: OpExecutionContext, cluster: str) -> "Callable[[], SparkSession]":
+def _session(context: dg.OpExecutionContext, cluster: str) -> "Callable[[], SparkSession]":
     """Return a function that opens the run's Spark session, for sweeps large enough to need it."""
     spark: LazyPySparkResource = getattr(context.resources, names.spark_resource(cluster))
 
@@ -319,7 +311,7 @@ def _paths_of(database: Database, sweep_id: str) -> int:
     return sweep.paths if sweep else 0
 
 
-def _log_plan(context: OpExecutionContext, planned: PlannedSweeps) -> None:
+def _log_plan(context: dg.OpExecutionContext, planned: PlannedSweeps) -> None:
     for each in planned.feeds:
         if each.left_out:
             context.log.warning(f"feed {each.record.feed}: left out: {each.left_out}")

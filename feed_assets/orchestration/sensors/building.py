@@ -6,24 +6,7 @@ Every Dagster run loads the location, so the modules of each are imported by its
 
 from collections.abc import Callable, Mapping
 
-from dagster import (
-    AssetSelection,
-    DagsterInstance,
-    DefaultScheduleStatus,
-    DefaultSensorStatus,
-    JobDefinition,
-    RepositoryDefinition,
-    RunRequest,
-    ScheduleDefinition,
-    ScheduleEvaluationContext,
-    SensorDefinition,
-    SensorEvaluationContext,
-    SensorResult,
-    SkipReason,
-    multi_or_in_process_executor,
-    schedule,
-    sensor,
-)
+import dagster as dg
 
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
@@ -36,10 +19,10 @@ OTHER_SECONDS = 10
 IN_PROCESS: Mapping[str, object] = {"execution": {"config": {"in_process": {}}}}
 
 
-def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
     """Build the sensor that polls for arrivals on a cluster and requests the runs that become ready."""
 
-    def tick(context: SensorEvaluationContext) -> SensorResult:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from feed_assets.orchestration.location.reloading import renew_code_server
         from feed_assets.orchestration.sensors.ticks import run_tick
 
@@ -57,22 +40,22 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
     )
 
 
-def in_one_process(result: SensorResult, repository: RepositoryDefinition | None) -> SensorResult:
+def in_one_process(result: dg.SensorResult, repository: dg.RepositoryDefinition | None) -> dg.SensorResult:
     """Let the requested runs work in one process, with one start of Spark, if the location has Dagster's default
     executor. Another executor is the choice of whoever merged the definitions with others.
     """
     if not result.run_requests or repository is None:
         return result
-    if repository.get_implicit_global_asset_job_def().executor_def is not multi_or_in_process_executor:
+    if repository.get_implicit_global_asset_job_def().executor_def is not dg.multi_or_in_process_executor:
         return result
     requests = [each.with_replaced_attrs(run_config=IN_PROCESS) for each in result.run_requests]
     return result._replace(run_requests=requests)
 
 
-def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
     """Build the sensor that requests runs of instances that are not partitions of the current definitions."""
 
-    def tick(context: SensorEvaluationContext) -> SensorResult:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from feed_assets.orchestration.runs.listed_instances import run_instances_tick
 
         return run_instances_tick(runtime, layout, cluster, context.instance)
@@ -86,10 +69,10 @@ def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) 
     )
 
 
-def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
     """Build the sensor that makes the due checks for late data on a cluster."""
 
-    def tick(context: SensorEvaluationContext) -> SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         from feed_assets.orchestration.sensors.late_data import run_late_tick
 
         return run_late_tick(runtime, layout, cluster, context.instance)
@@ -103,10 +86,10 @@ def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Se
     )
 
 
-def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
     """Build the sensor that looks for missed deadlines on a cluster."""
 
-    def tick(context: SensorEvaluationContext) -> SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 
         return run_sla_tick(runtime, layout, cluster, context.instance)
@@ -120,10 +103,10 @@ def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> Sen
     )
 
 
-def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefinition:
+def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> dg.SensorDefinition:
     """Build the sensor that delivers messages on all ways out."""
 
-    def tick(context: SensorEvaluationContext) -> SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return run_notify_tick(runtime, layout, context.instance)
 
     return _build_sensor(
@@ -134,21 +117,21 @@ def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> SensorDefiniti
     )
 
 
-def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: DagsterInstance) -> SkipReason:
+def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: dg.DagsterInstance) -> dg.SkipReason:
     """Deliver what is due, and say what was done. It waits a second for receivers, however many there are."""
     from feed_assets.orchestration.location.reloading import follow_definitions
 
     database = runtime.database(instance)
     with runtime.alone(names.NOTIFY_SENSOR) as is_alone:
         if not is_alone:
-            return SkipReason("an earlier tick is still at work")
+            return dg.SkipReason("an earlier tick is still at work")
         active = follow_definitions(runtime, layout, database, runtime.clock.now())
-        return SkipReason(runtime.notifier.run(database, active.plan, runtime.real_clock).render())
+        return dg.SkipReason(runtime.notifier.run(database, active.plan, runtime.real_clock).render())
 
 
 def _assets(
     layout: AssetLayout, cluster: str, is_served: Callable[[FeedRecord | ProcessRecord], bool] | None = None
-) -> AssetSelection | None:
+) -> dg.AssetSelection | None:
     """Return the assets of the feeds and processes of a cluster that a sensor serves, by default all; None without
     any.
     """
@@ -156,29 +139,29 @@ def _assets(
     processes = [each for each in layout.plan.processes.values() if is_served is None or is_served(each)]
     keys = {layout.feed_asset(each.key)[0] for each in feeds if each.cluster == cluster}
     keys |= {key for each in processes if each.cluster == cluster for key, _ in layout.run_assets(each)}
-    return AssetSelection.assets(*sorted(keys)) if keys else None
+    return dg.AssetSelection.assets(*sorted(keys)) if keys else None
 
 
 def _build_sensor(
     name: str,
-    tick: Callable[[SensorEvaluationContext], SensorResult | SkipReason],
+    tick: Callable[[dg.SensorEvaluationContext], dg.SensorResult | dg.SkipReason],
     *,
     description: str,
     minimum_seconds: int,
     job_name: str | None = None,
-    targets: AssetSelection | None = None,
-) -> SensorDefinition:
+    targets: dg.AssetSelection | None = None,
+) -> dg.SensorDefinition:
     """Build a sensor from a tick function. It requests runs of a job or of assets, or none."""
 
-    @sensor(
+    @dg.sensor(
         name=name,
         job_name=job_name,
         asset_selection=targets,
         minimum_interval_seconds=minimum_seconds,
-        default_status=DefaultSensorStatus.RUNNING,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )
-    def evaluate(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         with masked_errors():
             return tick(context)
 
@@ -189,11 +172,11 @@ EVERY_MINUTE = "* * * * *"
 
 
 def build_retention_schedule(
-    runtime: Runtime, layout: AssetLayout, cluster: str, of_job: JobDefinition
-) -> ScheduleDefinition:
+    runtime: Runtime, layout: AssetLayout, cluster: str, of_job: dg.JobDefinition
+) -> dg.ScheduleDefinition:
     """Build the schedule that starts retention on a cluster when a feed is due."""
 
-    def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         from feed_assets.orchestration.runs.retention import run_retention_tick
 
         return run_retention_tick(runtime, layout, cluster, context.instance)
@@ -203,11 +186,11 @@ def build_retention_schedule(
 
 
 def build_replication_schedule(
-    runtime: Runtime, layout: AssetLayout, cluster: str, of_job: JobDefinition
-) -> ScheduleDefinition:
+    runtime: Runtime, layout: AssetLayout, cluster: str, of_job: dg.JobDefinition
+) -> dg.ScheduleDefinition:
     """Build the schedule that requests ready copies to a cluster."""
 
-    def tick(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
+    def tick(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         from feed_assets.orchestration.runs.listed_instances import run_replication_tick
 
         return run_replication_tick(runtime, layout, cluster, context.instance)
@@ -216,20 +199,20 @@ def build_replication_schedule(
 
 
 def _build_schedule(
-    of_job: JobDefinition,
-    tick: Callable[[ScheduleEvaluationContext], RunRequest | list[RunRequest] | SkipReason],
+    of_job: dg.JobDefinition,
+    tick: Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | list[dg.RunRequest] | dg.SkipReason],
     description: str,
-) -> ScheduleDefinition:
+) -> dg.ScheduleDefinition:
     """Build a schedule from a tick function. It runs every minute and has the name of its job."""
 
-    @schedule(
+    @dg.schedule(
         name=of_job.name,
         job=of_job,
         cron_schedule=EVERY_MINUTE,
-        default_status=DefaultScheduleStatus.RUNNING,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
         description=description,
     )
-    def evaluate(context: ScheduleEvaluationContext) -> RunRequest | list[RunRequest] | SkipReason:
+    def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | list[dg.RunRequest] | dg.SkipReason:
         with masked_errors():
             return tick(context)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from dagster import AssetObservation, DagsterInstance, SkipReason
+import dagster as dg
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines, close_all, revision_of
@@ -51,12 +51,12 @@ CHECKS_A_TICK = 200
 _TOLD_VERSION = 1
 
 
-def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
+def run_sla_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> dg.SkipReason:
     """Do the work of one tick. If no deadline has passed and nothing is late, this takes a handful of queries."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     with runtime.alone(names.sla_sensor(cluster)) as is_alone:
         said = _work(runtime, layout, cluster, instance, database, as_of) if is_alone else "an earlier tick is at work"
-    return SkipReason(
+    return dg.SkipReason(
         said + describe_failing(database, cluster, TickStep.DEADLINES, TickStep.FORECASTS, TickStep.REPORTS)
     )
 
@@ -65,7 +65,7 @@ def _work(
     runtime: Runtime,
     loaded: AssetLayout,
     cluster: str,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     database: Database,
     as_of: datetime,
 ) -> str:
@@ -101,7 +101,9 @@ def _work(
     return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
 
 
-def _observe(database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime) -> int:
+def _observe(
+    database: Database, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, as_of: datetime
+) -> int:
     """Show missed deadlines at the partitions of the instances; return how many."""
     with database.read() as connection:
         misses = SlaMisses(connection).unshown(cluster, OBSERVED_A_TICK)
@@ -115,13 +117,13 @@ def _observe(database: Database, layout: AssetLayout, cluster: str, instance: Da
     return len(misses)
 
 
-def build_observations(layout: AssetLayout, miss: SlaMiss) -> list[AssetObservation]:
+def build_observations(layout: AssetLayout, miss: SlaMiss) -> list[dg.AssetObservation]:
     """Return the observations of a missed deadline: at the partition of the feed's asset, or of each asset that a run
     of the process materializes.
     """
     what = f"{miss.level.value} missed: due at {render_datetime(miss.due_at)}"
     return [
-        AssetObservation(
+        dg.AssetObservation(
             asset_key=key,
             partition=partition,
             description=f"{what}, and not there at {render_datetime(miss.missed_at)}",
@@ -169,7 +171,7 @@ def describe(found: LookResult, watched: WatchResult, observed: int, shown: int)
 
 
 def report_changed(
-    database: Database, layout: AssetLayout, cluster: str, instance: DagsterInstance, loaded: AssetLayout
+    database: Database, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, loaded: AssetLayout
 ) -> int:
     """Report the checks `on_time` whose result is not what was told last, without a run, at most `CHECKS_A_TICK`;
     return how many. One read if none has changed.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import inf
 
-from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord
+import dagster as dg
 from dagster._core.event_api import EventLogCursor
 from dagster._core.instance.utils import RUNLESS_RUN_ID
 
@@ -31,7 +31,7 @@ WIPES_A_TICK = 100
 
 
 def follow_hands(
-    context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance, bulkheads: Bulkheads
+    context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, bulkheads: Bulkheads
 ) -> None:
     """Take what has been reported and wiped since the last call; the event log is read behind two positions."""
     with context.database.read() as connection:
@@ -62,15 +62,17 @@ def follow_hands(
                 instance.report_runless_asset_event(said)
 
 
-def _is_own(event: EventLogRecord) -> bool:
+def _is_own(event: dg.EventLogRecord) -> bool:
     """Return whether this program has reported it."""
     told = event.asset_materialization
     return told is None or names.META_NOMINAL in told.metadata
 
 
-def _find_notices(layout: AssetLayout, feeds: Mapping[AssetKey, Key], event: EventLogRecord) -> Iterator[Announcement]:
+def _find_notices(
+    layout: AssetLayout, feeds: Mapping[dg.AssetKey, Key], event: dg.EventLogRecord
+) -> Iterator[Announcement]:
     """Yield the notice that a report is; nothing if it is of no instance, or of an asset of the user's own."""
-    asset = event.asset_key or AssetKey([])
+    asset = event.asset_key or dg.AssetKey([])
     record, grid = layout.plan.feeds[feeds[asset]], layout.grids[feeds[asset]]
     if record.has_data and record.produced_by != tuple(asset.path):
         with suppress(PartitionKeyError):
@@ -79,10 +81,10 @@ def _find_notices(layout: AssetLayout, feeds: Mapping[AssetKey, Key], event: Eve
 
 
 def _retell_wiped(
-    context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance, before: ReaderPosition
+    context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, before: ReaderPosition
 ) -> ReaderPosition:
     """Tell AVAILABLE instances of wiped assets again, some in each tick; return the position, with feeds `behind`."""
-    after, kind = EventLogCursor.from_storage_id(before.settled).to_string(), DagsterEventType.ASSET_WIPED
+    after, kind = EventLogCursor.from_storage_id(before.settled).to_string(), dg.DagsterEventType.ASSET_WIPED
     wiped = instance.event_log_storage.get_records_for_run(RUNLESS_RUN_ID, after, kind, WIPES_A_TICK).records
     behind = dict(before.behind)
     for each in wiped:

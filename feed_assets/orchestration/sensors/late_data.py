@@ -3,7 +3,7 @@
 from datetime import datetime
 from functools import partial
 
-from dagster import DagsterInstance, SkipReason
+import dagster as dg
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
@@ -26,7 +26,7 @@ NOTHING_CHECKED = LateCheckResult(verdicts=(), changed=frozenset(), refused={}, 
 _logger = get_logger(__name__)
 
 
-def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
+def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> dg.SkipReason:
     """Do the work of one tick. If no check is due, this takes two queries.
 
     Reading contents can take longer than Dagster waits for a tick; the checks then go on, and other ticks leave them.
@@ -34,7 +34,7 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
     database, as_of = runtime.database(instance), runtime.clock.now()
     with runtime.alone(names.late_sensor(cluster)) as is_alone:
         said = _check(runtime, layout, cluster, database, as_of) if is_alone else "an earlier tick is still at work"
-    return SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
+    return dg.SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
 
 
 def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Database, as_of: datetime) -> str:

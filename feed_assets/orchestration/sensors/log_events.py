@@ -8,15 +8,7 @@ remove the colour, so an observation on the partition says when the instance was
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from dagster import (
-    AssetKey,
-    AssetMaterialization,
-    AssetObservation,
-    DagsterEventType,
-    DagsterInstance,
-    MetadataValue,
-    RunsFilter,
-)
+import dagster as dg
 
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -30,17 +22,17 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
-DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
+DagsterEvent: TypeAlias = dg.AssetMaterialization | dg.AssetObservation
 
 LOOKED_A_TICK = 100
 
 _PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 
 
-def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
+def find_known_runs(instance: dg.DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
     """Return the runs that have published something in these events and that Dagster knows."""
     runs = {run for event in events if event.kind in _PUBLISHED and (run := find_run(event.origin)) is not None}
-    return frozenset(instance.get_run_ids(RunsFilter(run_ids=sorted(runs)))) if runs else frozenset()
+    return frozenset(instance.get_run_ids(dg.RunsFilter(run_ids=sorted(runs)))) if runs else frozenset()
 
 
 def build_asset_events(
@@ -57,7 +49,7 @@ def build_asset_events(
     partition = grid.key(event.nominal_time)
     if event.kind is FeedEventKind.EVICTED:
         return [_eviction(event, asset_key, partition)]
-    if record.produced_by is not None and AssetKey(list(record.produced_by)) == asset_key:
+    if record.produced_by is not None and dg.AssetKey(list(record.produced_by)) == asset_key:
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
@@ -71,7 +63,7 @@ def find_greyed(
     database: Database,
     layout: AssetLayout,
     cluster: str,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     after: int,
     until: float,
     wiped: str | None = None,
@@ -91,7 +83,7 @@ def find_greyed(
         each for each in shown if wiped or (each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known))
     ]
     told = [each for event in lost for each in build_asset_events(database, layout, event, known)]
-    storage, kind = instance.event_log_storage, DagsterEventType.ASSET_MATERIALIZATION
+    storage, kind = instance.event_log_storage, dg.DagsterEventType.ASSET_MATERIALIZATION
     green = {
         (asset, partition)
         for asset in {each.asset_key for each in told}
@@ -111,7 +103,7 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
         return []
     asset_key, grid = own
     return [
-        AssetMaterialization(
+        dg.AssetMaterialization(
             asset_key=asset_key,
             partition=grid.key(time),
             metadata={names.META_NOMINAL: render_datetime(time), names.META_EVENT: event.seq},
@@ -123,10 +115,10 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
 
 
 def _arrival(
-    record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str, late: Mapping[str, str]
-) -> AssetMaterialization:
+    record: FeedRecord, event: FeedEvent, asset_key: dg.AssetKey, partition: str, late: Mapping[str, str]
+) -> dg.AssetMaterialization:
     rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
-    return AssetMaterialization(
+    return dg.AssetMaterialization(
         asset_key=asset_key,
         partition=partition,
         metadata={
@@ -145,10 +137,10 @@ def _arrival(
     )
 
 
-def _place(record: FeedRecord, event: FeedEvent) -> dict[str, MetadataValue]:
+def _place(record: FeedRecord, event: FeedEvent) -> dict[str, dg.MetadataValue]:
     store, path = event.payload.get("store", record.store.url), event.payload.get("path")
     url = f"{str(store).rstrip('/')}/{path or record.path(event.nominal_time)}"
-    return {"dagster/uri": MetadataValue.url(mask(url))}
+    return {"dagster/uri": dg.MetadataValue.url(mask(url))}
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
@@ -167,9 +159,9 @@ def _change_metadata(event: FeedEvent) -> dict[str, str]:
     return {names.META_LATE_DATA: f"files: {', '.join(counts)}"}
 
 
-def _eviction(event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetObservation:
+def _eviction(event: FeedEvent, asset_key: dg.AssetKey, partition: str) -> dg.AssetObservation:
     reason, sweep = event.payload.get("reason", "it exceeded its retention"), event.payload.get("sweep")
-    return AssetObservation(
+    return dg.AssetObservation(
         asset_key=asset_key,
         partition=partition,
         description=f"evicted at {render_datetime(event.recorded_at)}: {reason}",

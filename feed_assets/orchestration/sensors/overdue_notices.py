@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
+import dagster as dg
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
@@ -36,7 +36,7 @@ _COMMAND = re.compile(r"^( *)\$ (.*)$", re.MULTILINE)  # as `Explanation.render`
 _logger = get_logger(__name__)
 
 
-def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
+def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> int:
     """Report to Dagster why instances are overdue or have ended without success, once per cause.
 
     If no notice is due, this takes one query. An error here is logged and affects nothing else.
@@ -56,7 +56,7 @@ def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str,
 
 
 def _report(
-    context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: DagsterInstance
+    context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: dg.DagsterInstance
 ) -> int:
     with context.read() as connection:
         found = find_explanations(context, connection, due)
@@ -94,21 +94,23 @@ def find_explanations(
         return {key: found for each in alone for key, found in find_explanations(context, connection, each).items()}
 
 
-def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
+def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[dg.AssetObservation]:
     """Yield the observations of a process instance, at the partition of each output or of the process's own asset."""
     process = (explanation.name, explanation.cluster)
     for key, partition in layout.find_partitions(Kind.PROCESS, process, explanation.nominal_time):
         yield build_observation(key, partition, explanation)
 
 
-def build_observation(key: AssetKey, partition: str, explanation: Explanation, before: str = "") -> AssetObservation:
+def build_observation(
+    key: dg.AssetKey, partition: str, explanation: Explanation, before: str = ""
+) -> dg.AssetObservation:
     """Build the observation of an instance; `before` begins its description."""
-    return AssetObservation(
+    return dg.AssetObservation(
         asset_key=key,
         partition=partition,
         description=mask(before + explanation.summary),
         metadata={
-            names.META_WHY: MetadataValue.md(render_markdown(explanation)),
+            names.META_WHY: dg.MetadataValue.md(render_markdown(explanation)),
             names.META_STATUS: explanation.status,
             names.META_NOMINAL: render_datetime(explanation.nominal_time),
         },

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+import dagster as dg
 
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.errors import NotAskedError
@@ -29,9 +29,9 @@ from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 _OVER = {
-    DagsterRunStatus.SUCCESS: RunState.ENDED,
-    DagsterRunStatus.FAILURE: RunState.ENDED,
-    DagsterRunStatus.CANCELED: RunState.CANCELED,
+    dg.DagsterRunStatus.SUCCESS: RunState.ENDED,
+    dg.DagsterRunStatus.FAILURE: RunState.ENDED,
+    dg.DagsterRunStatus.CANCELED: RunState.CANCELED,
 }
 
 
@@ -40,7 +40,7 @@ def reconcile(
     plan: Plan,
     cluster: ClusterRecord,
     use: ServerUse | None,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     heartbeats: RunHeartbeats,
     as_of: datetime,
     real_now: datetime,
@@ -53,11 +53,11 @@ def reconcile(
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
     if run_ids:
-        known = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
+        known = {run.run_id: run.status for run in instance.get_runs(dg.RunsFilter(run_ids=run_ids))}
         by_run = {run_id: _state(known.get(run_id)) for run_id in run_ids}
     runs = {}
     if requests:
-        found = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        found = instance.get_runs(dg.RunsFilter(tags={names.TAG_REQUEST: requests}))
         runs = {run.tags[names.TAG_REQUEST]: run for run in reversed(found)}  # newest wins
     by_request = {key: _state(run.status) for key, run in runs.items()}
     commands = find_commands(database, launched, real_now)
@@ -72,7 +72,7 @@ def reconcile(
 
 
 def _tell_not_begun(
-    instance: DagsterInstance, run: DagsterRun, rows: Sequence[ProcessInstance], changed: Collection[ProcessKey]
+    instance: dg.DagsterInstance, run: dg.DagsterRun, rows: Sequence[ProcessInstance], changed: Collection[ProcessKey]
 ) -> None:
     """Say in the log of a cancelled run what becomes of the instances that it had not begun."""
     rows = [row for row in rows if row.key in changed]
@@ -101,5 +101,5 @@ def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -
         bulkheads.fail(TickStep.SPARK, server, answer)
 
 
-def _state(status: DagsterRunStatus | None) -> RunState:
+def _state(status: dg.DagsterRunStatus | None) -> RunState:
     return RunState.UNKNOWN if status is None else _OVER.get(status, RunState.ALIVE)

@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from dagster import (
-    AddDynamicPartitionsRequest,
-    AssetCheckEvaluation,
-    AssetMaterialization,
-    AssetObservation,
-    DagsterInstance,
-    RunRequest,
-    SensorResult,
-    SkipReason,
-)
+import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.alerts.deadlines.watermarks import note_looked
@@ -76,10 +67,10 @@ def run_tick(
     runtime: Runtime,
     layout: AssetLayout,
     cluster: str,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     cursor_text: str | None,
     graph: AssetGraph | None = None,
-) -> SensorResult:
+) -> dg.SensorResult:
     """Do the work of one tick of an arrival sensor. Each step runs, whatever happens in the others: see `Bulkheads`.
 
     `layout` is the layout that Dagster has loaded, and `graph` all assets beside it; the active definitions may be
@@ -91,7 +82,9 @@ def run_tick(
     rebuilds = notice_restore(database, cursor, cluster)
     active = follow_definitions(runtime, layout, database, as_of)
     if cluster not in active.plan.clusters:
-        return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
+        return dg.SensorResult(
+            skip_reason=dg.SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text
+        )
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
     timeline = follow_plan(runtime, active.location, database, as_of, bulkheads)
     tick = _Tick(
@@ -125,7 +118,7 @@ class _Tick:
     runtime: Runtime
     active: ActiveDefinitions
     cluster: str
-    instance: DagsterInstance
+    instance: dg.DagsterInstance
     graph: AssetGraph | None
     context: OperationContext
     bulkheads: Bulkheads
@@ -185,7 +178,7 @@ class _Tick:
         arrivals = ArrivalResult.sum_of(arrivals, ArrivalResult(arrived=announced.arrived))
         return _Done(arrivals, readiness, requests, explained, triggered)
 
-    def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> SensorResult:
+    def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> dg.SensorResult:
         """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
         cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
         with database.read() as connection:
@@ -196,7 +189,7 @@ class _Tick:
         if known_runs is None:
             unreported = replace(unreported, events=())
             known_runs = ()
-        asset_events: list[AssetMaterialization | AssetObservation | AssetCheckEvaluation] = []
+        asset_events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
         for event in unreported.events:
             nothing: list[DagsterEvent] = []
             asset_events += self.bulkheads.run_unit(
@@ -225,17 +218,17 @@ class _Tick:
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
         said += describe_oldest(self.context, cluster) if is_quiet else ""
-        return SensorResult(
+        return dg.SensorResult(
             run_requests=run_requests or None,
             asset_events=asset_events,
             dynamic_partitions_requests=partitions,
             cursor=following.render(),
-            skip_reason=None if run_requests else SkipReason(said),
+            skip_reason=None if run_requests else dg.SkipReason(said),
         )
 
     def _report_definitions(self, digest: str) -> None:
         """Show the location's own asset as made: Dagster shows one that never was as missing."""
-        made = AssetMaterialization(self.runtime.location_key, metadata={names.META_DIGEST: digest})
+        made = dg.AssetMaterialization(self.runtime.location_key, metadata={names.META_DIGEST: digest})
         self.instance.report_runless_asset_event(made)
 
     @property
@@ -277,7 +270,7 @@ def describe(done: _Done, reported: int, active: ActiveDefinitions) -> str:
     return f"{said}; safe mode is on" if active.is_safe_mode else said
 
 
-def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest:
+def build_run_request(layout: AssetLayout, request: LaunchRequest) -> dg.RunRequest:
     """Build the run request for a launch request: one partition, or a range of them."""
     process = request.process
     run_grid = layout.process_grid(process)
@@ -285,12 +278,12 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
     selection = [key for key, _ in layout.run_assets(process)]
     first, last = run_grid.key(request.first), run_grid.key(request.last)
     if first == last:
-        return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
+        return dg.RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
     tags |= {names.RANGE_START: first, names.RANGE_END: last}
-    return RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
+    return dg.RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
 
 
-def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:
+def set_pool_limits(layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> None:
     """Set the limit of each process's pool to its `parallel`, once per plan, so that a limit set by hand persists."""
     storage = instance.event_log_storage
     default = instance.get_concurrency_config().pool_config.default_pool_limit
@@ -304,10 +297,10 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance
 
 
 def due_keys(
-    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime, bulkheads: Bulkheads
-) -> list[AddDynamicPartitionsRequest]:
+    layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, as_of: datetime, bulkheads: Bulkheads
+) -> list[dg.AddDynamicPartitionsRequest]:
     """Return requests for the keys that dynamic grids lack, oldest first."""
-    requests: dict[str, AddDynamicPartitionsRequest] = {}
+    requests: dict[str, dg.AddDynamicPartitionsRequest] = {}
     for grid in layout.dynamic[cluster]:
         keys: Sequence[str] = bulkheads.run_unit(
             TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
@@ -319,7 +312,7 @@ def due_keys(
 
 def coming_keys(
     layout: AssetLayout, events: Sequence[FeedEvent], requests: Sequence[LaunchRequest]
-) -> list[AddDynamicPartitionsRequest]:
+) -> list[dg.AddDynamicPartitionsRequest]:
     """Return requests for the keys of instances that came as they come: of feeds, and of what is to run now."""
     keys: dict[Grid, dict[str, None]] = {}
     for event in events:
@@ -332,7 +325,7 @@ def coming_keys(
     return [grid.add_request(list(found)) for grid, found in keys.items()]
 
 
-def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Sequence[str]:
+def _missing_keys(grid: Grid, instance: dg.DagsterInstance, as_of: datetime) -> Sequence[str]:
     sequence = grid.sequence
     stop = sequence.index_at_or_before(as_of) + 1
     if sequence.size is not None:

@@ -8,20 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from dagster import (
-    AssetExecutionContext,
-    AssetKey,
-    DagsterError,
-    DagsterInstance,
-    Definitions,
-    InputContext,
-    IOManager,
-    OpExecutionContext,
-    OutputContext,
-    PartitionKeyRange,
-    ResourceDefinition,
-    build_init_resource_context,
-)
+import dagster as dg
 from dagster._check import CheckError
 
 from feed_assets.clock import open_clock
@@ -48,13 +35,13 @@ if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.orchestration.user_assets.values import Form
 
-RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext | InputContext
-Where: TypeAlias = RunContext | Definitions | None
+RunContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext | dg.InputContext
+Where: TypeAlias = RunContext | dg.Definitions | None
 Instance: TypeAlias = str | datetime
-Partition: TypeAlias = Instance | PartitionKeyRange | Iterable[Instance] | None
+Partition: TypeAlias = Instance | dg.PartitionKeyRange | Iterable[Instance] | None
 
 
-class FeedIOManager(IOManager):
+class FeedIOManager(dg.IOManager):
     """Loads instances of feeds as inputs of assets, in the form that the parameter's type names.
 
     `pyspark.sql.DataFrame`, `pandas.DataFrame`, `pyarrow.Table`, `Path` or `UPath`, `str` (the URL). Without a type it
@@ -65,7 +52,7 @@ class FeedIOManager(IOManager):
         self.runtime = runtime
         self.layout = layout
 
-    def load_input(self, context: InputContext) -> Any:
+    def load_input(self, context: dg.InputContext) -> Any:
         """Load the input's partitions.
 
         Raises:
@@ -85,7 +72,7 @@ class FeedIOManager(IOManager):
                 )
             return self.load(context, key, None, form_of(context.dagster_type.typing_type))
 
-    def handle_output(self, context: OutputContext, obj: object) -> None:
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """Refuse to write: an asset writes the data of a feed itself.
 
         Raises:
@@ -146,7 +133,7 @@ class FeedIOManager(IOManager):
                     next_step=f"Name one, for example {grid.key(grid.sequence.start)!r}.",
                 )
             return sorted(map(grid.nominal_time, keys))
-        if isinstance(partition, PartitionKeyRange):
+        if isinstance(partition, dg.PartitionKeyRange):
             first, last = (grid.sequence.index(_parse(grid, each)) for each in (partition.start, partition.end))
             return [grid.sequence.at(index) for index in range(first, last + 1)]
         wanted = [partition] if isinstance(partition, str | datetime) else list(partition)
@@ -164,7 +151,7 @@ class FeedIOManager(IOManager):
             return None
         try:
             resource = getattr(context.resources, names.spark_resource(record.cluster), None)
-        except DagsterError:  # a context of a test without resources
+        except dg.DagsterError:  # a context of a test without resources
             return None
         return None if resource is None else resource.spark_session
 
@@ -261,13 +248,13 @@ def _form(text: str) -> "Form":
 def _find_feeds(where: Where) -> tuple[FeedIOManager, RunContext | None]:
     """Return the feeds of the run's code location, of definitions, or of the settings."""
     found: object = None
-    if isinstance(where, Definitions):
+    if isinstance(where, dg.Definitions):
         found, run = (where.resources or {}).get(names.FEED_IO_MANAGER), None
     else:
         run = where
-        if isinstance(where, AssetExecutionContext | OpExecutionContext):
+        if isinstance(where, dg.AssetExecutionContext | dg.OpExecutionContext):
             resource = _resources_of(where).get(names.FEED_IO_MANAGER)
-            found = None if resource is None else resource(build_init_resource_context())
+            found = None if resource is None else resource(dg.build_init_resource_context())
     if isinstance(found, FeedIOManager):
         return found, run
     from feed_assets.plan.location import load_location
@@ -277,39 +264,39 @@ def _find_feeds(where: Where) -> tuple[FeedIOManager, RunContext | None]:
     return FeedIOManager(runtime, lay_out(runtime.plan)), run
 
 
-def _resources_of(context: AssetExecutionContext | OpExecutionContext) -> Mapping[str, ResourceDefinition]:
+def _resources_of(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Mapping[str, dg.ResourceDefinition]:
     """Return the resources of the run's code location; of its job, if it is in none, as in a test."""
     try:
         return context.repository_def.get_top_level_resources()
-    except (DagsterError, CheckError):
+    except (dg.DagsterError, CheckError):
         pass
     try:
         return context.job_def.resource_defs
-    except (DagsterError, CheckError):
+    except (dg.DagsterError, CheckError):
         return {}
 
 
-def _instance_of(context: RunContext | None) -> DagsterInstance:
-    if isinstance(context, AssetExecutionContext | OpExecutionContext):
+def _instance_of(context: RunContext | None) -> dg.DagsterInstance:
+    if isinstance(context, dg.AssetExecutionContext | dg.OpExecutionContext):
         return context.instance
-    step = context.step_context if isinstance(context, InputContext) else None
-    return DagsterInstance.get() if step is None else step.instance
+    step = context.step_context if isinstance(context, dg.InputContext) else None
+    return dg.DagsterInstance.get() if step is None else step.instance
 
 
-def _inputs_of(context: RunContext | None) -> Mapping[AssetKey, str]:
+def _inputs_of(context: RunContext | None) -> Mapping[dg.AssetKey, str]:
     """Return the inputs of the run's asset by their keys, also those of dependencies that pass nothing."""
-    if isinstance(context, InputContext):
+    if isinstance(context, dg.InputContext):
         return {context.asset_key: context.name} if context.has_asset_key else {}
     if context is None or not context.has_assets_def:
         return {}
     return {key: name for name, key in context.assets_def.keys_by_input_name.items()}
 
 
-def _keys_of_run(context: RunContext | None, asset: AssetKey) -> Sequence[str]:
+def _keys_of_run(context: RunContext | None, asset: dg.AssetKey) -> Sequence[str]:
     """Return the partition keys of an asset that a run reads; without a dependency on it, those of the run."""
     if context is None:
         return ()
-    if isinstance(context, InputContext):
+    if isinstance(context, dg.InputContext):
         return context.asset_partition_keys if context.has_asset_partitions else ()
     name = _inputs_of(context).get(asset)
     if name is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Self
 
-from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord, EventRecordsFilter
+import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import Bulkheads
@@ -85,8 +85,8 @@ class ReaderPosition:
 
     def after(
         self,
-        records: Sequence[EventLogRecord],
-        handled: Sequence[EventLogRecord],
+        records: Sequence[dg.EventLogRecord],
+        handled: Sequence[dg.EventLogRecord],
         behind: Mapping[str, int],
         now: float,
     ) -> Self:
@@ -106,7 +106,7 @@ def follow_materializations(
     plan: Plan,
     find_asset: FindAsset,
     cluster: str,
-    instance: DagsterInstance,
+    instance: dg.DagsterInstance,
     graph: AssetGraph | None,
     as_of: datetime,
     real_now: datetime,
@@ -132,11 +132,11 @@ def follow_materializations(
     _forget_polls(database, moved)
     fresh = _sort(records, position, producers)
     behind: dict[str, int] = {}
-    handled: list[EventLogRecord] = []
+    handled: list[dg.EventLogRecord] = []
     announcements: list[Announcement] = []
     signals: list[Signal] = []
     for feed, producer in producers.items():
-        events: Sequence[EventLogRecord] = fresh.get(feed, [])
+        events: Sequence[dg.EventLogRecord] = fresh.get(feed, [])
         if not producer.record.has_data:
             is_new = before.assets.get(feed) != position.assets[feed]
             signals += [] if is_new else _signals(producer, events)
@@ -162,7 +162,7 @@ def follow_materializations(
     return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, cursor, signals=signals)
 
 
-def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: DagsterInstance) -> None:
+def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: dg.DagsterInstance) -> None:
     """Record what has been materialized, for a run or a reader that no sensor has prepared."""
     database = runtime.database(instance)
     for cluster in sorted(clusters):
@@ -187,29 +187,29 @@ def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
             ArrivalPolls(connection).forget(keys)
 
 
-def begin_position(instance: DagsterInstance) -> ReaderPosition:
+def begin_position(instance: dg.DagsterInstance) -> ReaderPosition:
     """Return the position of a reader that begins."""
     newest = instance.event_log_storage.get_maximum_record_id() or 0
     return ReaderPosition(settled=max(0, newest - OVERLAP))
 
 
 def read_materializations(
-    instance: DagsterInstance, after: int, asset: AssetKey | None = None
-) -> Sequence[EventLogRecord]:
+    instance: dg.DagsterInstance, after: int, asset: dg.AssetKey | None = None
+) -> Sequence[dg.EventLogRecord]:
     """Read the next materializations of the event log, or of one asset."""
-    wanted = EventRecordsFilter(DagsterEventType.ASSET_MATERIALIZATION, asset_key=asset, after_cursor=after)
+    wanted = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=asset, after_cursor=after)
     return instance.event_log_storage.get_event_records(wanted, limit=EVENTS_A_TICK, ascending=True)
 
 
 def _sort(
-    records: Sequence[EventLogRecord], position: ReaderPosition, producers: Mapping[str, Producer]
-) -> dict[str, list[EventLogRecord]]:
+    records: Sequence[dg.EventLogRecord], position: ReaderPosition, producers: Mapping[str, Producer]
+) -> dict[str, list[dg.EventLogRecord]]:
     """Return the new records of each feed that has no position of its own."""
-    feeds: dict[AssetKey, list[str]] = {}
+    feeds: dict[dg.AssetKey, list[str]] = {}
     for feed, producer in producers.items():
         if feed not in position.behind:
             feeds.setdefault(producer.asset, []).append(feed)
-    fresh: dict[str, list[EventLogRecord]] = {}
+    fresh: dict[str, list[dg.EventLogRecord]] = {}
     for record in records:
         if record.asset_key is not None and record.storage_id not in position.seen:
             for feed in feeds.get(record.asset_key, ()):
@@ -220,7 +220,7 @@ def _sort(
 def _announce(
     graph: AssetGraph | None,
     producer: Producer,
-    events: Sequence[EventLogRecord],
+    events: Sequence[dg.EventLogRecord],
     bulkheads: Bulkheads,
 ) -> list[Announcement]:
     """Return the announcements of events. Partitions that are no instances are named and passed over.
@@ -250,7 +250,7 @@ def _announce(
     return found
 
 
-def _signals(producer: Producer, events: Sequence[EventLogRecord]) -> list[Signal]:
+def _signals(producer: Producer, events: Sequence[dg.EventLogRecord]) -> list[Signal]:
     """Return one signal for each event within the feed's validity."""
     found: list[Signal] = []
     sequence = producer.record.sequence
@@ -266,7 +266,7 @@ def _signals(producer: Producer, events: Sequence[EventLogRecord]) -> list[Signa
     return found
 
 
-def _facts(event: EventLogRecord) -> dict[str, object]:
+def _facts(event: dg.EventLogRecord) -> dict[str, object]:
     materialization = event.asset_materialization
     assert materialization is not None
     counts = (materialization.metadata.get(name) for name in ROW_COUNTS)
