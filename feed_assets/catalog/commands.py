@@ -145,7 +145,7 @@ def list_changes(
     return Page.of(list_changes(context, entity, limit, scope))
 
 
-@operation("metadata export", example="feed/flights")
+@operation("metadata export", plain=True, example="feed/flights")
 def export_metadata(
     context: "OperationContext", *, entity: MaybeEntity = None, kinds: Kinds = ()
 ) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from feed_assets.cli.derived import finish
 from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import (
     author_of,
@@ -14,7 +15,8 @@ from feed_assets.cli.options import (
     output_option,
 )
 from feed_assets.cli.progress import status_line
-from feed_assets.cli.render import print_json, print_list, print_records, say, say_shown
+from feed_assets.cli.render import print_json, print_records, say
+from feed_assets.operation import Operation, Page
 from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 MESSAGES = 1_000
 FOLLOW_SECONDS = 1.0
+_MESSAGES = Operation(
+    "admin messages", table="seq, at=recorded_at:seconds, topic, payload=members:pairs", rows="messages"
+)
 
 
 @click.group(cls=Verbs)
@@ -55,9 +60,8 @@ def messages(after: int, limit: int, topic: Topic | None, follow: bool, output: 
         _follow(database, after, topic, output)
     with database.read() as connection:
         found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
-    print_list("messages", "seq, at=recorded_at:seconds, topic, payload=members:pairs", found, output, total=total)
-    if output != "json":
-        say_shown(len(found), total, "messages", "--after and --limit show more")
+    page = Page(items=tuple(found), total=total, what="messages", more="--after and --limit show more")
+    finish(_MESSAGES, None, page, output)
 
 
 def _follow(database: "Database", after: int, topic: Topic | None, output: str) -> NoReturn:
@@ -86,7 +90,7 @@ def cleanup(clusters: tuple[str, ...], author: str | None, dry_run: bool, output
     How long they are kept depends on the frequency of the process: the settings `cleanup`. The retention job does the
     same once a day. Runs, instances, partitions and materializations stay. With --dry-run it shows what would go.
     """
-    from feed_assets.cli.instance_options import open_context_for
+    from feed_assets.cli.state import open_context_for
     from feed_assets.orchestration.runs.cleanup import clean_up
     from feed_assets.retention.reading import require_clusters
 

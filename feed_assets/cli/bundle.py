@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import (
     change_options,
     name_argument,
@@ -16,6 +15,7 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, say
+from feed_assets.cli.state import open_context_for
 from feed_assets.entities.common import Kind, label_of
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
     """Open the context that an operation takes, if any, and take out what it has of what was given."""
     match operation.context:
         case "OperationContext":
-            return import_module("feed_assets.cli.instance_options").open_context_for()
+            return import_module("feed_assets.cli.state").open_context_for()
         case "EntityContext":
             told = {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
             told = {"dry_run": operation.does is Does.READS, **told}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import open_context_for, say_silence
 from feed_assets.cli.options import (
     JsonObjectType,
     MomentType,
@@ -20,6 +19,7 @@ from feed_assets.cli.options import (
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_records, say
+from feed_assets.cli.state import open_context_for, say_silence
 from feed_assets.entities.common import Kind
 from feed_assets.timing.dates import render_datetime
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.groups import Verbs
-from feed_assets.cli.instance_options import lifecycle_option, open_context_for
 from feed_assets.cli.options import (
     MomentType,
     PairType,
@@ -19,6 +18,8 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.proposals import ProposedType, find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.state import open_context_for, say_silence, stop_runs
+from feed_assets.context.consolidation import Lifecycle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.operation_list import describe_group
@@ -41,7 +42,13 @@ def _range_options(command: _Command) -> _Command:
             "--instance", type=ProposedType(find_times), help="This instance: a nominal time, a day or a partition key."
         ),
         clusters_option,
-        lifecycle_option,
+        click.option(
+            "--lifecycle",
+            "lifecycles",
+            type=click.Choice([lifecycle.value for lifecycle in Lifecycle], case_sensitive=False),
+            multiple=True,
+            help="For a feed replication (the default if it is copied) or eviction; may be repeated.",
+        ),
     ):
         command = option(command)
     return listed_change_options(command)
@@ -121,8 +128,6 @@ def _control(
     from_start: bool = False,
     **named: Any,
 ) -> None:
-    from feed_assets.cli.instance_options import say_silence
-    from feed_assets.cli.state import stop_runs
     from feed_assets.context.subjects import resolve_subject
     from feed_assets.instances.gates.actions import InstanceAction
     from feed_assets.instances.lists.control import control_instances

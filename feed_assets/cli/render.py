@@ -20,7 +20,6 @@ import click
 from feed_assets.cli.progress import status_line
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
-from feed_assets.operation import tell_shown
 from feed_assets.timing.dates import render_datetime
 
 _COLOURS = {
@@ -206,25 +205,6 @@ def _has_colours() -> bool:
 
 def _is_number(value: object) -> bool:
     return value is None or isinstance(value, int | float)
-
-
-def print_list(name: str, columns: str, items: Sequence[object], output: str, *, total: int | None = None) -> None:
-    """Print the first of all items as a JSON document, or as a table (see `print_records`)."""
-    if output == Output.JSON:
-        print_list_json(name, items, len(items) if total is None else total)
-    else:
-        print_records(columns, items, output)
-
-
-def print_list_json(name: str, items: Sequence[object], total: int) -> None:
-    """Print the first of all items as a JSON document, and how many there are."""
-    print_json(**{name: items}, total=total, has_more=total > len(items))
-
-
-def say_shown(shown: int, total: int, what: str, more: str) -> None:
-    """Say on standard error how many of all things were printed, and which options show others; nothing if all were."""
-    if text := tell_shown(shown, total, what, more):
-        say(text, err=True)
 
 
 GAP = 2

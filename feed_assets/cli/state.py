@@ -1,9 +1,9 @@
 """Access of commands to the state database: by the setting `state`, else beside the Dagster instance of
-DAGSTER_HOME.
+DAGSTER_HOME; and to the definitions.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ import click
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
-from feed_assets.log.records import ProcessInstance
-from feed_assets.log.run_names import is_command
-from feed_assets.settings import Settings
+from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.dagster_home import find_state_url
 
 if TYPE_CHECKING:
+    from feed_assets.context.operation import OperationContext
+    from feed_assets.log.records import ProcessInstance
     from feed_assets.sql.database import Database
 
 
@@ -45,12 +45,32 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     return database
 
 
-def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
+def open_context_for() -> "OperationContext":
+    """Open the context of a command: settings, state and definitions."""
+    from feed_assets.context.operation import open_context
+
+    settings = load_settings()
+    database = open_state(settings)
+    with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
+        return open_context(settings, database)
+
+
+def say_silence(context: "OperationContext", clusters: Collection[str]) -> None:
+    """Say on stderr that no ticks come, which would carry on what was done."""
+    from feed_assets.explain.tick_failures import find_silence
+
+    if (silence := find_silence(context, clusters)) is not None:
+        say(silence, err=True)
+
+
+def stop_runs(stopped: "Sequence[ProcessInstance]") -> int:
     """End the Dagster runs of killed instances. Returns the number of runs.
 
     Raises:
         FeedAssetsError: Dagster failed or cannot be reached; names the remaining runs.
     """
+    from feed_assets.log.run_names import is_command
+
     stopped = [row for row in stopped if row.request_key or (row.run_id and not is_command(row.run_id))]
     if not stopped:
         return 0
@@ -60,7 +80,7 @@ def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
     return stop_runs_of(stopped)
 
 
-def end_and_reload(settings: Settings, stopped: Sequence[ProcessInstance], *, reload_needed: bool) -> None:
+def end_and_reload(settings: Settings, stopped: "Sequence[ProcessInstance]", *, reload_needed: bool) -> None:
     """End the runs of killed instances, and reload the webserver of the settings, whether the first succeeds or not.
 
     Raises:

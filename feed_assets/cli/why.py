@@ -6,11 +6,12 @@ import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
 from feed_assets.cli.proposals import find_times, names_of
-from feed_assets.cli.render import print_json, print_list_json, say
+from feed_assets.cli.render import print_json, say
+from feed_assets.cli.state import open_context_for
 from feed_assets.entities.common import Kind
+from feed_assets.operation import Page
 from feed_assets.parameters import SCHEDULABLE
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _explain_queues(context: "OperationContext", subject: "Subject", output: str
 
     found = find_queues(context, subject)
     if output == "json":
-        print_list_json("queues", found, len(found))
+        print_json(**Page.of(found).document("queues"))
         return
     for queue in found:
         say("\n".join((queue.headline, *(f"  - {reason}" for reason in (queue.lacks, *queue.waits)))))

@@ -164,7 +164,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "metadata remove": ("metadata", "remove", "feed/views", "--all", "--dry-run"),
     "metadata get": ("metadata", "get", "feed/clicks"),
     "metadata history": ("metadata", "history", "dashboard/hits"),
-    "metadata export": ("metadata", "export", "dashboard/hits"),
     "search": (
         "search",
         "steward:ann",
