@@ -17,7 +17,11 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "facts": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
         "import-falcon": ("feed_assets.definitions.falcon.commands",),
-        "instance": ("feed_assets.instances.lists.commands", "feed_assets.definitions.lists.commands"),
+        "instance": (
+            "feed_assets.instances.lists.commands",
+            "feed_assets.definitions.lists.commands",
+            "feed_assets.explain.commands",
+        ),
         "keys": ("feed_assets.catalog.commands",),
         "metadata": ("feed_assets.catalog.commands",),
         "mirror": ("feed_assets.replication.mirrors.commands",),

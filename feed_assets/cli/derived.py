@@ -152,9 +152,9 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
     and reload the webserver if that `reload_needed`. The command fails if the result `has_failed`.
     """
     _print(operation, result, output)
-    if hasattr(result, "reload_needed") and not result.dry_run:
+    if hasattr(result, "stopped") and not result.dry_run:
         follow = import_module("feed_assets.cli.state").end_and_reload
-        follow(context.settings, result.stopped, reload_needed=result.reload_needed)
+        follow(context.settings, result.stopped, reload_needed=getattr(result, "reload_needed", False))
     if getattr(result, "has_failed", False):
         click.get_current_context().exit(FAILED)
 

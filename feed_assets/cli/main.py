@@ -36,7 +36,6 @@ _LATER = {
     "completion": "feed_assets.cli.completion",
     "feed": "feed_assets.cli.feed",
     "init": "feed_assets.cli.init",
-    "instance": "feed_assets.cli.instance_control",
     "keys": "feed_assets.cli.keys",
     "metrics": "feed_assets.cli.metrics",
     "plan": "feed_assets.cli.plan",

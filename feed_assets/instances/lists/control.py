@@ -1,6 +1,6 @@
 """Kill, suspend, resume and rerun instances of processes, and copies, in a range of nominal times."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -11,10 +11,12 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.context.subjects import Subject
+from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.attempts.attempt_inputs import require_queue
 from feed_assets.instances.gates.actions import ActionResult, InstanceAction, apply_action, decide_action
 from feed_assets.instances.lists.lifecycles import find_work
+from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.json_form import Hidden, shown
@@ -23,6 +25,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.sequence import InstanceSequence
 
 _MOMENT = timedelta(microseconds=1)
 
@@ -38,20 +41,40 @@ _OPERATIONS = {
 class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
     `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
-    inputs of instances that are to run again, which else wait for them.
+    inputs of instances that are to run again, which else wait for them. `silence` says that no ticks come.
     """
 
     action: InstanceAction
     process: str
     instances: tuple[ActionResult, ...]
+    find_sequence: Hidden[Callable[[Kind, str, str], InstanceSequence | None]]
     stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     dry_run: bool = False
     restores: tuple[str, ...] = ()
+    silence: Hidden[str | None] = None
 
     @shown
     def changed(self) -> int:
         """How many instances the action changed."""
         return sum(each.is_changed for each in self.instances)
+
+    @property
+    def ranges(self) -> tuple[tuple[str | None, ...], ...]:
+        """The range, the cluster, the status before and after, and the source of consecutive instances."""
+        joined = join_consecutive(
+            (
+                each.instance.nominal_time,
+                self.find_sequence(Kind.PROCESS, each.instance.process, each.instance.cluster),
+                (each.instance.cluster, each.instance.status.value, each.after.value, each.source_cluster),
+            )
+            for each in self.instances
+        )
+        return tuple((render_range(first, last), *cells) for first, last, cells in joined)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line about the effects, and that no ticks come."""
+        return (self.render_summary(), self.silence or "")
 
     def render_summary(self) -> str:
         """Return one line about the effects."""
@@ -109,9 +132,11 @@ def control_instances(
         with context.read() as connection:
             require_queue(connection, rows)
             restores = _find_restores(context, connection, rows)
+    find = context.find_sequence
+    done = Controlled(action=action, process=process, instances=(), restores=restores, find_sequence=find)
     if dry_run:
         instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
-        return Controlled(action=action, process=process, instances=instances, dry_run=True, restores=restores)
+        return replace(done, instances=instances, dry_run=True)
     effects = apply_action(
         context.database,
         context.timeline,
@@ -124,9 +149,7 @@ def control_instances(
     )
     frames = StepFrames(stores=context.stores, plan=context.plan)
     frames.discard(run for run in effects.abandoned if run.status is not StepStatus.KEPT)
-    done = Controlled(
-        action=action, process=process, instances=effects.results, stopped=effects.stopped, restores=restores
-    )
+    done = replace(done, instances=effects.results, stopped=effects.stopped)
     _note(context, done, label, start, end, author)
     return done
 
