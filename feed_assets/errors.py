@@ -155,6 +155,10 @@ class FeedAssetsError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
+class LifecycleError(FeedAssetsError):
+    """An instance cannot take its next step."""
+
+
 class WrongUsageError(FeedAssetsError):
     """What a call was given does not fit together; the text says what does."""
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.errors import FeedAssetsError
-from feed_assets.log.errors import LifecycleError
+from feed_assets.errors import FeedAssetsError, LifecycleError
 from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.timing.dates import render_datetime
 

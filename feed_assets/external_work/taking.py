@@ -30,12 +30,11 @@ from feed_assets.triggers.apply_triggers import pending_of
 from feed_assets.triggers.cuts import apply_cuts, decide_cut
 from feed_assets.triggers.decide_firing import decide_fire, describe_lacking
 from feed_assets.triggers.errors import BatchRefusedError
-from feed_assets.triggers.input_windows import InputState, closed_gates, input_states
+from feed_assets.triggers.input_windows import InputState, check_gate, closed_gates, input_states
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.pending_events import PendingEvents
 from feed_assets.triggers.queue.store import Triggers
 from feed_assets.triggers.routing import find_routed
-from feed_assets.triggers.time_outs import check_gate
 
 _AT_WORK = (ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUSPENDED)
 _TAKEN_AGAIN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY)

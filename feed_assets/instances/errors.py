@@ -5,8 +5,7 @@ from datetime import datetime
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.errors import render_some
-from feed_assets.log.errors import LifecycleError
+from feed_assets.errors import LifecycleError, render_some
 from feed_assets.timing.dates import render_datetime
 
 

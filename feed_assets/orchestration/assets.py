@@ -12,8 +12,7 @@ from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import grid
 from feed_assets.orchestration.graph.producers import find_producers, producer_dep
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.runs.column_changes import build_column_check
-from feed_assets.orchestration.runs.feed_checks import RunResult, build_quality_check
+from feed_assets.orchestration.runs.feed_checks import RunResult, build_column_check, build_quality_check
 from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.calendar_offsets import Truncation

@@ -2,7 +2,7 @@
 
 from feed_assets.command_lines import command_line
 from feed_assets.entities.flow_names import declared_by, describe_process
-from feed_assets.log.errors import LifecycleError
+from feed_assets.errors import LifecycleError
 
 
 class ReleaseError(LifecycleError):

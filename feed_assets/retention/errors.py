@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from feed_assets.log.errors import LifecycleError
+from feed_assets.errors import LifecycleError
 
 
 class FeedsUnsweptError(LifecycleError):

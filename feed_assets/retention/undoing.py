@@ -22,8 +22,13 @@ from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import UnsettledStore
 from feed_assets.retention.running import OnProgress, sweep_context_of
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
-from feed_assets.retention.sweeps.restoring import REMOVED_OUTCOMES
-from feed_assets.retention.sweeps.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
+from feed_assets.retention.sweeps.undoing import (
+    REMOVED_OUTCOMES,
+    UNDOABLE,
+    RestoreSelection,
+    require_undoable,
+    undo_sweep,
+)
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 

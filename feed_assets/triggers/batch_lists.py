@@ -10,7 +10,7 @@ from feed_assets.operation import PAGES, Page
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.triggers.queries import BatchQuery
 from feed_assets.triggers.queue.batch_pages import BatchFilter, BatchPages, TakenCount
-from feed_assets.triggers.queue.ends import QueueEnds
+from feed_assets.triggers.queue.store import QueueEnds
 
 
 @shows("row", "process, cluster, batch=nominal_time, status, attempt, run_id, started_at, ended_at, reason")

@@ -1,7 +1,7 @@
 """Errors of queues and batches."""
 
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.log.errors import LifecycleError
+from feed_assets.errors import LifecycleError
 
 
 class QueueChangeError(LifecycleError):

@@ -1,13 +1,20 @@
-"""Resolve the input windows of process instances: their nominal times, and which of these instances are available."""
+"""Resolve the input windows of process instances: their nominal times, and which of these instances are available.
+
+An instance that has waited too long runs with what is there, if its process says so (`on_timeout: run`). Its deadline
+tells it, so retries and runs for changed inputs go on with what is there; a rerun by a person waits anew. No attempt
+reads less than an earlier one.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.process import OnTimeout
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.records import FeedSpan, ProcessKey
+from feed_assets.log.records import FeedSpan, ProcessInstance, ProcessKey
 from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.timing.windows import AvailabilityRecord, Window
@@ -186,3 +193,34 @@ class _Recorded(AvailabilityRecord):
     def _known(self, times: Iterable[datetime]) -> list[int]:
         """Return the indices of the times that are instances now; the record may hold times of earlier definitions."""
         return [self._sequence.index(time) for time in times if self._sequence.contains(time)]
+
+
+def runs_incomplete(process: ProcessRecord, row: ProcessInstance, as_of: datetime) -> bool:
+    """Return whether an instance has waited long enough to run with what is there."""
+    return process.on_timeout is OnTimeout.RUN and row.deadline_at is not None and row.deadline_at <= as_of
+
+
+class Gate(NamedTuple):
+    """The inputs with which an instance may run now, and those that keep it from running."""
+
+    states: tuple[InputState, ...]
+    closed: tuple[InputState, ...]
+
+
+def check_gate(
+    connection: Connection, plan: Plan, process: ProcessRecord, row: ProcessInstance, as_of: datetime
+) -> Gate:
+    """Return whether an instance may run now.
+
+    If it runs with what is there, a data-driven window that lacks instances has those that there are.
+    """
+    time = row.nominal_time
+    states = input_states(connection, plan, process, [time], as_of)[time]
+    closed = closed_gates(states)
+    if not closed or not runs_incomplete(process, row, as_of):
+        return Gate(states, closed)
+    partial = input_states(connection, plan, process, [time], as_of, is_partial=True)[time]
+    there = {state.edge.name: set(state.present) for state in partial}
+    read = {frozen.name: set(frozen.nominal_times) for frozen in row.inputs}
+    lost = (state for state in closed if not read.get(state.edge.name, set()) <= there[state.edge.name])
+    return Gate(partial, tuple(lost))

@@ -20,6 +20,7 @@ from feed_assets.plan.trigger_records import TriggerRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import pending_of
 from feed_assets.triggers.decide_firing import Fire, Pending, decide_fire, describe_lacking, find_lacking
+from feed_assets.triggers.input_windows import check_gate
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import TriggerInputs
@@ -27,7 +28,6 @@ from feed_assets.triggers.queue.pending_events import PendingEvents
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueChange, TriggerState
 from feed_assets.triggers.queue.store import Triggers
 from feed_assets.triggers.routing import find_routed
-from feed_assets.triggers.time_outs import check_gate
 
 _NAMED_AT_MOST = 3
 _ON_PAUSE = {

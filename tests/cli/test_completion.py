@@ -23,7 +23,7 @@ HEAVY = {
     "sqlalchemy.dialects.postgresql",
     "feed_assets.loading.falcon.documents",
     "feed_assets.loading.falcon.writing",
-    "feed_assets.definitions.checks.reachability",
+    "feed_assets.definitions.checks.live_checks",
     "source texts",
     "feed_assets.definitions.declared",
     "feed_assets.validation.compatibility",

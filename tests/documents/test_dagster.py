@@ -5,8 +5,8 @@ import re
 import pytest
 
 from feed_assets.orchestration import names
-from feed_assets.orchestration.runs import previews, run_log
-from feed_assets.orchestration.runs.column_changes import COLUMNS_CHECK
+from feed_assets.orchestration.runs import instance_runs
+from feed_assets.orchestration.runs.feed_checks import COLUMNS_CHECK
 from tests.documents.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "dagster.md").read_text()
@@ -21,11 +21,11 @@ def test_keys_of_metadata_exist() -> None:
     "text",
     [
         f"`{COLUMNS_CHECK}`",
-        f"first {previews.ROWS} rows",
-        f"at most {previews.COLUMNS} columns, and at most {previews.CELL} characters",
+        f"first {instance_runs.ROWS} rows",
+        f"at most {instance_runs.COLUMNS} columns, and at most {instance_runs.CELL} characters",
         "From the eleventh instance",
     ],
 )
 def test_limits_are_those_of_the_code(text: str) -> None:
     assert text in " ".join(PAGE.split())
-    assert run_log.DETAILED == 10
+    assert instance_runs.DETAILED == 10

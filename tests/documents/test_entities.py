@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from feed_assets.definitions.checks.reachability import LIVE_CHECKS
+from feed_assets.definitions.checks.live_checks import LIVE_CHECKS
 from feed_assets.entities.bundle import ENTITY_TYPES
 from feed_assets.entities.cluster import STORAGE_SCHEMES
 from feed_assets.entities.common import Entity, Kind

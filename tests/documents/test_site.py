@@ -10,7 +10,7 @@ from dagster import AssetCheckKey, AssetKey
 from examples.pictures import MORE_COLUMNS, PICTURES, add_column, prepare
 from feed_assets import build_definitions
 from feed_assets.clock import SystemClock
-from feed_assets.orchestration.runs.column_changes import COLUMNS_CHECK
+from feed_assets.orchestration.runs.feed_checks import COLUMNS_CHECK
 from feed_assets.scaffolding.projects import ProjectRequest, make_project
 from feed_assets.settings import load_settings
 from tests.documents.markdown import ROOT

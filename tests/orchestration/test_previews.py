@@ -12,7 +12,7 @@ from feed_assets.engines.port import InputEvent
 from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.masking import remember
-from feed_assets.orchestration.runs.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
+from feed_assets.orchestration.runs.instance_runs import CELL, COLUMNS, ROWS, build_preview, wants_preview
 from feed_assets.orchestration.runs.published_metadata import SHOWN_EVENTS, published_metadata
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord

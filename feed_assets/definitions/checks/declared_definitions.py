@@ -106,7 +106,7 @@ def validate_location(
     if live:
         # These import engines and adapters, which nothing else needs.
         from feed_assets.definitions.checks.code_trials import try_code
-        from feed_assets.definitions.checks.reachability import check_reachability
+        from feed_assets.definitions.checks.live_checks import check_reachability
 
         unread = [issue for issue in reached if issue.severity is Severity.ERROR]
         labels = {issue.entity for issue in unread}

@@ -1,21 +1,34 @@
-"""The live checks, one function each: the probes for one entity, and their complaints."""
+"""Reachability of everything that entities name: the live checks, one function each, with the services that they open
+once (a Java machine, catalogs, fetched files), and their table, run in parallel with a deadline.
 
+Nothing is changed, except that a submission makes the absent working folder of a cluster.
+"""
+
+import os
+import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from feed_assets.definitions.checks.services import Outside
+from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark.addresses import check_spark_master, check_spark_remote
 from feed_assets.engines.workflow.files import check_url
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster, InterfaceType
+from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, iter_workflows
-from feed_assets.issues import FieldPath, Severity
+from feed_assets.errors import FeedAssetsError
+from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
 from feed_assets.plan.copy_records import Directory
 from feed_assets.plan.replication import compile_mirror
 from feed_assets.storage.errors import StoreUnknownError
@@ -26,6 +39,103 @@ from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.validation.rules_workflow import iter_files
 from feed_assets.validation.scope import Complaint
+
+if TYPE_CHECKING:
+    from feed_assets.engines.java.catalogs import Catalog
+    from feed_assets.engines.java.machine import JavaMachine
+
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """Makes a value on first use; later callers get the same value, or the same error."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: list[T] = []
+        self._error: FeedAssetsError | None = None
+
+    def get(self) -> T:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if not self._made:
+                try:
+                    self._made.append(self._make())
+                except FeedAssetsError as exc:
+                    self._error = exc
+                    raise
+            return self._made[0]
+
+    def find_made(self) -> T | None:
+        return self._made[0] if self._made else None
+
+
+class Outside:
+    """The services of one round of checks; `close` ends the started ones. It is thread-safe. `root` is the project's
+    folder. With `prepares`, absent optional folders are made.
+    """
+
+    def __init__(self, bundle: Bundle, *, root: Path, environ: Mapping[str, str], prepares: bool) -> None:
+        self.bundle = bundle
+        self.root = root
+        self.environ = environ
+        self.prepares = prepares
+        self._machine = _Once(_start_java)
+        self._folder = _Once(lambda: Path(tempfile.mkdtemp(prefix="feed-assets-checks-")))
+        self._catalogs: dict[str, _Once[Catalog]] = {}
+        self._lock = threading.Lock()
+
+    def java(self) -> "JavaMachine":
+        """Return the Java machine. Raises ServiceError if it cannot be started."""
+        return self._machine.get()
+
+    def catalog(self, address: str) -> "Catalog":
+        """Return the catalog of an address. Raises ServiceError if it does not answer."""
+        with self._lock:
+            once = self._catalogs.setdefault(address, _Once(lambda: self._open_catalog(address)))
+        return once.get()
+
+    def fetch(self, name: str) -> Path:
+        """Return a file of the project, or of a URL, as a local file. Raises ServiceError if it does not exist."""
+        if "://" not in name or name.startswith("file://"):
+            file = self.root / name.removeprefix("file://")
+            if not file.is_file():
+                raise ServiceError(service=name, reason=f"{file} is not a file", next_step="Correct the path.")
+            return file
+        import fsspec
+
+        target = self._folder.get() / f"{len(list(self._folder.get().iterdir()))}-{name.rpartition('/')[2]}"
+        try:
+            with fsspec.open(name, "rb") as source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+        except (OSError, ImportError, ValueError) as exc:
+            raise ServiceError(
+                service=name, reason=f"it cannot be fetched: {exc}", next_step="Check the address."
+            ) from exc
+        return target
+
+    def close(self) -> None:
+        """End the started services."""
+        machine, folder = self._machine.find_made(), self._folder.find_made()
+        if machine is not None:
+            machine.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _open_catalog(self, address: str) -> "Catalog":
+        from feed_assets.engines.java.catalogs import Catalog
+
+        return Catalog(self.java(), address)
+
+
+def _start_java() -> "JavaMachine":
+    from feed_assets.engines.java.machine import JavaMachine
+
+    return JavaMachine()
+
 
 _LOCAL = "file://"
 _STAGING_MODE, _WORKING_MODE = 0o777, 0o755
@@ -339,3 +449,125 @@ def _make_folder(folder: Path, mode: int) -> None:
     except FileExistsError:
         return
     folder.chmod(mode)
+
+
+SECONDS = 30.0
+"""The time limit of a check. Starting Java on a cold and busy machine alone can take ten seconds."""
+AT_ONCE = 16
+"""The number of checks that run at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCheck:
+    """One check: its code, its kind of entity, and the function that yields the probes of an entity."""
+
+    code: str
+    kind: Kind
+    probes: Callable[[Outside, Any], Iterator[Probe]]
+
+
+LIVE_CHECKS: tuple[LiveCheck, ...] = (
+    LiveCheck(code="storage-unreachable", kind=Kind.CLUSTER, probes=check_storage),
+    LiveCheck(code="work-folder", kind=Kind.CLUSTER, probes=check_folders),
+    LiveCheck(code="spark-unreachable", kind=Kind.CLUSTER, probes=check_spark),
+    LiveCheck(code="catalog-unreachable", kind=Kind.CLUSTER, probes=check_catalog),
+    LiveCheck(code="database-unreachable", kind=Kind.DATASOURCE, probes=check_database),
+    LiveCheck(code="table-missing", kind=Kind.FEED, probes=check_tables),
+    LiveCheck(code="workflow-missing", kind=Kind.PROCESS, probes=check_workflows),
+    LiveCheck(code="mirror-unreachable", kind=Kind.PROCESS, probes=check_mirrors),
+)
+
+
+def check_reachability(
+    bundle: Bundle,
+    keys: Collection[EntityKey] | None = None,
+    *,
+    sources: SourceMap,
+    root: Path,
+    environ: Mapping[str, str] | None = None,
+    prepare: bool = False,
+    seconds: float = SECONDS,
+) -> list[Issue]:
+    """Apply the live checks. Issues are ordered by file and line.
+
+    Args:
+        bundle: all entities; the checked ones may refer to the others.
+        keys: the entities to check; None for all.
+        sources: the files and lines of the entities.
+        root: the project's folder, for relative paths.
+        environ: the environment; the process's own if None.
+        prepare: make the absent working folder of a cluster, as a submission does.
+        seconds: the time limit of a check; after that it has failed.
+    """
+    environ = os.environ if environ is None else environ
+    outside = Outside(bundle, root=root, environ=environ, prepares=prepare)
+    try:
+        entities = [entity for entity in bundle.entities if keys is None or entity.key in keys]
+        tasks = iter([task for entity in entities for task in _tasks(outside, entity)])
+        issues: list[Issue] = []
+        while batch := list(islice(tasks, AT_ONCE)):
+            for task, complaints in _run(batch, seconds):
+                issues.extend(_issue(task, complaint, sources) for complaint in complaints)
+    finally:
+        outside.close()
+    return sorted(issues, key=order_of)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    """A probe in its own thread, which is abandoned if it does not end."""
+
+    check: LiveCheck
+    entity: AnyEntity
+    probe: Probe
+    complaints: list[Complaint] = field(default_factory=list)
+    mistake: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.complaints = list(self.probe.ask())
+        except FeedAssetsError as exc:
+            finding = split_error(exc)
+            self.complaints = [self._failed(finding.message, finding.remedy)]
+        except OSError as exc:
+            self.complaints = [self._failed(str(exc), "Check that it exists, and that this user may use it.")]
+        except Exception as exc:  # noqa: BLE001 - raised again in the calling thread
+            self.mistake = exc
+
+    def timeout_complaint(self, seconds: float) -> Complaint:
+        return self._failed(f"no answer within {seconds:g} seconds", "Check that it runs and can be reached.")
+
+    def _failed(self, reason: str, remedy: str) -> Complaint:
+        return Complaint(path=self.probe.path, message=f"{self.probe.what} cannot be used: {reason}", remedy=remedy)
+
+
+def _tasks(outside: Outside, entity: AnyEntity) -> Iterator[_Task]:
+    for check in LIVE_CHECKS:
+        if check.kind is entity.kind:
+            yield from (_Task(check=check, entity=entity, probe=probe) for probe in check.probes(outside, entity))
+
+
+def _run(tasks: Sequence[_Task], seconds: float) -> Iterator[tuple[_Task, Sequence[Complaint]]]:
+    threads = [threading.Thread(target=task.run, daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    budget = TimeBudget(seconds)
+    for task, thread in zip(tasks, threads, strict=True):
+        thread.join(max(0.0, budget.left))
+        if thread.is_alive():
+            yield task, [task.timeout_complaint(seconds)]
+            continue
+        if task.mistake is not None:
+            raise task.mistake
+        yield task, task.complaints
+
+
+def _issue(task: _Task, complaint: Complaint, sources: SourceMap) -> Issue:
+    return Issue(
+        severity=complaint.severity,
+        code=task.check.code,
+        entity=task.entity.label,
+        message=complaint.message,
+        remedy=complaint.remedy,
+        source=complaint.source or sources.locate(task.entity.key, complaint.path),
+    )

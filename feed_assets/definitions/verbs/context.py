@@ -240,7 +240,7 @@ def require_reachable(context: EntityContext, after: LoadedBundle, keys: Collect
             return
     # Measured: what looks outside takes 25 ms to import, and readers look at nothing there.
     from feed_assets.definitions.checks.code_checks import check_code
-    from feed_assets.definitions.checks.reachability import check_reachability
+    from feed_assets.definitions.checks.live_checks import check_reachability
 
     root = context.settings.root
     found = check_code(after.bundle, keys, sources=after.sources, root=root, has_packages=True)

@@ -18,7 +18,7 @@ from feed_assets.log.records import Cause, EntityKey, ProcessInstance, ProcessIn
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.releases.timeline import BEGINNING
 from feed_assets.sql.locks import lock_queues
-from feed_assets.triggers.queue.ends import QueueEnds
+from feed_assets.triggers.queue.store import QueueEnds
 
 DELETED = "its process was deleted"
 TAKEN_OFF = "its process was taken off the cluster"

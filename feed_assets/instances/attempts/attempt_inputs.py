@@ -44,7 +44,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.text import TextContext
 from feed_assets.triggers.input_windows import InputState
 from feed_assets.triggers.queue.batches import Batches
-from feed_assets.triggers.queue.ends import QueueEnds
+from feed_assets.triggers.queue.store import QueueEnds
 
 _ASKED_FOR = frozenset({Cause.BY_HAND, Cause.COMMAND, Cause.ELSEWHERE, Cause.REPAIR})
 

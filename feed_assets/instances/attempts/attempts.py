@@ -48,8 +48,7 @@ from feed_assets.sql.errors import FencedOutError, StateUnreachableError
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
-from feed_assets.triggers.input_windows import InputState
-from feed_assets.triggers.time_outs import check_gate
+from feed_assets.triggers.input_windows import InputState, check_gate
 
 
 def open_gate(

@@ -52,8 +52,7 @@ from feed_assets.releases.feed_readers import find_feed_readers
 from feed_assets.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
-from feed_assets.triggers.input_windows import decide_ready, input_states_many
-from feed_assets.triggers.time_outs import runs_incomplete
+from feed_assets.triggers.input_windows import decide_ready, input_states_many, runs_incomplete
 
 ON_TIME = timedelta(minutes=5)
 """An instance created with at most this delay is on time: longer than ticks, reloads and restarts take."""

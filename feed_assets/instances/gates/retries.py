@@ -20,7 +20,7 @@ from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.timing.dates import NEVER
-from feed_assets.triggers.time_outs import runs_incomplete
+from feed_assets.triggers.input_windows import runs_incomplete
 
 RETRIES_A_TICK = 1_000
 

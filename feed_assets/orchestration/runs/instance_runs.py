@@ -1,5 +1,10 @@
-"""Run instances of one process in a Dagster run, one after the other in one session, each by its active release."""
+"""Run instances of one process in a Dagster run, one after the other in one session, each by its active release.
 
+The log of the run has a few lines for each instance, and one for each when there are many. With a materialization come
+the first rows, where the settings or the feed say so: read from the published files, without Spark.
+"""
+
+import io
 import logging
 import os
 import signal
@@ -9,13 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import chain
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
 from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
 from feed_assets.engines.port import WorkReport
 from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.executor_watch import ExecutorWatch
@@ -26,6 +33,7 @@ from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.instances.attempts.attempts import Published, offer_approval
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict
+from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind, StepPart
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessKey
 from feed_assets.masking import format_error, get_logger, mask
@@ -33,23 +41,183 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.orchestration.runs.column_changes import ColumnChanges
-from feed_assets.orchestration.runs.feed_checks import build_quality_evaluation
-from feed_assets.orchestration.runs.previews import build_preview, wants_preview
+from feed_assets.orchestration.runs.feed_checks import ColumnChanges, build_quality_evaluation
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
 from feed_assets.orchestration.runs.remaining import Remaining, RunContext
-from feed_assets.orchestration.runs.run_log import RunLog
 from feed_assets.orchestration.user_assets.materializations import follow_now
-from feed_assets.plan.records import ClusterRecord, ProcessRecord
+from feed_assets.plan.records import ClusterRecord, FeedRecord, ProcessRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.releases.errors import NeighbourLeftOutError
 from feed_assets.releases.left_out import find_refused_writes
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.replication.flows import FlowRunner, note_flow
 from feed_assets.sql.errors import StateUnreachableError
+from feed_assets.storage.port import InstanceStore
+from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.executors import run_where_worth
+from feed_assets.transfer.requests import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+DETAILED = 10
+"""The number of instances of a run whose steps have lines of their own; each later instance has one line."""
+
+PROGRESS_EVERY = 10.0
+"""Seconds between two log lines about the progress of copies."""
+
+_VERBS = {
+    StepKind.INPUTS: "reads",
+    StepKind.STEP: "made",
+    StepKind.WORK: "staged",
+    StepKind.VERIFICATION: "verified",
+    StepKind.PUBLICATION: "published",
+    StepKind.LEFT_OUT: "left out",
+}
+
+
+@dataclass(slots=True)
+class RunLog:
+    """The log of a run that works on instances of a process, one after the other; `say` writes a line of it."""
+
+    say: Callable[[str], None]
+    _now: datetime | None = None
+    _begun: int = 0
+    _held: list[str] = field(default_factory=list)
+    _release: str | None = None
+    _has_session: bool = False
+    _session_seconds: float = 0.0
+    _watch: Stopwatch = field(default_factory=Stopwatch)
+    _progress_at: float = 0.0
+
+    def begin(self, nominal_time: datetime, release: str | None) -> None:
+        """Begin an instance; `release` tells the release that it follows, and is written when it is another one."""
+        self.end()
+        self._now, self._begun = nominal_time, self._begun + 1
+        if release is not None and release != self._release:
+            self._release = release
+            self._hold(release)
+
+    def step(self, step: AttemptStep) -> None:
+        """Tell a step of the present instance; the seconds of work are those after the start of the session."""
+        is_work = step.kind in (StepKind.STEP, StepKind.WORK)
+        seconds = max(step.seconds - self._session_seconds, 0.0) if is_work else step.seconds
+        self._hold(describe_parts(step) + ("" if step.kind is StepKind.LEFT_OUT else f" in {seconds:.1f} s"))
+        if is_work:
+            self._session_seconds = 0.0
+
+    def session(self, seconds: float) -> None:
+        """Tell once that the Spark session has started."""
+        if not self._has_session:
+            self._has_session, self._session_seconds = True, seconds
+            self._hold(f"Spark session started in {seconds:.1f} s")
+
+    def end(self) -> None:
+        """Write what has been held back of the present instance."""
+        if self._held and self._now is not None:
+            self.say(f"{render_datetime(self._now)} {'; '.join(self._held)}")
+        self._held.clear()
+
+    def progress(self, progress: Progress) -> None:
+        """Tell the progress of copies, at intervals."""
+        if self._watch.seconds - self._progress_at >= PROGRESS_EVERY:
+            self._progress_at = self._watch.seconds
+            self.say(
+                f"copied {progress.bytes:,} of {progress.all_bytes:,} bytes, {progress.files:,} of "
+                f"{progress.all_files:,} files"
+            )
+
+    def _hold(self, text: str) -> None:
+        self._held.append(text)
+        if self._begun <= DETAILED:
+            self.end()
+
+
+def describe_parts(step: AttemptStep) -> str:
+    """Return what a step was about, without its duration.
+
+    >>> from datetime import UTC
+    >>> numbers = StepPart(name="numbers", instances=1, files=2, bytes=2048)
+    >>> step = AttemptStep(kind=StepKind.INPUTS, nominal_time=datetime(2026, 1, 1, tzinfo=UTC), seconds=0.1,
+    ...                    parts=(numbers,))
+    >>> describe_parts(step)
+    'reads numbers (1 instance, 2 files, 2,048 bytes)'
+    """
+    subject = f"step {step.name} " if step.name else ""
+    return f"{subject}{_VERBS[step.kind]} {', '.join(map(_describe_part, step.parts)) or 'nothing'}"
+
+
+def _describe_part(part: StepPart) -> str:
+    figures = (("row", part.rows), ("instance", part.instances), ("file", part.files), ("byte", part.bytes))
+    texts = [counted(count, noun) for noun, count in figures if count is not None]
+    return f"{part.name} ({', '.join(texts)})" if texts else part.name
+
+
+ROWS = 10
+COLUMNS = 20
+CELL = 60
+"""The most characters of a cell."""
+
+_FILES = 5
+_READ_WHOLE = 8 << 20  # a file on an object store is fetched to this size
+
+
+def wants_preview(record: FeedRecord, by_default: bool) -> bool:
+    """Return whether rows of a feed may be shown; its own word counts before that of the settings."""
+    return by_default if record.preview is None else record.preview
+
+
+def build_preview(store: InstanceStore, done: Published) -> dg.TableMetadataValue | None:
+    """Return the first rows of a published instance; None if they cannot be read here, or if there are none.
+
+    Raises:
+        StorageError: the instance cannot be read.
+        ValueError: a file is not in the feed's format.
+        OSError: a local file cannot be read.
+    """
+    record = done.record
+    if record.table is not None:
+        return None
+    known = [name for name, _ in done.columns or ()]
+    rows: list[Row] = []
+    files = [file for file in store.copying().survey(record.path(done.nominal_time), None, 0).files if file.size]
+    data = [file for file in files if not file.path.rpartition("/")[2].startswith(("_", "."))]
+    for file in data[:_FILES]:
+        head = HeadOptions(rows=ROWS - len(rows), width=COLUMNS, options=dict(record.options), columns=known)
+        with _opened(store, record.path(done.nominal_time), file.path, file.size) as stream:
+            rows += (read_head(file.path, record.format.value, stream, head) if stream is not None else None) or []
+        if len(rows) >= ROWS:
+            break
+    return _render(rows, dict(done.columns or ())) if rows else None
+
+
+@contextmanager
+def _opened(store: InstanceStore, path: str, file: str, size: int) -> Iterator[IO[bytes] | None]:
+    """Open a file of an instance: in place on this machine, else fetched if it is small; None if it is not."""
+    local = store.local_path(path)
+    if local is not None:
+        with (local / file).open("rb") as stream:
+            yield stream
+    elif size > _READ_WHOLE:
+        yield None
+    else:
+        with store.copying().reading(path) as reading:
+            yield io.BytesIO(b"".join(reading.chunks(file)))
+
+
+def _render(rows: list[Row], types: dict[str, str]) -> dg.TableMetadataValue:
+    names = list(dict.fromkeys(chain.from_iterable(rows)))[:COLUMNS]
+    schema = dg.TableSchema(columns=[dg.TableColumn(name=name, type=types.get(name, "string")) for name in names])
+    return dg.MetadataValue.table(
+        [dg.TableRecord({name: _cell(row.get(name)) for name in names}) for row in rows], schema
+    )
+
+
+def _cell(value: object) -> str:
+    text = "null" if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else mask(str(value))
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
 
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
 

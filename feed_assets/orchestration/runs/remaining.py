@@ -22,7 +22,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.time_outs import check_gate
+from feed_assets.triggers.input_windows import check_gate
 
 RunContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 

@@ -20,8 +20,8 @@ from feed_assets.retention.rules.clock_witness import load_known_times
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.limits import decide_clock
 from feed_assets.retention.rules.locations import store_addresses
-from feed_assets.retention.sweeps.restoring import REMOVED_OUTCOMES
 from feed_assets.retention.sweeps.sweep_context import SweepContext
+from feed_assets.retention.sweeps.undoing import REMOVED_OUTCOMES
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Purged
 from feed_assets.timing.frequency import Frequency, Unit

@@ -50,9 +50,8 @@ from feed_assets.retention.rules.protections import (
 from feed_assets.retention.rules.schedule import digest_policy
 from feed_assets.retention.sweeps.movers import DriverMover, Mover, MoveTask
 from feed_assets.retention.sweeps.removal_records import Removal, record_evicted
-from feed_assets.retention.sweeps.restoring import Restoration
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
-from feed_assets.retention.sweeps.undoing import end_restores
+from feed_assets.retention.sweeps.undoing import Restoration, end_restores
 from feed_assets.sql.errors import StateError
 from feed_assets.sql.locks import lock_log
 from feed_assets.storage.errors import StorageError

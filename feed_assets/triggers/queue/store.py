@@ -1,17 +1,20 @@
-"""Store when each consumer is looked at next, so that a tick finds those that something happened to."""
+"""Store when each consumer is looked at next, so that a tick finds those that something happened to; and end the queues
+of processes that were deleted: what they have not taken counts for nobody, and they begin anew.
+"""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import Update, and_, case, or_, update
+from sqlalchemy import ColumnElement, Table, Update, and_, case, delete, or_, update
 
+from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.records import EntityKey
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.triggers.queue.records import TriggerState
-from feed_assets.triggers.queue.tables import HAS_WAKE_TIME, triggers
+from feed_assets.triggers.queue.tables import HAS_WAKE_TIME, batches, queue_changes, trigger_inputs, triggers
 
 _T = triggers.c
 _ROWS = RowMapper(triggers, TriggerState)
@@ -71,3 +74,37 @@ def _wake(dialect: str) -> Update:
     is_it = and_(*(_T[name] == new.c[name] for name in _KEY))
     is_earlier = or_(_T.wake_at.is_(None), new.c.wake_at < _T.wake_at)
     return update(triggers).where(is_it).values(wake_at=case((is_earlier, new.c.wake_at), else_=_T.wake_at))
+
+
+class QueueEnds(TableStore):
+    """The ends of queues as one transaction sees them."""
+
+    def end(self, consumer: EntityKey, at: datetime) -> bool:
+        """Remove the queue of a consumer: its marks, what its batches have taken, and what people decided. The event
+        log keeps the events. If the consumer is declared again, the next tick follows its trigger as a new one.
+
+        Returns whether there was a queue.
+        """
+        found = 0
+        for table in (trigger_inputs, batches, queue_changes):
+            found += self._connection.execute(delete(table).where(*_is_its(table, consumer))).rowcount
+        anew = {"sign": "", "next_at": None, "by_at": None, "wake_at": at}
+        found += self._connection.execute(update(triggers).where(*_is_its(triggers, consumer)).values(anew)).rowcount
+        if found:
+            Cursors(self._connection).put(_name(consumer), at.isoformat())
+        return found > 0
+
+    def find(self, consumer: EntityKey) -> datetime | None:
+        """Return when the last queue of a consumer ended; batches that were cut until then have no events any more.
+        None if none has ended.
+        """
+        text = Cursors(self._connection).get(_name(consumer))
+        return None if text is None else datetime.fromisoformat(text)
+
+
+def _is_its(table: Table, consumer: EntityKey) -> tuple[ColumnElement[bool], ...]:
+    return (table.c.process == consumer.entity, table.c.cluster == consumer.cluster)
+
+
+def _name(consumer: EntityKey) -> str:
+    return f"queue-ended/{consumer.cluster}/{consumer.entity}"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from feed_assets.cli.main import main
 from feed_assets.definitions.checks.code_checks import check_code
-from feed_assets.definitions.checks.reachability import check_reachability
+from feed_assets.definitions.checks.live_checks import check_reachability
 from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table

@@ -26,7 +26,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.errors import StorageError
-from feed_assets.triggers.time_outs import check_gate
+from feed_assets.triggers.input_windows import check_gate
 from tests.instances.harness import PLENTY, LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
 
 READY, RUNNING, SUCCEEDED, FAILED = (

@@ -11,7 +11,7 @@ from feed_assets.engines.port import WorkReport
 from feed_assets.instances.steps.attempt_steps import AttemptStep
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.records import ProcessKey
-from feed_assets.orchestration.runs.run_log import describe_parts
+from feed_assets.orchestration.runs.instance_runs import describe_parts
 from tests.instances.harness import LifecycleHarness, at, feed, process
 from tests.spark_session import spark
 
