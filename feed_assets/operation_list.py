@@ -12,6 +12,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "admin": ("feed_assets.context.commands", "feed_assets.operation_list"),
         "batch": ("feed_assets.triggers.commands", "feed_assets.external_work.commands"),
+        "bundle": ("feed_assets.definitions.bundles.commands",),
         "entity": ("feed_assets.definitions.commands",),
         "export-falcon": ("feed_assets.definitions.falcon.commands",),
         "facts": ("feed_assets.instances.commands",),

@@ -32,7 +32,6 @@ _ALLOCATIONS = 50_000
 _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
-    "bundle": "feed_assets.cli.bundle",
     "completion": "feed_assets.cli.completion",
     "feed": "feed_assets.cli.feed",
     "init": "feed_assets.cli.init",

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import open_context
 from feed_assets.definitions.bundles.archive import read_archive
 from feed_assets.definitions.bundles.exporting import export_bundle
 from feed_assets.definitions.bundles.importing import import_bundle
@@ -284,8 +283,7 @@ def import_job(case: Case) -> None:
         project = EntityHarness.at(Path(folder))
         declared = (render_yaml(each).encode() for each in (signal("d"), here))
         submit(project.context(), [file_of(CLUSTER), *(EntityFile(name="a.yaml", content=text) for text in declared)])
-        operations = open_context(project.settings, project.database)
-        (Path(folder) / "all.zip").write_bytes(export_bundle(project.context(), operations, []).content)
+        (Path(folder) / "all.zip").write_bytes(export_bundle(project.context(), []).content)
         bundle = read_archive(Path(folder) / "all.zip")
         texts = {**bundle.texts, "entities/process/J.yaml": render_yaml(brought).encode()}
         done = import_bundle(project.context(), replace(bundle, texts=texts), "all.zip")

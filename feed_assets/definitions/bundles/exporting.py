@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -10,12 +10,12 @@ from feed_assets.catalog.moving import export_metadata
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.catalog.targets import RUN
 from feed_assets.context.errors import BundleRefusedError
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, is_path_below, render_archive
 from feed_assets.definitions.verbs.context import EntityContext, get_declared
 from feed_assets.definitions.verbs.settling import settle_releases
 from feed_assets.entities.bundle import Bundle
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process, iter_workflows
@@ -34,15 +34,21 @@ class BundleExport:
     described: int
     content: Hidden[bytes]
 
+    @property
+    def lines(self) -> list[str]:
+        """What is in it."""
+        files = [f"file {path}" for path in self.files]
+        return [*map(label_of, self.entities), *files, f"metadata of {self.described}"]
 
-def export_bundle(
-    context: EntityContext,
-    operations: OperationContext,
-    names: Sequence[str],
-    *,
-    with_dependencies: bool = False,
-) -> BundleExport:
+    @property
+    def notes(self) -> list[str]:
+        """What is not in it."""
+        return [f"warning: {path} is left out: it is not below the project's folder" for path in self.left_out]
+
+
+def export_bundle(context: EntityContext, names: Sequence[str], *, with_dependencies: bool = False) -> BundleExport:
     """Return a bundle of entities, by name or KIND/NAME; without names, of all of them and of all that is described.
+    Entities that nobody has described yet are recorded, since they need an id.
 
     Raises:
         EntityNotFoundError: an entity is not declared in the files.
@@ -58,6 +64,7 @@ def export_bundle(
     ids = _find_ids(context, keys)
     files, left_out = _read_files(context.settings.root, [each for each in entities if isinstance(each, Process)])
     paths = [f"{kind}/{name}" for kind, name in keys] if names else [None]
+    operations = open_context(context.settings, context.database)
     mutations = [each for path in paths for each in export_metadata(operations, path)]
     described = [each for each in mutations if not each["entity"].startswith(f"{RUN}/")]
     bundled, texts = [], {}
@@ -98,6 +105,7 @@ def _find_ids(context: EntityContext, keys: Collection[EntityKey]) -> dict[Entit
     """Return the ids of entities. Those that nobody has described are described first, as a tick would do it."""
     found = _read_ids(context, keys)
     if len(found) < len(keys):
+        context = replace(context, dry_run=False)
         context.record()
         settle_releases(context)
         found = _read_ids(context, keys)

@@ -34,6 +34,7 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.difference_records import PlanDifference
 from feed_assets.plan.location import compile_location
+from feed_assets.plan.rendering import render_difference
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.locks import lock_definitions, lock_log
 
@@ -88,6 +89,26 @@ class BundleImport:
         """Whether anything was changed, or would be."""
         outcomes = [*(each.outcome for each in self.entities), *(each.outcome for each in self.files)]
         return any(each is not ImportOutcome.UNCHANGED for each in outcomes) or bool(self.metadata)
+
+    @property
+    def reload_needed(self) -> bool:
+        """Whether a running Dagster must reload to show the change."""
+        return self.is_change
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings."""
+        return [each.line for each in self.warnings]
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What became of all that it has, or would become of it."""
+        would = "would be " if self.dry_run else ""
+        yield from (f"{label_of((each.kind, each.name))}: {would}{each.outcome}" for each in self.entities)
+        yield from (f"file {each.path}: {would}{each.outcome}" for each in self.files)
+        yield from (each.sentence for each in self.metadata)
+        if self.dry_run and not self.difference.is_empty:
+            yield render_difference(self.difference)
 
 
 def import_bundle(context: EntityContext, archive: BundleArchive, name: str) -> BundleImport:

@@ -1,0 +1,48 @@
+"""What can be asked of bundles: to make one, and to declare what is in one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Does, Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.definitions.bundles.exporting import BundleExport
+    from feed_assets.definitions.bundles.importing import BundleImport
+    from feed_assets.definitions.verbs.context import EntityContext
+
+_ABOUT = "Take entities from one location to another in one file: definitions, files of workflows, and metadata."
+GROUPS = {"bundle": _ABOUT}
+
+Names = Annotated[tuple[str, ...], Param("The entities.", argument=True, of=tuple(Kind))]
+Everything = Annotated[bool, Param("All entities, and the metadata of all that is described.", option="all")]
+WithNeeds = Annotated[bool, Param("Also what they need: feeds, clusters and datasources.", option="with-dependencies")]
+Target = Annotated[str, Param("The file to write.", metavar="FILE")]
+File = Annotated[str, Param("The bundle.", argument=True)]
+
+
+@operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", route=False)
+def export_bundle(
+    context: "EntityContext", *, names: Names = (), everything: Everything = False, needs: WithNeeds = False, to: Target
+) -> "BundleExport":
+    """Write the entities NAMES, such as flights or feed/flights, to a bundle, which is a zip of texts."""
+    from feed_assets.definitions.bundles.exporting import export_bundle
+
+    if everything is bool(names):
+        raise WrongUsageError("Give names, or --all.")
+    made = export_bundle(context, names, with_dependencies=needs)
+    Path(to).write_bytes(made.content)
+    return made
+
+
+@operation("bundle import", does=Does.DECLARES, checks=True, text="lines", example="flights.zip --dry-run", route=False)
+def import_bundle(context: "EntityContext", *, file: File) -> "BundleImport":
+    """Declare what is in FILE, completely or not at all; importing it again changes nothing.
+
+    What is here already is left alone. An entity is changed only if it has the id of the bundle's.
+    """
+    from feed_assets.definitions.bundles.archive import read_archive
+    from feed_assets.definitions.bundles.importing import import_bundle
+
+    return import_bundle(context, read_archive(Path(file)), Path(file).name)
