@@ -16,6 +16,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "entity": ("feed_assets.definitions.commands",),
         "export-falcon": ("feed_assets.definitions.falcon.commands",),
         "facts": ("feed_assets.instances.commands",),
+        "feed": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
         "import-falcon": ("feed_assets.definitions.falcon.commands",),
         "instance": (

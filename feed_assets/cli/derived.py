@@ -23,7 +23,9 @@ from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
-DRAWN: Mapping[str, str] = MappingProxyType({"retention show": "feed_assets.cli.retention:print_sweep"})
+DRAWN: Mapping[str, str] = MappingProxyType(
+    {"retention show": "feed_assets.cli.retention:print_sweep", "feed take": "feed_assets.cli.feed:print_inboxes"}
+)
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 
 
@@ -149,9 +151,12 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
 
 def finish(operation: Operation, context: Any, result: Any, output: str) -> None:
     """Print a result, and on standard error its notes and its summary. End the runs of instances that it has `stopped`,
-    and reload the webserver if that `reload_needed`. The command fails if the result `has_failed`.
+    and reload the webserver if that `reload_needed`. Say that none of the `tick_clusters` has ticks, which would go on
+    with it. The command fails if the result `has_failed`.
     """
     _print(operation, result, output)
+    if clusters := getattr(result, "tick_clusters", ()):
+        import_module("feed_assets.cli.state").say_silence(context, {*clusters})
     if hasattr(result, "stopped") and not result.dry_run:
         follow = import_module("feed_assets.cli.state").end_and_reload
         follow(context.settings, result.stopped, reload_needed=getattr(result, "reload_needed", False))

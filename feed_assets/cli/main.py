@@ -33,7 +33,6 @@ _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
     "completion": "feed_assets.cli.completion",
-    "feed": "feed_assets.cli.feed",
     "init": "feed_assets.cli.init",
     "keys": "feed_assets.cli.keys",
     "metrics": "feed_assets.cli.metrics",

@@ -148,11 +148,6 @@ def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Co
     return click.argument(name, type=ProposedType(find), **attributes)
 
 
-def cluster_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Add `--cluster`."""
-    return click.option("--cluster", type=ProposedType(names_of(Kind.CLUSTER)), help=help_text)
-
-
 class KindType(click.ParamType[Kind]):
     """A kind of entity, in any case; one of `kinds` if given."""
 

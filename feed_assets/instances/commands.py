@@ -1,15 +1,28 @@
-"""What can be asked about what runs have reported."""
+"""What producers report of feeds, and what can be asked about their files and about what runs have reported."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.operation import Param, operation
-from feed_assets.parameters import End, Process, Start
+from feed_assets.entities.common import Kind
+from feed_assets.errors import WrongUsageError
+from feed_assets.operation import Does, Param, operation
+from feed_assets.parameters import End, Feed, MaybeInstance, Process, Start
 
 if TYPE_CHECKING:
     from feed_assets.catalog.facts import Fact
     from feed_assets.context.operation import OperationContext
+    from feed_assets.instances.arrival.arrival_notices import NoticeResult
+    from feed_assets.instances.inbox.inbox_lists import InboxResult
+    from feed_assets.instances.lists.contents import FileList
+    from feed_assets.instances.lists.polled_ranges import PolledRanges
 
-GROUPS = {"facts": "Show what runs have reported."}
+GROUPS = {
+    "facts": "Show what runs have reported.",
+    "feed": "Report arrivals of feed instances, take files from inboxes, and list files.",
+}
+
+FeedCluster = Annotated[str | None, Param("The cluster; not needed if the feed is on one only.", of=(Kind.CLUSTER,))]
 
 FactName = Annotated[str | None, Param("Only facts of this name.")]
 
@@ -33,3 +46,116 @@ def facts_history(
     first, stop = decide_range(sequences, start=start, end=end, results=PAGE, now=context.as_of)
     with context.read() as connection:
         return tuple(Facts(connection).between(process, PROGRAM, first, stop, name))
+
+
+@operation("feed notify", does=Does.ACTS, text="told", long=True, example="flights 2013-11-03 --key delivery-4711")
+def notify(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    instance: MaybeInstance = None,
+    start: Annotated[
+        datetime | None, Param("Poll all instances from this nominal time on, instead of INSTANCE.")
+    ] = None,
+    end: Annotated[datetime | None, Param("Before this nominal time; by default now.")] = None,
+    cluster: FeedCluster = None,
+    key: Annotated[str | None, Param("A key of the notice; a repeated notice with the same key does nothing.")] = None,
+    path: Annotated[str | None, Param("The location of the data; refused if the instance belongs elsewhere.")] = None,
+    size: Annotated[int | None, Param("The size of the data; refused if it differs.", option="bytes", least=0)] = None,
+    trust: Annotated[bool, Param("Do not check storage.")] = False,
+    payload: Annotated[dict[str, object] | None, Param("A JSON object for those who read the instance.")] = None,
+    marking: Annotated[str | None, Param("A word that ends or names a batch of those who read it.")] = None,
+    again: Annotated[bool, Param("An instance that has arrived has other content now.")] = False,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[..., None],
+) -> "NoticeResult | PolledRanges":
+    """Report that INSTANCE of FEED has arrived, so that it need not be polled.
+
+    INSTANCE is a nominal time, 2013-11-03T05:00Z, or a day or a partition key in the feed's time zone. The command
+    checks in storage that the data are available and complete. A notice of an instance that has already arrived does
+    nothing. The next tick runs the processes that wait for it.
+
+    A signal has no data: without INSTANCE, each notice is one at the present second. With --path, INSTANCE may be left
+    out if the path of its data tells it.
+
+    With --start, all instances up to --end are looked for in storage at once, such as those of a history that has
+    landed. Those that are not there remain missing, and are polled as before.
+    """
+    from feed_assets.instances.arrival.arrival_notices import Notice, record_notice
+    from feed_assets.instances.lists.polled_ranges import poll_range
+
+    if start is not None:
+        if instance is not None:
+            raise WrongUsageError("Give either INSTANCE or --start.")
+        if key or path or trust or size is not None or payload or marking or again:
+            of_one = "--key, --path, --bytes, --trust, --payload, --marking and --again"
+            raise WrongUsageError(f"{of_one} are of one INSTANCE.")
+        end = end or context.as_of
+        return poll_range(context, feed, start, end, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
+    notice = Notice(
+        feed=feed,
+        nominal_time=instance,
+        author=author,
+        cluster=cluster,
+        key=key,
+        path=path,
+        bytes=size,
+        is_trusted=trust,
+        payload=payload or {},
+        marking=marking,
+        is_again=again,
+    )
+    return record_notice(context, notice, dry_run=dry_run)
+
+
+@operation("feed take", does=Does.ACTS, rows="inboxes", long=True, example="orders --dry-run")
+def take(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    cluster: Annotated[
+        str | None, Param("Only this cluster; by default all on which the feed has an inbox.", of=(Kind.CLUSTER,))
+    ] = None,
+    author: str,
+    dry_run: bool = False,
+    progress: Callable[..., None],
+) -> "tuple[InboxResult, ...]":
+    """Take the files that have settled in the inbox of FEED now, of any size.
+
+    Sensors look into inboxes by themselves. The command also takes files that they have left there, such as large ones,
+    and tries again what was refused before. With --dry-run it shows the files in the inbox and what is known of them;
+    one that is READY would be taken, if no file with its content was taken before.
+    """
+    from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
+
+    return take_from_inboxes(context, feed, author=author, cluster=cluster, dry_run=dry_run, progress=progress)
+
+
+@operation(
+    "feed files",
+    table="path=url, size=bytes, checksum, event",
+    rows="files",
+    example="orders --from-event 17 --to-event 25 --output csv",
+)
+def files(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    from_event: Annotated[int | None, Param("The number of the first event.", least=1)] = None,
+    to_event: Annotated[int | None, Param("The number of the last event, which is included.", least=1)] = None,
+    start: Annotated[datetime | None, Param("The nominal time of the first instance, instead of events.")] = None,
+    end: Annotated[datetime | None, Param("The nominal time of the last instance, which is included.")] = None,
+    cluster: FeedCluster = None,
+) -> "FileList":
+    """List the files that events of FEED have brought, with their sizes and checksums.
+
+    By the numbers of the events, such as the smallest and the largest that a batch has taken, or by the nominal times
+    of the instances; both ends are included. Without them, all events count. A file that nobody has read has no
+    checksum.
+    """
+    from feed_assets.instances.lists.contents import list_files
+
+    if (from_event or to_event) and (start or end):
+        raise WrongUsageError("Give either events or times.")
+    return list_files(context, feed, cluster=cluster, first_event=from_event, last_event=to_event, start=start, end=end)

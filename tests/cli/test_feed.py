@@ -27,14 +27,11 @@ def test_a_notice_is_recorded_once(project: Path, instance: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["clicks", "2013-11-03T05:00Z"], "does not exist"),
-        (["clicks", "tomorrow"], "'tomorrow' is not a date and time"),
-    ],
+    ("instance", "code", "message"),
+    [("2013-11-03T05:00Z", 1, "does not exist"), ("tomorrow", 2, "'tomorrow' is not a date and time")],
 )
-def test_a_wrong_notice_is_refused_with_a_sentence(project: Path, arguments: list[str], message: str) -> None:
-    result = must("feed", "notify", *arguments, code=1)
+def test_a_wrong_notice_is_refused_with_a_sentence(project: Path, instance: str, code: int, message: str) -> None:
+    result = must("feed", "notify", "clicks", instance, code=code)
     assert message in result.stderr
     assert result.stdout == ""
 

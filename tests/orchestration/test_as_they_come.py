@@ -228,7 +228,9 @@ def test_what_a_look_at_a_watched_location_finds_takes_part_in_triggers(
 
 def test_a_notice_of_a_range_records_what_stands_there_and_expects_nothing_else(harness: LocationHarness) -> None:
     land(harness, 51, 52)
-    (polled,) = poll_range(context_of(harness), "orders", NOON - timedelta(days=1), NOON, author="ann", cluster="here")
+    (polled,) = poll_range(
+        context_of(harness), "orders", NOON - timedelta(days=1), NOON, author="ann", cluster="here"
+    ).ranges
     assert (polled.arrived, polled.known, polled.absent) == (2, 0, ())
     with harness.runtime.database(harness.instance).read() as connection:
         assert FeedInstances(connection).counts("orders", "here") == {FeedInstanceStatus.AVAILABLE: 2}

@@ -82,8 +82,14 @@ class NoticeResult:
     files: int | None
     dry_run: bool = False
 
-    def render(self) -> str:
-        """Return one line."""
+    @property
+    def tick_clusters(self) -> tuple[str, ...]:
+        """The cluster whose ticks go on with the instance."""
+        return (self.cluster,)
+
+    @property
+    def told(self) -> str:
+        """The outcome in one line."""
         size = "" if self.files is None else f", {counted(self.bytes or 0, 'byte')} in {counted(self.files, 'file')}"
         would = "would be " if self.dry_run and self.outcome is not NoticeOutcome.KNOWN else ""
         time = render_datetime(self.nominal_time)

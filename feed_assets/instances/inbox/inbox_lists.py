@@ -30,11 +30,11 @@ def take_from_inboxes(
     author: str,
     cluster: str | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[int, int], object] = lambda *_: None,
+    progress: Callable[[str, int, int], object] = lambda *_: None,
 ) -> tuple[InboxResult, ...]:
     """Take all files that have settled in the inboxes of a feed, of any size, also those that ticks have left there.
 
-    With `dry_run`, nothing is read or taken. `on_progress` receives the files that were dealt with, and all.
+    With `dry_run`, nothing is read or taken. `progress` receives the files that were dealt with, and all.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -59,14 +59,14 @@ def take_from_inboxes(
             )
     if not dry_run:
         require_mode(context.database, Operation.FEED_TAKE)
-    return tuple(_take(context, record, author, on_progress, dry_run=dry_run) for record in with_inbox)
+    return tuple(_take(context, record, author, progress, dry_run=dry_run) for record in with_inbox)
 
 
 def _take(
     context: OperationContext,
     record: FeedRecord,
     author: str,
-    on_progress: Callable[[int, int], object],
+    progress: Callable[[str, int, int], object],
     *,
     dry_run: bool,
 ) -> InboxResult:
@@ -85,7 +85,7 @@ def _take(
             )
         seen |= {file.name: file for file in files}
         done = sum(file.status is not FileStatus.READY for file in seen.values())
-        on_progress(done, len(seen))
+        progress("files taken", done, len(seen))
         goes_on = not dry_run and before < done < len(seen)
     taken = [file.nominal_time for file in seen.values() if file.status is FileStatus.TAKEN and file.nominal_time]
     if taken:

@@ -17,6 +17,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.records import Availability
+from feed_assets.timing.dates import render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,12 @@ class FileList:
     files: tuple[ListedFile, ...]
     unlisted: tuple[UnlistedEvent, ...]
     ahead: str | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known any more, and what waits."""
+        events = [(f"event {each.event}, {render_datetime(each.nominal_time)}", each.reason) for each in self.unlisted]
+        return (*(f"{event}: its files are not known any more: {reason}" for event, reason in events), self.ahead or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,23 @@ class PolledRange:
         return text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledRanges:
+    """The results on all clusters."""
+
+    ranges: tuple[PolledRange, ...]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """A line for each cluster."""
+        return tuple(each.render() for each in self.ranges)
+
+    @property
+    def tick_clusters(self) -> tuple[str, ...]:
+        """The clusters whose ticks go on with the instances."""
+        return tuple(each.cluster for each in self.ranges)
+
+
 def poll_range(
     context: OperationContext,
     feed: str,
@@ -61,12 +78,12 @@ def poll_range(
     author: str,
     cluster: str | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[int, int], object] = lambda *_: None,
-) -> tuple[PolledRange, ...]:
+    progress: Callable[[str, int, int], object] = lambda *_: None,
+) -> PolledRanges:
     """Poll the instances of a feed in `[start, end)` on each cluster where it arrives, and record the arrived ones.
 
     Of a feed whose instances come as they come, these are the instances whose paths exist in storage. The next tick
-    opens the gates of the processes that read them. `on_progress` receives the instances polled and all.
+    opens the gates of the processes that read them. `progress` receives the instances polled and all.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -90,7 +107,7 @@ def poll_range(
             arrived, known = arrived + found.arrived, known + found.known
             absent.extend(found.absent)
             done += len(times)
-            on_progress(done, total)
+            progress("instances polled", done, total)
         results.append(
             PolledRange(
                 feed=feed,
@@ -102,7 +119,7 @@ def poll_range(
                 dry_run=dry_run,
             )
         )
-    return tuple(results)
+    return PolledRanges(ranges=tuple(results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def test_what_a_notice_says_of_path_and_size_is_held_against_what_is_there(tmp_p
 
 def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
     lifecycle = landed(tmp_path)
-    assert notify(lifecycle, dry_run=True).render().endswith("would be recorded, 4 bytes in 1 file")
+    assert notify(lifecycle, dry_run=True).told.endswith("would be recorded, 4 bytes in 1 file")
     assert lifecycle.events() == []
 
 
@@ -169,7 +169,7 @@ def test_on_a_cluster_where_a_process_makes_the_feed_it_does_not_arrive(tmp_path
 def test_a_result_has_a_line_and_a_json_form(tmp_path: Path) -> None:
     lifecycle = landed(tmp_path)
     result = notify(lifecycle)
-    assert result.render() == "feed 'clicks' on primary at 2013-11-01T00:00Z: recorded, 4 bytes in 1 file"
+    assert result.told == "feed 'clicks' on primary at 2013-11-01T00:00Z: recorded, 4 bytes in 1 file"
     assert render_document(result) == {
         "version": 2,
         "feed": "clicks",
