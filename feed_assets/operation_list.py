@@ -37,6 +37,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "settings": ("feed_assets.definitions.commands",),
         "sla": ("feed_assets.alerts.commands",),
         "validate": ("feed_assets.definitions.commands",),
+        "why": ("feed_assets.explain.commands",),
     }
 )
 """The modules with the operations of each group, or of a command without one. They import what is light, and the rest

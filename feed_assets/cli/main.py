@@ -39,7 +39,6 @@ _LATER = {
     "plan": "feed_assets.cli.plan",
     "simulate": "feed_assets.cli.simulate",
     "state": "feed_assets.cli.rebuilding",
-    "why": "feed_assets.cli.why",
 }
 """The modules of the commands that are not derived from operations, imported on use. They import operations only inside
 their functions: help and completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""

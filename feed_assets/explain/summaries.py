@@ -1,14 +1,23 @@
-"""The short form of an explanation: one screen, the root causes first, and what a person can do."""
+"""What `why` tells: in its short form one screen, the root causes first, and what a person can do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from feed_assets.context.consolidation import Consolidated
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.subjects import Subject
 from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
+from feed_assets.explain.tick_failures import find_silence
 from feed_assets.instances.lists.ranges import join_consecutive, render_range
+from feed_assets.log.records import FeedKey
+from feed_assets.operation import Page
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.triggers.waiting import Queue
 
 LINES = 20
 """The most lines of a summary, which leave room for the command and the prompt on a screen of 24."""
@@ -89,3 +98,52 @@ def _lines(reason: Reason, indent: str) -> Iterator[str]:
     yield f"{indent}- {reason.text}"
     if reason.command is not None:
         yield f"{indent}  $ {reason.command}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained(Consolidated[Explanation]):
+    """What is told of an instance on each of its clusters, in `rows` for people; `silence` says that no ticks come."""
+
+    silence: str | None
+    rows: tuple[str, ...]
+
+    def document(self, name: str) -> Mapping[str, object]:
+        """Return the members of the JSON form."""
+        causes = [root for each in self.items for root in each.root_causes()]
+        return {**Consolidated.document(self, name), "root_causes": causes, "no_ticks": self.silence}
+
+
+def tell_why(context: OperationContext, subject: Subject, *, shows_all: bool, look: bool, author: str) -> Explained:
+    """Explain an instance in the short form, or with `shows_all` in the whole one. With `look`, storage is asked first,
+    and what has arrived or is gone is recorded in the name of `author`.
+    """
+    found, remarks = explain(context, subject), list[str]()
+    if look:
+        from feed_assets.instances.lists.polled_ranges import poll_instances_now, record_vanished_now
+
+        if lost := record_vanished_now(context, subject, {each.cluster for each in found.items}, author):
+            remarks.append(f"{counted(lost, 'instance')} lost by storage, and recorded as missing")
+            found = explain(context, subject)
+        roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
+        missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
+        if arrived := poll_instances_now(context, missing, author):
+            remarks.append(f"{counted(arrived, 'instance')} found in storage and recorded")
+            found = explain(context, subject)
+    undone = {each.cluster for each in found.items if each.status not in ("AVAILABLE", "SUCCEEDED")}
+    silence = find_silence(context, undone)
+    told = (each.render() if shows_all else render_summary(each, context.find_sequence) for each in found.items)
+    rows = (*filter(None, [silence]), *told)
+    return Explained(parts=found.parts, remarks=tuple(remarks), silence=silence, rows=rows)
+
+
+class NextBatches(Page[Queue]):
+    """What the next batch of a process waits for, on each of its clusters."""
+
+    def document(self, name: str) -> Mapping[str, object]:  # noqa: ARG002
+        """Return the members of the JSON form."""
+        return Page.document(self, "queues")
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """What it lacks and waits for, of each queue."""
+        return tuple("\n  - ".join((each.headline, each.lacks, *each.waits)) for each in self.items)
