@@ -17,9 +17,9 @@ from typing import TypeVar
 from urllib.request import Request, urlopen
 
 from feed_assets.alerts.delivery.port import Letter
+from feed_assets.alerts.delivery.receivers import Receiver, apply_receivers
 from feed_assets.alerts.delivery.rounds import deliver
 from feed_assets.alerts.delivery.senders import WEBHOOK_THREADS
-from feed_assets.alerts.delivery.ways import Way, apply_ways
 from feed_assets.clock import Stopwatch, SystemClock, TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.outbox import Outbox
@@ -40,10 +40,10 @@ def main(folder: str, count: str, repeats: str) -> None:
     database.migrate()
     seconds: dict[str, list[float]] = {"ours": [], "urlopen": [], "ready": []}
     with _receiver() as port:
-        way = Way(
+        way = Receiver(
             name="ops", channel=Channel.WEBHOOK, address=f"http://127.0.0.1:{port}/hook", secret="of the benchmark"
         )
-        apply_ways(database, {way.name: way}, SystemClock().now())
+        apply_receivers(database, {way.name: way}, SystemClock().now())
         for turn in range(int(repeats)):
             messages = [_message(n + turn * int(count)) for n in range(int(count))]
             bodies = [json.dumps(Letter(message=each).document).encode() for each in messages]
@@ -71,7 +71,7 @@ def _message(n: int) -> OutboxMessage:
     return OutboxMessage(recorded_at=_NOON, payload=payload, idempotency_key=f"instance/{entity}/{n}")
 
 
-def _deliver_all(database: Database, way: Way, messages: list[OutboxMessage]) -> float:
+def _deliver_all(database: Database, way: Receiver, messages: list[OutboxMessage]) -> float:
     with database.begin() as connection:
         Outbox(connection).append_many(messages)
     watch = Stopwatch()

@@ -92,7 +92,7 @@ FeedAssetsError
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
-├── DeliveryError             a way out of messages cannot be used
+├── DeliveryError             a receiver of messages cannot be used
 │   ├── WayError              a receiver of the settings is wrong, or lacks something
 │   ├── UnknownWayError       no receiver of this name is declared
 │   └── ChatMissingError      chats need a package that is not installed

@@ -14,8 +14,8 @@ from feed_assets.alerts.deadlines.due_times import KINDS, Deadlines, open_deadli
 from feed_assets.alerts.deadlines.messages import SENTENCES, key_of_message
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, WaysOut, WayState
-from feed_assets.alerts.delivery.ways import Way, read_ways
+from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, instance_command
@@ -67,15 +67,15 @@ def explain_messages(
     """Yield who was told by the messages with these keys, as far as receivers are declared; `subject` is what of."""
     if context.settings is None or not keys:
         return
-    ways = read_ways(context.settings, context.plan).usable
-    seqs = Outbox(connection).find_keys(keys).values() if ways else ()
+    receivers = read_receivers(context.settings, context.plan).usable
+    seqs = Outbox(connection).find_keys(keys).values() if receivers else ()
     if not seqs:
         return
     messages = Outbox(connection).get_many(list(seqs))
-    states, undone = WaysOut(connection).all(), Deliveries(connection).of_messages(list(seqs))
+    states, undone = ReceiverStates(connection).all(), Deliveries(connection).of_messages(list(seqs))
     told: list[str] = []
-    for name, way in sorted(ways.items()):
-        wanted = [seq for seq, message in messages.items() if _wants(way, message)]
+    for name, receiver in sorted(receivers.items()):
+        wanted = [seq for seq, message in messages.items() if _wants(receiver, message)]
         left = [each for each in undone if each.way == name and each.seq in wanted]
         state = states.get(name)
         if not wanted or state is None:
@@ -88,12 +88,12 @@ def explain_messages(
         yield Reason(code=ReasonCode.TOLD, text=f"told of {subject}: {', '.join(told)}", facts={"ways": told})
 
 
-def _wants(way: Way, message: OutboxMessage) -> bool:
+def _wants(receiver: Receiver, message: OutboxMessage) -> bool:
     head = MessageHead(message.seq, message.topic, message.level, message.subject, message.recorded_at)
-    return way.wants(head) and way.accepts(message)
+    return receiver.wants(head) and receiver.accepts(message)
 
 
-def _describe(name: str, subject: str, left: list[Delivery], state: WayState) -> str:
+def _describe(name: str, subject: str, left: list[Delivery], state: ReceiverState) -> str:
     dead = [each for each in left if each.dead_at is not None]
     if dead:
         return f"{name} was not told of {subject}, a dead letter: {dead[0].error}"

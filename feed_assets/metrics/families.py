@@ -25,10 +25,10 @@ CHECK_FAILURES = Family(
 SWEEPS = Family("sweeps", _GAUGE, (_CLUSTER, Label.STATE), "Sweeps of retention that have not ended, by state.")
 SWEEP_ENDS = Family("sweep_ends", _COUNTER, (_CLUSTER, Label.STATE), "Ended, purged and undone sweeps, by state.")
 UNDELIVERED = Family(
-    "outbox_messages", _GAUGE, (Label.WAY,), "Messages of the outbox that a way out has not delivered."
+    "outbox_messages", _GAUGE, (Label.WAY,), "Messages of the outbox that have not reached a receiver."
 )
 OLDEST_MESSAGE = Family("oldest_outbox_message_age_seconds", _GAUGE, (Label.WAY,), "Age of the oldest of these, or 0.")
-DEAD_LETTERS = Family("dead_letters", _GAUGE, (Label.WAY,), "Messages that a way out has given up.")
+DEAD_LETTERS = Family("dead_letters", _GAUGE, (Label.WAY,), "Messages that are not tried again for a receiver.")
 
 INSTANCES = Family(
     "instances", _GAUGE, (*_PROCESS, _STATUS), "Process instances that are unfinished, failed or timed out now."

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import TextClause, func, select
 
-from feed_assets.alerts.delivery.store import WaysOut
+from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.alerts.delivery.tables import IS_DEAD, IS_OPEN, deliveries
 from feed_assets.log.instances.tables import arrival_polls, process_instances
 from feed_assets.log.messages.outbox import Outbox, outbox
@@ -75,9 +75,9 @@ class OpenSweeps(NamedTuple):
 
 
 class OpenMessages(NamedTuple):
-    """How many messages a way out has not delivered, when the oldest of them was written, and its dead letters.
+    """How many messages have not reached a receiver, when the oldest of them was written, and its dead letters.
 
-    Messages that the way does not want count until it has moved over them.
+    Messages that the receiver does not want count until it has moved over them.
     """
 
     way: str
@@ -117,25 +117,25 @@ class OpenWork(TableStore):
         return [OpenSweeps(*row) for row in self._connection.execute(statement.group_by(_S.cluster, _S.state))]
 
     def messages(self) -> list[OpenMessages]:
-        """Return what each way out has still to deliver. Costs what is tried again, however many messages there are."""
-        ways, last = WaysOut(self._connection).all(), Outbox(self._connection).last_seq()
-        again = self._count_deliveries(IS_OPEN, ways)
-        dead = self._count_deliveries(IS_DEAD, ways)
-        first = {name: again[name][1] if name in again else way.cursor + 1 for name, way in ways.items()}
+        """Return what each receiver has still to get. Costs what is tried again, however many messages there are."""
+        receivers, last = ReceiverStates(self._connection).all(), Outbox(self._connection).last_seq()
+        again = self._count_deliveries(IS_OPEN, receivers)
+        dead = self._count_deliveries(IS_DEAD, receivers)
+        first = {name: again[name][1] if name in again else receiver.cursor + 1 for name, receiver in receivers.items()}
         statement = select(_O.seq, _O.recorded_at).where(_O.seq.in_(sorted(set(first.values()))))
         written = {row.seq: row.recorded_at for row in self._connection.execute(statement)}
         return [
             OpenMessages(
                 way=name,
-                messages=max(last - way.cursor, 0) + again.get(name, _NONE)[0],
+                messages=max(last - receiver.cursor, 0) + again.get(name, _NONE)[0],
                 oldest=written.get(first[name]),
                 dead=dead.get(name, _NONE)[0],
             )
-            for name, way in ways.items()
+            for name, receiver in receivers.items()
         ]
 
-    def _count_deliveries(self, condition: TextClause, ways: Collection[str]) -> dict[str, tuple[int, int]]:
-        """Return how many deliveries of each way meet a condition, and the number of the first message among them."""
-        statement = select(_D.way, func.count(), func.min(_D.seq)).where(_D.way.in_(sorted(ways)), condition)
+    def _count_deliveries(self, condition: TextClause, receivers: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Return how many deliveries of each receiver meet a condition, and the number of the first message of them."""
+        statement = select(_D.way, func.count(), func.min(_D.seq)).where(_D.way.in_(sorted(receivers)), condition)
         found = self._connection.execute(statement.group_by(_D.way))
-        return {way: (count, first) for way, count, first in found}
+        return {receiver: (count, first) for receiver, count, first in found}

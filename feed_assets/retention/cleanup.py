@@ -17,7 +17,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.alerts.delivery.store import WaysOut
+from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.attempts import Attempts, EndedAttempt, RunAttempt
@@ -197,7 +197,7 @@ def apply_message_cleanup(
     unit = times.longest()
     before, count, is_complete = times.cutoff(unit, as_of), 0, False
     with database.read() as connection:
-        up_to = WaysOut(connection).told_up_to()
+        up_to = ReceiverStates(connection).told_up_to()
         if dry_run:
             count, is_complete = Outbox(connection).count_old(before, up_to, ALL_MESSAGES), True
     while not is_complete and not budget.is_spent:

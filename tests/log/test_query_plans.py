@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.records import Recovered, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.delivery.store import Deliveries, WaysOut, WayState
+from feed_assets.alerts.delivery.store import Deliveries, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.waits import InstanceDurations
 from feed_assets.alerts.forecasting.watches import SlaWatch, SlaWatches
 from feed_assets.instances.late.store import LateChecks
@@ -227,11 +227,11 @@ LEASING: dict[str, Callable[[Leases], Any]] = {
 
 
 SMALL = "SCAN fa_ways_out"
-"""A table with a row for each way out that people have declared."""
+"""A table with a row for each receiver that people have declared."""
 
 
 def count_messages(connection: Connection) -> None:
-    WaysOut(connection).add([WayState(name="ops", cursor=0, seen_at=hour(0))])
+    ReceiverStates(connection).add([ReceiverState(name="ops", cursor=0, seen_at=hour(0))])
     OpenWork(connection).messages()
 
 

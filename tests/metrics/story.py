@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, WaysOut, WayState
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_records import TickStep
@@ -90,11 +90,11 @@ def tell_story(root: Path) -> LifecycleHarness:
 
 
 def _deliver_some(lifecycle: LifecycleHarness) -> None:
-    """A way out has delivered all messages but the last two, another one has given up the first."""
+    """A receiver has got all messages but the last two, another one has one dead letter, the first."""
     with lifecycle.database.begin() as connection:
         last = Outbox(connection).last_seq()
         states = {"ops": last - 2, "mail": last}
-        WaysOut(connection).add(WayState(name=name, cursor=cursor, seen_at=NOW) for name, cursor in states.items())
+        ReceiverStates(connection).add(ReceiverState(name=name, cursor=at, seen_at=NOW) for name, at in states.items())
         given_up = Delivery(way="mail", seq=1, kind="feed", entity="clicks", since=START, dead_at=NOW)
         Deliveries(connection).put([given_up])
 

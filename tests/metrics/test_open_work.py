@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, WaysOut, WayState
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.outbox import Outbox
@@ -88,7 +88,9 @@ def test_undelivered_messages_are_counted_by_way_with_the_oldest_of_them(databas
     with database.begin() as connection:
         assert OpenWork(connection).messages() == []
         Outbox(connection).append_many([message(n) for n in range(4)])
-        WaysOut(connection).add(WayState(name=name, cursor=cursor, seen_at=hour(0)) for name, cursor in ways.items())
+        ReceiverStates(connection).add(
+            ReceiverState(name=name, cursor=cursor, seen_at=hour(0)) for name, cursor in ways.items()
+        )
         Deliveries(connection).put([delivery("ops", 1, next_at=hour(9)), delivery("ops", 2, next_at=hour(9))])
         Deliveries(connection).put([delivery("mail", 1, dead_at=hour(9))])
         assert OpenWork(connection).messages() == [

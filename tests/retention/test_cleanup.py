@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.delivery.store import WaysOut, WayState
+from feed_assets.alerts.delivery.store import ReceiverState, ReceiverStates
 from feed_assets.clock import TimeBudget
 from feed_assets.errors import SettingsError
 from feed_assets.log.instances.attempts import RunAttempt
@@ -77,7 +77,7 @@ def test_a_clean_up_begins_once_a_day_whatever_the_clock_does(database: Database
 def test_old_messages_go_when_they_were_told(database: Database) -> None:
     with database.begin() as connection:
         Outbox(connection).append_many([message(n) for n in range(4)])
-        WaysOut(connection).add([WayState(name="ops", cursor=2, seen_at=hour(5))])
+        ReceiverStates(connection).add([ReceiverState(name="ops", cursor=2, seen_at=hour(5))])
     budget, late = TimeBudget.ample(), hour(0) + 94 * DAY
     would = apply_message_cleanup(database, TIMES, late, budget, dry_run=True)
     done = apply_message_cleanup(database, TIMES, late, budget)

@@ -1,32 +1,30 @@
-"""What can be asked about the ways out, and that they are tried and used now."""
+"""What can be asked about the receivers, and that they are tried and used now."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 from feed_assets.operation import Does, Page, Param, operation
 
 if TYPE_CHECKING:
-    from feed_assets.alerts.delivery.receivers import ListedWay, Retried, TriedWay, WayDesk
+    from feed_assets.alerts.delivery.notifier import ListedReceiver, ReceiverDesk, Retried, TriedReceiver
     from feed_assets.alerts.delivery.rounds import RoundResult
     from feed_assets.context.operation import OperationContext
 
-GROUPS = {
-    "notify": "Show, try and use the ways out: receivers of the settings, and those that entities name in notification."
-}
+GROUPS = {"notify": "Show, try and use the receivers of messages: those of the settings, and those that entities name."}
 _DELIVERED = "name=way, delivered, failed, dead, away=is_away:yes, error"
 
-Name = Annotated[str, Param("The way out, or the receiver.", argument=True, proposes="receivers")]
-Names = Annotated[tuple[str, ...], Param("The ways out or receivers; else all.", argument=True, proposes="receivers")]
+Name = Annotated[str, Param("The receiver.", argument=True, proposes="receivers")]
+Names = Annotated[tuple[str, ...], Param("The receivers; else all.", argument=True, proposes="receivers")]
 
 
 @operation("notify list", table="name, channel, receiver, gets=choice, pending, again, dead, state", rows="ways")
-def list_ways(context: "OperationContext") -> "Page[ListedWay]":
-    """Show the ways out: their receivers, what they get, and what has not reached them."""
-    return Page.of(_desk(context).ways())
+def list_receivers(context: "OperationContext") -> "Page[ListedReceiver]":
+    """Show the receivers: their channels and addresses, what they get, and what has not reached them."""
+    return Page.of(_desk(context).receivers())
 
 
 @operation("notify test", does=Does.NOTIFIES, table="name, receiver, verdict, error", rows="ways")
-def try_way(context: "OperationContext", *, name: Name, dry_run: bool = False) -> "Page[TriedWay]":
-    """Send a letter that only tries a way out. The exit code is 1 if it was not taken."""
+def try_receiver(context: "OperationContext", *, name: Name, dry_run: bool = False) -> "Page[TriedReceiver]":
+    """Send a letter that only tries a receiver. The exit code is 1 if it was not taken."""
     return Page.of(_desk(context, dry_run=dry_run).test(name))
 
 
@@ -45,8 +43,8 @@ def retry(context: "OperationContext", *, names: Names = (), author: str, dry_ru
     return Page.of(_desk(context, author=author, dry_run=dry_run).retry(names))
 
 
-def _desk(context: "OperationContext", **asked: Any) -> "WayDesk":
-    from feed_assets.alerts.delivery.receivers import WayDesk
+def _desk(context: "OperationContext", **asked: Any) -> "ReceiverDesk":
+    from feed_assets.alerts.delivery.notifier import ReceiverDesk
 
     where: dict[str, Any] = {"settings": context.settings, "database": context.database, "plan": context.plan}
-    return WayDesk(**where, clock=context.real_clock, **asked)
+    return ReceiverDesk(**where, clock=context.real_clock, **asked)

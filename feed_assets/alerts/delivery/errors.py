@@ -1,4 +1,4 @@
-"""Errors of ways out."""
+"""Errors of receivers."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,15 @@ from feed_assets.errors import FeedAssetsError
 
 
 class DeliveryError(FeedAssetsError):
-    """A way out cannot be used."""
+    """A receiver cannot be used."""
 
 
-class WayError(DeliveryError):
+class ReceiverError(DeliveryError):
     """A receiver of the settings is wrong."""
 
     def __init__(self, *, name: str, reason: str, next_step: str) -> None:
         self.name = name
-        super().__init__(f"way out {name!r}: {reason}. {next_step}")
+        super().__init__(f"receiver {name!r}: {reason}. {next_step}")
 
 
 class ChatMissingError(DeliveryError):
@@ -23,15 +23,15 @@ class ChatMissingError(DeliveryError):
     def __init__(self, *, name: str) -> None:
         self.name = name
         super().__init__(
-            f"way out {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
+            f"receiver {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
         )
 
 
-class UnknownWayError(DeliveryError):
+class UnknownReceiverError(DeliveryError):
     """No receiver of this name is declared."""
 
     def __init__(self, *, name: str, similar: Sequence[str], known: Sequence[str]) -> None:
         self.name = name
         hint = f"Did you mean {similar[0]!r}? " if similar else ""
         there = f"There are {', '.join(known)}" if known else "There is none: declare it in the setting notify"
-        super().__init__(f"way out {name!r}: no receiver of this name is declared. {hint}{there}.")
+        super().__init__(f"receiver {name!r}: no receiver of this name is declared. {hint}{there}.")

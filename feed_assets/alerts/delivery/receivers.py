@@ -1,244 +1,251 @@
-"""What people ask of the ways out: which there are and how far they have come, to try one, to deliver, to try again."""
+"""The receivers of a project: those of its settings, and those that its entities name in `notification`."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
-from functools import partial
-from uuid import uuid4
+from typing import NamedTuple
 
-from feed_assets.alerts.delivery.errors import UnknownWayError
-from feed_assets.alerts.delivery.port import Letter, Outcome
-from feed_assets.alerts.delivery.rounds import MESSAGES_A_STEP, RoundResult, deliver
-from feed_assets.alerts.delivery.senders import open_sender
-from feed_assets.alerts.delivery.store import Deliveries, DeliveryCounts, WaysOut, WayState
-from feed_assets.alerts.delivery.ways import Way, Ways, apply_ways, read_ways
-from feed_assets.alerts.delivery.words import TEST
-from feed_assets.clock import Clock, TimeBudget
-from feed_assets.entities.common import Kind
-from feed_assets.errors import describe_error
-from feed_assets.json_form import Hidden, shows
-from feed_assets.log.audit import Audit
-from feed_assets.log.definitions.records import AuditEntry
-from feed_assets.log.messages.outbox import Outbox
-from feed_assets.log.messages.payloads import InstanceEnd, InstanceOperation, InstancePayload
+from feed_assets.alerts.delivery.errors import ReceiverError
+from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, ReceiverState, ReceiverStates
+from feed_assets.entities.common import Occasion
+from feed_assets.issues import EntityKey
+from feed_assets.log.messages.outbox import MessageHead, Outbox
+from feed_assets.log.messages.payloads import InstanceOperation, InstancePayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.patience import Patience
-from feed_assets.plan.records import Plan
+from feed_assets.masking import remember, remember_credentials, remember_unnamed
+from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
+from feed_assets.receivers import (
+    Channel,
+    MailSettings,
+    MessageLevel,
+    ReceiverSettings,
+    Topic,
+    describe_receiver,
+    find_fault,
+    split_addresses,
+)
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-from feed_assets.timing.dates import render_datetime
 
-RETRY = "notify retry"
-"""The action in the audit."""
-_NONE = DeliveryCounts()
+ANY_VALUE = "*"
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
+_TOKEN = re.compile(r"(?=[^/?&=]*\d)[^/?&=]{12,}")  # T0123ABCDEFG of https://hooks.example.com/T0123ABCDEFG
+_SHORTEST_SECRET = 8
+_SEEN_EVERY = FORGOTTEN_AFTER / 24
+_TOPICS = {
+    Occasion.LATE: Topic.SLA,
+    Occasion.RETRY: Topic.RETRY,
+    Occasion.SWEEP: Topic.SWEEP,
+    Occasion.CHANGE: Topic.ENTITY,
+}
 
 
-@shows("counts", "again=open, dead")
-@shows("out", "away_since=down_since, error")
-@shows("way", "channel, receiver")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedWay:
-    """A way out: its receiver without secrets, what it chooses, and how far it has come.
+class Receiver:
+    """Who gets messages, on which channel, and which ones.
 
-    `pending` counts messages after its cursor that it wants. A way that cannot be used has a `fault`.
+    Each address of a setting is a receiver of its own, so that nobody waits for another; `setting` is its name.
+    The messages are those of `topics` (without any, all but arrivals), `levels` and `subjects`
+    (None is all of them), unless it `is_chosen_only`; and those that the entities in `chosen` want it to get.
     """
 
     name: str
-    way: Hidden[Way | None] = None
-    out: Hidden[WayState | None] = None
-    counts: Hidden[DeliveryCounts] = _NONE
-    topics: tuple[str, ...] = ()
-    levels: tuple[str, ...] = ()
-    entities: tuple[str, ...] | None = None
-    pending: int = 0
-    next_at: datetime | None = None
-    fault: str | None = None
+    channel: Channel
+    address: str = field(repr=False)
+    setting: str | None = None
+    topics: frozenset[Topic] = frozenset()
+    levels: frozenset[MessageLevel] = frozenset()
+    subjects: Set[EntityKey] | None = None
+    is_chosen_only: bool = False
+    chosen: Mapping[EntityKey, NotificationRecord] = field(default_factory=dict)
+    secret: str | None = field(default=None, repr=False)
+    mail: MailSettings = field(default_factory=MailSettings, repr=False)
+    webserver: str | None = None
 
     @property
-    def choice(self) -> str:
-        """Which messages it gets, for people."""
-        return ", ".join((*self.topics, *self.levels, *(self.entities or ()))) or "everything but arrival"
+    def shown_address(self) -> str:
+        """The address without what may be a secret."""
+        return describe_receiver(self.channel, self.address)
 
-    @property
-    def state(self) -> str:
-        """Whether it can be used, for people."""
-        if self.fault is not None or self.out is None or self.out.down_since is None:
-            return self.fault or "ready"
-        again = f", tried again at {render_datetime(self.next_at)}" if self.next_at else ""
-        return f"away since {render_datetime(self.out.down_since)}{again}: {self.out.error}"
+    def wants(self, head: MessageHead) -> bool:
+        """Return whether it may want a message, by what can be told without its content."""
+        known = self.chosen.get(head.subject)
+        return self._covers(head) or (known is not None and _chooses(known, head.topic, head.level))
 
+    def accepts(self, message: OutboxMessage) -> bool:
+        """Return whether it wants a message of which `wants` is true: an entity tells nobody of each evicted path."""
+        payload = message.payload
+        is_eviction = isinstance(payload, InstancePayload) and payload.operation is InstanceOperation.DELETE
+        return not is_eviction or not self.is_chosen_only
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedWay:
-    """The answer of a receiver to a letter that only tries it."""
-
-    name: str
-    receiver: str
-    verdict: str
-    error: str | None = None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a letter was sent, and not taken."""
-        return self.verdict not in ("delivered", "not sent")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
-    """How many dead letters of a way are tried again, and how many are not, since their messages are cleaned up."""
-
-    way: str
-    letters: int
-    gone: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WayDesk:
-    """The ways out of a project, for commands. With `dry_run` nothing is sent or changed."""
-
-    settings: Settings
-    database: Database
-    plan: Plan
-    clock: Clock
-    author: str = ""
-    dry_run: bool = False
-
-    def ways(self) -> tuple[ListedWay, ...]:
-        """Return all ways, those with a fault last."""
-        ways = self._ways()
-        with self.database.read() as connection:
-            states, counts = WaysOut(connection).all(), Deliveries(connection).counts()
-        found = [
-            self._listed(way, states.get(name), counts.get(name, _NONE)) for name, way in sorted(ways.usable.items())
-        ]
-        return (*found, *(ListedWay(name=name, fault=str(fault)) for name, fault in sorted(ways.faults.items())))
-
-    def test(self, name: str) -> tuple[TriedWay, ...]:
-        """Send a letter that only tries a way, or each way of a receiver. It is in no outbox, and moves no cursor.
-
-        Raises:
-            DeliveryError: there is no such way, or it cannot be used.
-        """
-        found = [(way, None if self.dry_run else self._try(way)) for way in self._choose([name])]
-        return tuple(
-            TriedWay(
-                name=way.name,
-                receiver=way.receiver,
-                verdict=outcome.verdict.value if outcome else "not sent",
-                error=outcome.error if outcome else None,
-            )
-            for way, outcome in found
+    def _covers(self, head: MessageHead) -> bool:
+        return (
+            not self.is_chosen_only
+            and (head.topic in self.topics if self.topics else head.topic is not Topic.ARRIVAL)
+            and (not self.levels or head.level in self.levels)
+            and (self.subjects is None or head.subject in self.subjects)
         )
 
-    def send(self, names: Collection[str]) -> tuple[RoundResult, ...]:
-        """Deliver now what is pending on some ways (all without names), and what waits to be tried again, each once.
 
-        A way that cannot be used, or that fails, has its error in its result, and holds up no other.
+def _chooses(record: NotificationRecord, topic: Topic, level: MessageLevel | None) -> bool:
+    if topic is not Topic.INSTANCE:
+        return any(_TOPICS.get(occasion) is topic for occasion in record.on)
+    if level is MessageLevel.INFO:
+        return Occasion.SUCCESS in record.on
+    return Occasion.FAILURE in record.on and (level is MessageLevel.ERROR or record.every_attempt)
 
-        Raises:
-            DeliveryError: there is no way of a name, or it cannot be used.
-        """
-        ways = self._choose(names)
-        usable, faults = self._ways()
-        results: dict[str, RoundResult | Exception] = {} if names else dict(sorted(faults.items()))
-        if self.dry_run:
-            listed = {each.name: each for each in self.ways()}
-            results |= {
-                way.name: RoundResult(way=way.name, delivered=listed[way.name].pending + listed[way.name].counts.open)
-                for way in ways
-            }
-        else:
-            apply_ways(self.database, usable, self.clock.now())
-            holder, budget = f"command/{uuid4().hex[:12]}", TimeBudget.ample()
-            call = partial(deliver, self.database, clock=self.clock, budget=budget, holder=holder, now_or_never=True)
-            answers = Patience(None).ask({way.name: partial(call, way) for way in ways})
-            results |= {name: answer.value for name, answer in answers.items()}
-        return tuple(
-            RoundResult(way=name, error=describe_error(result)) if isinstance(result, Exception) else result
-            for name, result in results.items()
-        )
 
-    def retry(self, names: Collection[str]) -> tuple[Retried, ...]:
-        """Let the dead letters of some ways (all without names) be tried again.
+class Receivers(NamedTuple):
+    """The receivers by name, and why some of the settings cannot be used."""
 
-        Raises:
-            UnknownWayError: there is no such way.
-        """
-        found = []
-        for way in self._choose(names):
-            with self.database.read() as connection:
-                seqs = [each.seq for each in Deliveries(connection).dead([way.name])]
-                there = Outbox(connection).get_many(seqs) if seqs else {}
-            gone = [seq for seq in seqs if seq not in there]
-            found.append(Retried(way=way.name, letters=len(there), gone=len(gone)))
-            if seqs and not self.dry_run:
-                self._revive(way.name, list(there), gone)
-        return tuple(found)
+    usable: Mapping[str, Receiver]
+    faults: Mapping[str, ReceiverError]
 
-    def _revive(self, way: str, seqs: Collection[int], gone: Collection[int]) -> None:
-        now = self.clock.now()
-        details = {"letters": len(seqs), "gone": len(gone)}
-        with self.database.begin() as connection:
-            Audit(connection).append(
-                AuditEntry(recorded_at=now, author=self.author, action=RETRY, target=way, details=details)
-            )
-            Deliveries(connection).revive(way, seqs, now)
-            Deliveries(connection).remove(way, gone)
 
-    def _ways(self) -> Ways:
-        return read_ways(self.settings, self.plan)
+def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | None = None) -> Receivers:
+    """Return the receivers; their secrets are hidden from now on.
 
-    def _choose(self, names: Collection[str]) -> list[Way]:
-        """Return the ways of some names, of ways or of receivers of the settings; all without names."""
-        usable, faults = self._ways()
-        known = {name for way in usable.values() for name in (way.name, way.listener) if name is not None}
-        for name in names:
-            if name in faults:
-                raise faults[name]
-            if name not in known:
-                raise UnknownWayError(name=name, similar=get_close_matches(name, known), known=sorted(usable))
-        return [way for _, way in sorted(usable.items()) if not names or {way.name, way.listener} & {*names}]
-
-    def _try(self, way: Way) -> Outcome:
-        now = self.clock.now()
-        payload = InstancePayload(
-            cluster="test",
-            entity_name="test",
-            entity_type=Kind.PROCESS,
-            nominal_time=now.replace(second=0, microsecond=0),
-            operation=InstanceOperation.GENERATE,
-            status=InstanceEnd.SUCCEEDED,
-            time_stamp=now,
-            others={TEST: True},
-        )
-        key = f"test/{way.name}/{now.isoformat()}"
-        sender = open_sender(way)
+    An entity's own receivers have names such as `email:ann@example.org`. One that an entity names and the settings do
+    not have is left out: validation refuses it. A receiver whose variable the environment lacks has a fault.
+    """
+    environ = os.environ if environ is None else environ
+    receivers: dict[str, Receiver] = {}
+    faults: dict[str, ReceiverError] = {}
+    mail = settings.mail
+    try:
+        mail = mail.model_copy(update={"password": _resolve("mail.password", mail.password, environ)})
+    except ReceiverError as exc:
+        faults["mail"] = exc
+    remember_credentials(mail.model_dump(mode="json"), environ)
+    for name, found in settings.notify.items():
         try:
-            return sender.send(Letter(message=OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)))
-        finally:
-            sender.close()
+            receivers |= {receiver.name: receiver for receiver in _read_setting(name, found, plan, mail, environ)}
+        except ReceiverError as exc:
+            faults[name] = exc
+    for key, facts in sorted(plan.facts.items()):
+        if facts.notification is not None:
+            for receiver in _receivers_of(key, facts.notification, receivers, mail):
+                receivers[receiver.name] = receiver
+    return Receivers({name: replace(each, webserver=settings.webserver) for name, each in receivers.items()}, faults)
 
-    def _listed(self, way: Way, state: WayState | None, counts: DeliveryCounts) -> ListedWay:
-        subjects = None if way.subjects is None and not way.is_chosen_only else {*(way.subjects or ()), *way.chosen}
-        return ListedWay(
-            name=way.name,
-            way=way,
-            out=state,
-            counts=counts,
-            topics=tuple(sorted(way.topics)),
-            levels=tuple(sorted(way.levels)),
-            entities=None if subjects is None else tuple(sorted("/".join(key) for key in subjects)),
-            pending=self._count_pending(way, state.cursor) if state is not None else 0,
-            next_at=max(filter(None, (counts.next_at, state.next_at if state else None)), default=None),
-        )
 
-    def _count_pending(self, way: Way, cursor: int) -> int:
-        """Return how many messages after a cursor a way wants; this reads what is new, and nothing before."""
-        count = 0
-        with self.database.read() as connection:
-            while heads := Outbox(connection).heads(cursor, MESSAGES_A_STEP):
-                wanted = Outbox(connection).get_many([head.seq for head in heads if way.wants(head)])
-                count += sum(map(way.accepts, wanted.values()))
-                cursor = heads[-1].seq
-        return count
+def _read_setting(
+    name: str, found: ReceiverSettings, plan: Plan, mail: MailSettings, environ: Mapping[str, str]
+) -> list[Receiver]:
+    address = _resolve(f"notify.{name}.url", found.url, environ) or ""
+    fault = find_fault(found.channel, address)
+    if fault is not None:
+        raise ReceiverError(name=name, reason=fault, next_step=f"Correct notify.{name}.url in the settings.")
+    secret = _resolve(f"notify.{name}.secret", found.secret, environ)
+    _hide(found.channel, address, secret)
+    addresses = split_addresses(address) if found.channel is Channel.EMAIL else (address,)
+    receiver = Receiver(
+        name=name,
+        channel=found.channel,
+        address=addresses[0],
+        setting=name,
+        topics=frozenset(found.topics),
+        levels=frozenset(found.levels),
+        subjects=_with_tags(plan.facts, found.entities) if found.entities else None,
+        secret=secret,
+        mail=mail,
+    )
+    return (
+        [receiver]
+        if len(addresses) == 1
+        else [replace(receiver, name=f"{name}:{each}", address=each) for each in addresses]
+    )
+
+
+def _receivers_of(
+    key: EntityKey, record: NotificationRecord, known: Mapping[str, Receiver], mail: MailSettings
+) -> list[Receiver]:
+    """Return the receivers that an entity names, each with what it was before."""
+    found = []
+    is_mail = record.channel is Channel.EMAIL
+    texts = [part for text in record.to for part in (split_addresses(text) if is_mail else (text,))]
+    for text in texts:
+        receivers = [receiver for receiver in known.values() if receiver.setting == text]
+        if not receivers:
+            if find_fault(record.channel, text) is not None:
+                continue
+            _hide(record.channel, text, None)
+            name = _name_of(record.channel, text)
+            new = Receiver(name=name, channel=record.channel, address=text, is_chosen_only=True, mail=mail)
+            receivers = [known.get(name, new)]
+        found += [replace(receiver, chosen={**receiver.chosen, key: record}) for receiver in receivers]
+    return found
+
+
+def _name_of(channel: Channel, text: str) -> str:
+    if channel is Channel.EMAIL:
+        return f"{channel.value}:{text}"
+    shown = describe_receiver(channel, text).partition("://")
+    host = shown[0] if channel is Channel.CHAT else shown[2].removesuffix("/…")
+    return f"{channel.value}:{host}#{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _with_tags(facts: Mapping[EntityKey, EntityFacts], wanted: Mapping[str, str]) -> frozenset[EntityKey]:
+    """Return the entities that have all tags."""
+
+    def has_tags(found: EntityFacts) -> bool:
+        tags = dict(found.tags)
+        return all(name in tags and value in (tags[name], ANY_VALUE) for name, value in wanted.items())
+
+    return frozenset(key for key, found in facts.items() if has_tags(found))
+
+
+def _resolve(setting: str, text: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return a text with the values of the variables that it names."""
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in environ:
+            raise ReceiverError(
+                name=setting, reason=f"the environment has no {name}", next_step="Set the variable, or write another."
+            )
+        remember(environ[name], name)
+        return environ[name]
+
+    return None if text is None else _REFERENCE.sub(value_of, text)
+
+
+def _hide(channel: Channel, address: str, secret: str | None) -> None:
+    """Hide what may be a secret: of a chat all after the scheme, of a URL long parts with digits."""
+    remember_credentials([address])
+    if secret is not None:
+        remember_unnamed(secret)
+    rest = address.partition("://")[2]
+    if channel is Channel.CHAT:
+        hidden = [rest, *(part for part in re.split(r"[/?@:]", rest) if _may_be_token(part))]
+    else:
+        hidden = _TOKEN.findall(rest.partition("/")[2]) if channel is Channel.WEBHOOK else []
+    for each in hidden:
+        remember_unnamed(each)
+
+
+def _may_be_token(part: str) -> bool:
+    return len(part) >= _SHORTEST_SECRET and "." not in part  # no host
+
+
+def apply_receivers(database: Database, receivers: Mapping[str, Receiver], now: datetime) -> None:
+    """Let new receivers begin with the next message, and forget those that nobody has declared for a day.
+
+    A declared receiver is written at most once an hour.
+    """
+    with database.read() as connection:
+        states = ReceiverStates(connection).all()
+    gone = [name for name, state in states.items() if state.seen_at + FORGOTTEN_AFTER < now]
+    new = [name for name in receivers if name not in states or name in gone]
+    seen = [name for name in receivers if name in states and states[name].seen_at + _SEEN_EVERY <= now]
+    if not gone and not new and not seen:
+        return
+    with database.begin() as connection:
+        store, last = ReceiverStates(connection), Outbox(connection).last_seq()
+        store.remove(gone)
+        store.add(ReceiverState(name=name, cursor=last, seen_at=now) for name in new)
+        store.note_seen(set(seen) - set(gone), now)

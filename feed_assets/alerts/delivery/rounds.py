@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from threading import Event, local
 
 from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
+from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.alerts.delivery.senders import open_sender, threads_of
-from feed_assets.alerts.delivery.store import Deliveries, Delivery, DeliveryCounts, WaysOut, WayState
-from feed_assets.alerts.delivery.ways import Way
+from feed_assets.alerts.delivery.store import Deliveries, Delivery, DeliveryCounts, ReceiverState, ReceiverStates
 from feed_assets.clock import Clock, TimeBudget
 from feed_assets.issues import EntityKey
 from feed_assets.log.messages.outbox import MessageHead, Outbox
@@ -24,12 +24,12 @@ from feed_assets.timing.dates import NEVER
 MESSAGES_A_STEP = 400
 """How many messages are chosen, sent and recorded at once."""
 MOST_OPEN = 1_000
-"""How many deliveries of a way may wait to be tried again before it takes no further messages."""
+"""How many deliveries of a receiver may wait to be tried again before it takes no further messages."""
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
 GIVE_UP_AFTER = timedelta(hours=24)
 HELD_FOR = timedelta(minutes=2)
-"""How long a worker has a way for itself without saying that it still works."""
+"""How long a worker has a receiver for itself without saying that it still works."""
 SECONDS_A_STEP = 60.0
 """After this time no further message of a step is begun, so that a worker says in time that it still works."""
 
@@ -47,10 +47,10 @@ def pause_after(tries: int) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is tried next on a way: numbers of messages by entity, in order.
+    """What is tried next for a receiver: numbers of messages by entity, in order.
 
     `known` are the deliveries among them that were not done before. `waiting` are new ones behind an earlier message of
-    their entity. With all of it recorded, the way has come to `cursor`.
+    their entity. With all of it recorded, the receiver has come to `cursor`.
     """
 
     groups: Mapping[EntityKey, Sequence[int]]
@@ -65,10 +65,10 @@ class Step:
 
 
 def decide_step(
-    way: str, state: WayState, opened: Sequence[Delivery], heads: Sequence[MessageHead], now: datetime
+    receiver: str, state: ReceiverState, opened: Sequence[Delivery], heads: Sequence[MessageHead], now: datetime
 ) -> Step:
-    """Decide what to try. `opened` are the open deliveries of the way, `heads` wanted messages after its cursor; both
-    in order.
+    """Decide what to try. `opened` are the open deliveries of the receiver, `heads` wanted messages after its cursor;
+    both in order.
     """
     groups: dict[EntityKey, list[int]] = {}
     waits_until: dict[EntityKey, datetime] = {}
@@ -83,7 +83,7 @@ def decide_step(
         if head.subject in waits_until:
             kind, entity = head.subject
             next_at = waits_until[head.subject]
-            waiting.append(Delivery(way=way, seq=head.seq, kind=kind, entity=entity, since=now, next_at=next_at))
+            waiting.append(Delivery(way=receiver, seq=head.seq, kind=kind, entity=entity, since=now, next_at=next_at))
         else:
             groups.setdefault(head.subject, []).append(head.seq)
     tried = {seq for seqs in groups.values() for seq in seqs}
@@ -97,16 +97,16 @@ def decide_step(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is recorded of a step: the state of the way, deliveries that are done, and those that are not."""
+    """What is recorded of a step: the state of the receiver, deliveries that are done, and those that are not."""
 
-    state: WayState
+    state: ReceiverState
     done: Sequence[int]
     undone: Sequence[Delivery]
     dead: int
 
 
 def decide_record(
-    way: str, state: WayState, step: Step, outcomes: Mapping[int, Outcome], upto: int, now: datetime
+    receiver: str, state: ReceiverState, step: Step, outcomes: Mapping[int, Outcome], upto: int, now: datetime
 ) -> Record:
     """Decide what to record of a step. Messages without an outcome were not tried; `upto` is the last number that was
     looked at, wanted or not.
@@ -118,7 +118,7 @@ def decide_record(
     done, undone = [], []
     untried = [seq for seq in step.seqs if seq not in answers]
     for seq, answer in sorted(answers.items()):
-        known = step.known.get(seq) or _new(way, seq, subjects[seq], now)
+        known = step.known.get(seq) or _new(receiver, seq, subjects[seq], now)
         match answer.verdict:
             case Verdict.DELIVERED:
                 done.append(seq)
@@ -135,18 +135,18 @@ def decide_record(
     cursor = min(left) - 1 if left else max(upto, step.cursor)
     for seq in untried:
         if seq in step.known or seq <= cursor:
-            known = step.known.get(seq) or _new(way, seq, subjects[seq], now)
+            known = step.known.get(seq) or _new(receiver, seq, subjects[seq], now)
             undone.append(replace(known, next_at=failed_at.get(subjects[seq], now)))
     undone += [each for each in step.waiting if each.seq <= cursor]
     state = _with_health(replace(state, cursor=max(state.cursor, cursor)), away, bool(answers), now)
     return Record(state=state, done=done, undone=undone, dead=sum(each.dead_at is not None for each in undone))
 
 
-def _new(way: str, seq: int, subject: EntityKey, now: datetime) -> Delivery:
-    return Delivery(way=way, seq=seq, kind=subject[0], entity=subject[1], since=now)
+def _new(receiver: str, seq: int, subject: EntityKey, now: datetime) -> Delivery:
+    return Delivery(way=receiver, seq=seq, kind=subject[0], entity=subject[1], since=now)
 
 
-def _with_health(state: WayState, away: Outcome | None, has_answered: bool, now: datetime) -> WayState:
+def _with_health(state: ReceiverState, away: Outcome | None, has_answered: bool, now: datetime) -> ReceiverState:
     if away is not None:
         tries = 1 if has_answered else state.tries + 1
         since = now if has_answered or state.down_since is None else state.down_since
@@ -156,7 +156,7 @@ def _with_health(state: WayState, away: Outcome | None, has_answered: bool, now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What a round has done on a way. `is_busy` if another worker delivers on it, so that nothing was done."""
+    """What a round has done for a receiver. `is_busy` if another worker delivers to it, so that nothing was done."""
 
     way: str
     delivered: int = 0
@@ -179,10 +179,10 @@ class RoundResult:
 
 @dataclass
 class Round:
-    """Delivers on one way, until nothing is due, the receiver is away, or the time is spent: each message once."""
+    """Delivers to one receiver, until nothing is due, it is away, or the time is spent: each message once."""
 
     database: Database
-    way: Way
+    receiver: Receiver
     clock: Clock
     budget: TimeBudget
     holder: str
@@ -197,13 +197,13 @@ class Round:
         """Deliver what is due; with `now_or_never` also what waits to be tried again.
 
         Raises:
-            DeliveryError: the way cannot be used at all.
+            DeliveryError: the receiver cannot be used at all.
         """
         now = self.clock.now()
         with self.database.begin() as connection:
-            state = WaysOut(connection).claim(self.way.name, self.holder, now, now + HELD_FOR)
+            state = ReceiverStates(connection).claim(self.receiver.name, self.holder, now, now + HELD_FOR)
         if state is None:
-            return RoundResult(way=self.way.name, is_busy=True)
+            return RoundResult(way=self.receiver.name, is_busy=True)
         try:
             return self._deliver(state, now_or_never=now_or_never)
         finally:
@@ -212,10 +212,10 @@ class Round:
             for sender in self._senders:
                 sender.close()
             with self.database.begin() as connection:
-                WaysOut(connection).release(self.way.name, self.holder)
+                ReceiverStates(connection).release(self.receiver.name, self.holder)
 
-    def _deliver(self, state: WayState, *, now_or_never: bool) -> RoundResult:
-        result = RoundResult(way=self.way.name)
+    def _deliver(self, state: ReceiverState, *, now_or_never: bool) -> RoundResult:
+        result = RoundResult(way=self.receiver.name)
         if state.next_at is not None and state.next_at > self.clock.now() and not now_or_never:
             return replace(result, is_away=True, error=state.error)
         while not self.budget.is_spent:
@@ -224,7 +224,7 @@ class Round:
             outcomes = self._send(step, messages, is_probe=state.tries > 0)
             self._tried.update(outcomes)
             gone = [seq for seq in step.seqs if seq not in messages]
-            record = decide_record(self.way.name, state, _without(step, gone), outcomes, upto, self.clock.now())
+            record = decide_record(self.receiver.name, state, _without(step, gone), outcomes, upto, self.clock.now())
             if not self._write(record, gone):
                 return replace(result, is_busy=True)
             state = record.state
@@ -244,19 +244,19 @@ class Round:
         return result
 
     def _next(
-        self, state: WayState, now: datetime, *, now_or_never: bool
+        self, state: ReceiverState, now: datetime, *, now_or_never: bool
     ) -> tuple[Step, Mapping[int, OutboxMessage], int, bool]:
         """Return the next step, its messages, the last number that was looked at, and whether there may be more."""
         with self.database.read() as connection:
-            opened = Deliveries(connection).open_of(self.way.name, MOST_OPEN)
+            opened = Deliveries(connection).open_of(self.receiver.name, MOST_OPEN)
             is_full = len(opened) >= MOST_OPEN
             heads = [] if is_full else Outbox(connection).heads(state.cursor, MESSAGES_A_STEP)
             if now_or_never:
                 opened = [each if each.seq in self._tried else replace(each, next_at=now) for each in opened]
-            wanted = [head for head in heads if self.way.wants(head)]
+            wanted = [head for head in heads if self.receiver.wants(head)]
             messages = Outbox(connection).get_many([*(each.seq for each in opened), *(head.seq for head in wanted)])
-        wanted = [head for head in wanted if head.seq not in messages or self.way.accepts(messages[head.seq])]
-        step = decide_step(self.way.name, state, opened, wanted, now)
+        wanted = [head for head in wanted if head.seq not in messages or self.receiver.accepts(messages[head.seq])]
+        step = decide_step(self.receiver.name, state, opened, wanted, now)
         upto = heads[-1].seq if heads else state.cursor
         return step, {seq: messages[seq] for seq in step.seqs if seq in messages}, upto, bool(heads)
 
@@ -275,13 +275,13 @@ class Round:
             if answer is None or answer.verdict is Verdict.AWAY:
                 return outcomes
             groups = groups[1:] if answer.verdict is Verdict.FAILED else [others, *groups[1:]]
-        threads = min(threads_of(self.way), len(groups))
+        threads = min(threads_of(self.receiver), len(groups))
         if threads <= 1:
             for group in groups:
                 outcomes.update(self._send_group(group))
             return outcomes
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(threads_of(self.way), thread_name_prefix=f"way {self.way.name}")
+            self._pool = ThreadPoolExecutor(threads_of(self.receiver), thread_name_prefix=self.receiver.name)
         for sent in self._pool.map(self._send_group, groups):
             outcomes |= sent
         return outcomes
@@ -291,7 +291,7 @@ class Round:
         for message in messages:
             if self._stop.is_set() or self.budget.is_spent or self._step_budget.is_spent:
                 break
-            letter = Letter(message=message, webserver=self.way.webserver)
+            letter = Letter(message=message, webserver=self.receiver.webserver)
             outcome = outcomes[message.seq] = self._sender().send(letter)
             if outcome.verdict is Verdict.AWAY:
                 self._stop.set()
@@ -303,28 +303,28 @@ class Round:
         """Return the sender of this thread."""
         sender: Sender | None = getattr(self._own, "sender", None)
         if sender is None:
-            sender = self._own.sender = open_sender(self.way)
+            sender = self._own.sender = open_sender(self.receiver)
             self._senders.append(sender)
         return sender
 
     def _write(self, record: Record, gone: Sequence[int]) -> bool:
-        """Record a step; return whether nobody has taken the way over. Messages that are gone are not delivered."""
+        """Record a step; return whether nobody has taken over. Messages that are gone are not delivered."""
         held = replace(record.state, holder=self.holder, held_until=self.clock.now() + HELD_FOR)
         with self.database.begin() as connection:
-            if not WaysOut(connection).put(held, self.holder):
+            if not ReceiverStates(connection).put(held, self.holder):
                 return False
             store = Deliveries(connection)
-            store.remove(self.way.name, [*record.done, *gone])
+            store.remove(self.receiver.name, [*record.done, *gone])
             store.put(record.undone)
         return True
 
-    def _give_up(self, state: WayState) -> int:
+    def _give_up(self, state: ReceiverState) -> int:
         """Make dead letters of what was to be delivered a day ago, if the receiver has been away for so long."""
         now, dead = self.clock.now(), 0
         if state.down_since is None or state.down_since + GIVE_UP_AFTER > now:
             return 0
         with self.database.begin() as connection:
-            opened = Deliveries(connection).open_of(self.way.name, MOST_OPEN)
+            opened = Deliveries(connection).open_of(self.receiver.name, MOST_OPEN)
             old = [each for each in opened if each.since + GIVE_UP_AFTER <= now]
             Deliveries(connection).put(replace(each, next_at=None, dead_at=now, error=state.error) for each in old)
             dead += len(old)
@@ -334,13 +334,13 @@ class Round:
                 old_heads = [head for head in heads if head.recorded_at + GIVE_UP_AFTER <= now]
                 if not old_heads:
                     break
-                wanted = [head for head in old_heads if self.way.wants(head)]
+                wanted = [head for head in old_heads if self.receiver.wants(head)]
                 Deliveries(connection).put(
-                    replace(_new(self.way.name, head.seq, head.subject, now), dead_at=now, error=state.error)
+                    replace(_new(self.receiver.name, head.seq, head.subject, now), dead_at=now, error=state.error)
                     for head in wanted
                 )
                 state = replace(state, cursor=old_heads[-1].seq, holder=self.holder, held_until=now + HELD_FOR)
-                WaysOut(connection).put(state, self.holder)
+                ReceiverStates(connection).put(state, self.holder)
                 dead += len(wanted)
         return dead
 
@@ -354,22 +354,24 @@ def _without(step: Step, gone: Sequence[int]) -> Step:
 
 
 def deliver(
-    database: Database, way: Way, clock: Clock, budget: TimeBudget, holder: str, *, now_or_never: bool = False
+    database: Database, receiver: Receiver, clock: Clock, budget: TimeBudget, holder: str, *, now_or_never: bool = False
 ) -> RoundResult:
-    """Deliver on a way what is due; see `Round.run`."""
-    return Round(database=database, way=way, clock=clock, budget=budget, holder=holder).run(now_or_never=now_or_never)
+    """Deliver to a receiver what is due; see `Round.run`."""
+    return Round(database=database, receiver=receiver, clock=clock, budget=budget, holder=holder).run(
+        now_or_never=now_or_never
+    )
 
 
-def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list[str]:
-    """Return the names of the ways on which something is due.
+def find_due(database: Database, receivers: Mapping[str, Receiver], now: datetime) -> list[str]:
+    """Return the names of the receivers for which something is due.
 
-    Ways that want none of the new messages are moved on over them. Without news this is one query for each table, by
+    Those that want none of the new messages are moved on over them. Without news this is one query for each table, by
     indexes.
     """
     with database.read() as connection:
-        states, last = WaysOut(connection).all(), Outbox(connection).last_seq()
+        states, last = ReceiverStates(connection).all(), Outbox(connection).last_seq()
         counts = Deliveries(connection).counts()
-        found = {name: state for name, state in states.items() if name in ways}
+        found = {name: state for name, state in states.items() if name in receivers}
         due = {
             name
             for name, state in found.items()
@@ -381,7 +383,7 @@ def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list
         heads = Outbox(connection).heads(first, MESSAGES_A_STEP) if idle else []
     unwanting = []
     for name, state in idle.items():
-        if any(head.seq > state.cursor and ways[name].wants(head) for head in heads) or (
+        if any(head.seq > state.cursor and receivers[name].wants(head) for head in heads) or (
             heads and state.cursor >= heads[-1].seq
         ):
             due.add(name)
@@ -389,7 +391,7 @@ def find_due(database: Database, ways: Mapping[str, Way], now: datetime) -> list
             unwanting.append(name)
     if unwanting and heads:
         with database.begin() as connection:
-            WaysOut(connection).advance(unwanting, heads[-1].seq)
+            ReceiverStates(connection).advance(unwanting, heads[-1].seq)
         if heads[-1].seq < last:
             due.update(unwanting)
     return sorted(due)

@@ -16,7 +16,7 @@ from typing import assert_never, cast
 from urllib.parse import unquote, urlsplit
 
 from feed_assets.alerts.delivery import exchange
-from feed_assets.alerts.delivery.errors import ChatMissingError, WayError
+from feed_assets.alerts.delivery.errors import ChatMissingError, ReceiverError
 from feed_assets.alerts.delivery.exchange import (
     BoundedMail,
     BoundedResponse,
@@ -26,7 +26,7 @@ from feed_assets.alerts.delivery.exchange import (
     run_bounded,
 )
 from feed_assets.alerts.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
-from feed_assets.alerts.delivery.ways import Way
+from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.masking import mask
 from feed_assets.receivers import Channel, MailSecurity, MailSettings, MessageLevel
 
@@ -54,28 +54,28 @@ sys.exit(not service.notify(**given))
 """
 
 
-def open_sender(way: Way) -> Sender:
+def open_sender(receiver: Receiver) -> Sender:
     """Return a sender for one thread.
 
     Raises:
         DeliveryError: the package for chats is missing, or it does not know the URL.
     """
-    match way.channel:
+    match receiver.channel:
         case Channel.EMAIL:
-            return MailSender(way.address, way.mail)
+            return MailSender(receiver.address, receiver.mail)
         case Channel.WEBHOOK:
-            return WebhookSender(way.address, way.secret)
+            return WebhookSender(receiver.address, receiver.secret)
         case Channel.CHAT:
-            return ChatSender(way.name, way.address)
+            return ChatSender(receiver.name, receiver.address)
         case Channel.COMMAND:
-            return CommandSender(way.address)
+            return CommandSender(receiver.address)
         case _:
-            assert_never(way.channel)
+            assert_never(receiver.channel)
 
 
-def threads_of(way: Way) -> int:
-    """Return how many entities' messages are sent at once on a way."""
-    return WEBHOOK_THREADS if way.channel is Channel.WEBHOOK else 1
+def threads_of(receiver: Receiver) -> int:
+    """Return how many entities' messages are sent at once on a receiver."""
+    return WEBHOOK_THREADS if receiver.channel is Channel.WEBHOOK else 1
 
 
 class CommandSender(Sender):
@@ -269,7 +269,7 @@ class ChatSender(Sender):
 
     Raises:
         ChatMissingError: apprise is not installed.
-        WayError: apprise does not know the scheme, or the URL lacks something.
+        ReceiverError: apprise does not know the scheme, or the URL lacks something.
     """
 
     def __init__(self, name: str, url: str) -> None:
@@ -280,7 +280,7 @@ class ChatSender(Sender):
         self._url = url
         if not apprise.Apprise().add(url):
             scheme = url.partition("://")[0]
-            raise WayError(
+            raise ReceiverError(
                 name=name,
                 reason=f"apprise knows no such URL with the scheme {scheme!r}",
                 next_step="Correct the URL; https://github.com/caronc/apprise/wiki lists them.",

@@ -1,4 +1,4 @@
-"""Tables of messages for other programs: the outbox, the ways out, and deliveries that are not done.
+"""Tables of messages for other programs: the outbox, the receivers, and deliveries that are not done.
 
 They belong to the same schema as all other tables.
 """
@@ -13,7 +13,7 @@ IS_OPEN = text("next_at IS NOT NULL")
 IS_DEAD = text("dead_at IS NOT NULL")
 
 
-ways_out = define_table(
+receiver_states = define_table(
     "fa_ways_out",
     Column("name", Text, nullable=False),
     Column("cursor", BigInteger, nullable=False),

@@ -13,7 +13,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 TEST = "test"
-"""The key of a message that only tries a way."""
+"""The key of a message that only tries a receiver."""
 
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # 4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2
 _NOUNS = {payloads.InstanceOperation.REPLICATE: "replication ", payloads.InstanceOperation.DELETE: "eviction "}
@@ -51,7 +51,7 @@ def _line(text: str) -> str:
 def _tell(payload: payloads.MessagePayload) -> Words:
     kind, name = payload.subject
     if payload.others.get(TEST):
-        return Words("a test of this way out: nothing has happened")
+        return Words("a test of this receiver: nothing has happened")
     match payload:
         case payloads.InstancePayload():
             end = _NOUNS.get(payload.operation, "") + payload.status.value.lower()

@@ -53,7 +53,7 @@ _COLUMNS = (_T.seq, _T.topic, _T.recorded_at, _T.payload, _T.idempotency_key, _T
 
 
 class MessageHead(NamedTuple):
-    """What a way out chooses a message by."""
+    """What a receiver chooses a message by."""
 
     seq: int
     topic: Topic

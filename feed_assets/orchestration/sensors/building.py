@@ -104,7 +104,7 @@ def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.
 
 
 def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> dg.SensorDefinition:
-    """Build the sensor that delivers messages on all ways out."""
+    """Build the sensor that delivers messages to all receivers."""
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return run_notify_tick(runtime, layout, context.instance)

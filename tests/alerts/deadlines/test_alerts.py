@@ -9,7 +9,7 @@ import pytest
 from feed_assets.alerts.deadlines.alerts import SlaList, acknowledge, find_alerts, find_backlog, find_history
 from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery
-from feed_assets.alerts.delivery.store import WaysOut, WayState
+from feed_assets.alerts.delivery.store import ReceiverState, ReceiverStates
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import resolve_subject
@@ -165,7 +165,7 @@ def test_why_says_how_late_an_instance_is_until_when_it_is_due_and_who_was_told(
 ) -> None:
     settings = load_settings({"notify": {"ops": {"url": "mailto:ops@example.org"}}}, environ={}, start=tmp_path)
     with harness.database.begin() as connection:
-        WaysOut(connection).add([WayState(name="ops", cursor=0, seen_at=START)])
+        ReceiverStates(connection).add([ReceiverState(name="ops", cursor=0, seen_at=START)])
     told = (ReasonCode.DEADLINE, ReasonCode.TOLD, ReasonCode.NOT_TOLD)
 
     def said(kind: Kind, name: str, time: str) -> list[str]:
@@ -180,7 +180,7 @@ def test_why_says_how_late_an_instance_is_until_when_it_is_due_and_who_was_told(
         "it is late after 2013-11-01T06:00Z (HIGH)",
     ]
     with harness.database.begin() as connection:
-        WaysOut(connection).advance(["ops"], Outbox(connection).last_seq())
+        ReceiverStates(connection).advance(["ops"], Outbox(connection).last_seq())
     assert "told of its lateness (LOW): ops" in said(Kind.FEED, "clicks", "01T03")
     assert said(Kind.FEED, "clicks", "01T00") == []
     assert said(Kind.PROCESS, "count", "01T04") == [

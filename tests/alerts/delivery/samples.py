@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from feed_assets.alerts.delivery.receivers import Receiver, apply_receivers
 from feed_assets.alerts.delivery.rounds import RoundResult, deliver
-from feed_assets.alerts.delivery.ways import Way, apply_ways
 from feed_assets.clock import Clock, TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.outbox import Outbox
@@ -58,13 +58,13 @@ def tell(database: Database, *messages: OutboxMessage) -> None:
         Outbox(connection).append_many(messages)
 
 
-def webhook(url: str, name: str = "ops", **fields: Any) -> Way:
-    return Way(name=name, channel=Channel.WEBHOOK, address=url, **fields)
+def webhook(url: str, name: str = "ops", **fields: Any) -> Receiver:
+    return Receiver(name=name, channel=Channel.WEBHOOK, address=url, **fields)
 
 
-def begin(database: Database, *ways: Way, clock: Clock) -> None:
-    apply_ways(database, {way.name: way for way in ways}, clock.now())
+def begin(database: Database, *ways: Receiver, clock: Clock) -> None:
+    apply_receivers(database, {way.name: way for way in ways}, clock.now())
 
 
-def deliver_on(database: Database, way: Way, clock: Clock, **more: Any) -> RoundResult:
+def deliver_on(database: Database, way: Receiver, clock: Clock, **more: Any) -> RoundResult:
     return deliver(database, way, clock, TimeBudget.ample(), "a test", **more)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from feed_assets.alerts.delivery.notifier import Notifier
-from feed_assets.alerts.delivery.receivers import WayDesk
-from feed_assets.alerts.delivery.store import WaysOut
+from feed_assets.alerts.delivery.notifier import Notifier, ReceiverDesk
+from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.context.subjects import resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
@@ -93,25 +92,25 @@ def test_a_tick_tells_each_way_and_says_so(tmp_path: Path, database: Database, r
     paths = sorted(each["payload"]["entityName"] for each in receiver.taken)
     assert paths == ["counting", "counting", "other"]
     with database.read() as connection:
-        states = WaysOut(connection).all()
+        states = ReceiverStates(connection).all()
     assert {name: state.cursor for name, state in states.items() if name not in ("away", "chat")} == {
         "ops": 2,
         "late": 2,
         next(name for name in states if name.startswith("webhook:127.0.0.1")): 2,
     }
-    desk = WayDesk(settings=settings, database=database, plan=plan, clock=clock, author="ann")
-    listed = {each.name: each for each in desk.ways()}
+    desk = ReceiverDesk(settings=settings, database=database, plan=plan, clock=clock, author="ann")
+    listed = {each.name: each for each in desk.receivers()}
     assert (listed["away"].pending, listed["away"].away_since) == (2, NOW)
     assert listed["broken"].fault is not None
 
 
 def test_what_is_listed_and_planned_is_what_is_sent(tmp_path: Path, database: Database, receiver: Receiver) -> None:
     settings = project(tmp_path, {}, type="webhook", to=[receiver.url], on=["success"])
-    desk = WayDesk(settings=settings, database=database, plan=load_location(settings, NOW).plan, clock=SetClock())
+    desk = ReceiverDesk(settings=settings, database=database, plan=load_location(settings, NOW).plan, clock=SetClock())
     assert [each.delivered for each in desk.send(())] == [0]
     evicted = message("counting", 2, operation=InstanceOperation.DELETE)  # an entity tells nobody of it
     tell(database, message("counting", 1), evicted)
-    (listed,), (planned,), (sent,) = desk.ways(), replace(desk, dry_run=True).send(()), desk.send(())
+    (listed,), (planned,), (sent,) = desk.receivers(), replace(desk, dry_run=True).send(()), desk.send(())
     assert (listed.pending, planned.delivered, sent.delivered) == (1, 1, 1)
 
 
@@ -144,7 +143,7 @@ def project_without_receivers(folder: Path) -> Settings:
 def test_dead_letters_are_tried_again_by_a_command(tmp_path: Path, database: Database, receiver: Receiver) -> None:
     settings = project(tmp_path, {"ops": {"url": receiver.url}})
     plan, clock = load_location(settings, NOW).plan, SetClock()
-    desk = WayDesk(settings=settings, database=database, plan=plan, clock=clock, author="ann")
+    desk = ReceiverDesk(settings=settings, database=database, plan=plan, clock=clock, author="ann")
     desk.send([])
     receiver.answer = lambda _: 404
     tell(database, *(message("counting", n) for n in range(3)))
@@ -166,7 +165,9 @@ def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receive
     }
     settings = load_settings({"notify": notify}, environ={}, start=tmp_path)
     receiver.answer = lambda post: 404 if post.path.endswith("dead") else 200
-    desk = WayDesk(settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann")
+    desk = ReceiverDesk(
+        settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann"
+    )
     desk.send([])
     lifecycle.land("clicks", START)
     lifecycle.flag("clicks", START)
@@ -193,7 +194,9 @@ def test_row_85_a_listener_is_told_once_of_each_level_and_of_the_end(tmp_path: P
     settings = load_settings(
         {"notify": {"pager": {"url": receiver.url, "topics": ["sla"]}}}, environ={}, start=tmp_path
     )
-    desk = WayDesk(settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann")
+    desk = ReceiverDesk(
+        settings=settings, database=lifecycle.database, plan=lifecycle.plan, clock=SetClock(), author="ann"
+    )
     desk.send([])
     for moment in (START, "01T01:30", "01T01:40", "01T03:30"):
         look(lifecycle, moment)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from feed_assets.alerts.delivery.receivers import apply_receivers
 from feed_assets.alerts.delivery.rounds import GIVE_UP_AFTER, deliver, find_due
-from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, Deliveries, WaysOut
-from feed_assets.alerts.delivery.ways import apply_ways
+from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, Deliveries, ReceiverStates
 from feed_assets.clock import TimeBudget
 from feed_assets.receivers import Channel, Topic
 from feed_assets.sql.database import Database
@@ -43,7 +43,7 @@ def test_a_new_way_begins_with_the_next_message(database: Database, receiver: Re
     assert keys(receiver) == ["instance/daily/1", "instance/daily/2"]
     assert find_due(database, {way.name: way}, NOW) == []
     with database.read() as connection:
-        assert WaysOut(connection).told_up_to() == 3
+        assert ReceiverStates(connection).told_up_to() == 3
 
 
 def test_a_way_gets_what_it_wants_and_is_moved_on_over_the_rest(database: Database, receiver: Receiver) -> None:
@@ -52,7 +52,7 @@ def test_a_way_gets_what_it_wants_and_is_moved_on_over_the_rest(database: Databa
     tell(database, *(message(n=n) for n in range(3)))
     assert find_due(database, {way.name: way}, NOW) == []
     with database.read() as connection:
-        assert WaysOut(connection).all()["ops"].cursor == 3
+        assert ReceiverStates(connection).all()["ops"].cursor == 3
     assert receiver.posts == []
 
 
@@ -71,7 +71,7 @@ def test_after_an_hour_away_all_messages_come_in_order_for_each_entity(database:
             assert done.delivered == 0
             assert "ConnectionRefusedError" in (done.error or "")
     with database.read() as connection:
-        state, counts = WaysOut(connection).all()["ops"], Deliveries(connection).counts()
+        state, counts = ReceiverStates(connection).all()["ops"], Deliveries(connection).counts()
     assert (state.tries, counts, state.down_since) == (6, {}, NOW)
     receiver.live()
     clock.advance(hours=1)
@@ -98,7 +98,7 @@ def test_a_message_that_is_not_taken_lets_only_its_entity_wait(database: Databas
     assert by_entity(receiver.taken) == {"bad": [1], "good": [2, 4, 6, 8]}
     with database.read() as connection:
         assert Deliveries(connection).counts()["ops"].open == 3
-        assert WaysOut(connection).told_up_to() == 2
+        assert ReceiverStates(connection).told_up_to() == 2
     clock.advance(minutes=1)
     assert deliver_on(database, way, clock).failed == 1
     clock.advance(minutes=1)
@@ -181,7 +181,7 @@ def test_one_worker_delivers_on_a_way_until_it_falls_silent(database: Database, 
     begin(database, way, clock=clock)
     tell(database, message())
     with database.begin() as connection:
-        assert WaysOut(connection).claim("ops", "another", NOW, NOW + timedelta(minutes=2)) is not None
+        assert ReceiverStates(connection).claim("ops", "another", NOW, NOW + timedelta(minutes=2)) is not None
     assert deliver_on(database, way, clock).is_busy
     clock.advance(minutes=3)
     assert deliver_on(database, way, clock).delivered == 1
@@ -195,10 +195,10 @@ def test_a_way_that_nobody_declares_for_a_day_begins_anew(database: Database, re
     begin(database, way, clock=clock)
     assert find_due(database, {way.name: way}, clock.at) == ["ops"]
     clock.at += FORGOTTEN_AFTER + timedelta(hours=1)
-    apply_ways(database, {}, clock.at)
+    apply_receivers(database, {}, clock.at)
     with database.read() as connection:
-        assert WaysOut(connection).all() == {}
-        assert WaysOut(connection).told_up_to() is None
+        assert ReceiverStates(connection).all() == {}
+        assert ReceiverStates(connection).told_up_to() is None
     begin(database, way, clock=clock)
     assert find_due(database, {way.name: way}, clock.at) == []
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from feed_assets.alerts.delivery import exchange
-from feed_assets.alerts.delivery.errors import WayError
+from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
+from feed_assets.alerts.delivery.receivers import read_receivers
 from feed_assets.alerts.delivery.senders import ChatSender, CommandSender, MailSender, WebhookSender
-from feed_assets.alerts.delivery.ways import read_ways
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.log.messages.levels import SlaLevel
@@ -306,7 +306,7 @@ def test_each_recipient_has_its_own_fate(mail_server: MailServer, database: Data
         "notify": {"oncall": {"url": "mailto:ann@x.org,full@x.org, gone@x.org"}},
         "mail": mail_settings(mail_server).model_dump(mode="json"),
     }
-    ways = read_ways(
+    ways = read_receivers(
         load_settings(given, environ={}, start=None), Plan(digest="", clusters={}, feeds={}, processes={}), {}
     ).usable.values()
     begin(database, *ways, clock=SetClock())
@@ -348,7 +348,7 @@ def test_a_chat_is_posted_to_by_apprise(receiver: Receiver) -> None:
 
 
 def test_a_chat_that_apprise_does_not_know_is_named() -> None:
-    with pytest.raises(WayError, match="way out 'team': apprise knows no such URL with the scheme 'slakc'"):
+    with pytest.raises(ReceiverError, match="receiver 'team': apprise knows no such URL with the scheme 'slakc'"):
         ChatSender("team", "slakc://T0/B0/XX")
     assert ChatSender.__doc__
 
@@ -463,7 +463,7 @@ SWEEP: dict[str, Any] = {"feed": "clicks", "cluster": "primary", "sweep": "s1"}
             "why clicks 2026-01-01T00:00Z --kind feed",
         ),
         (HealthPayload(count=2, failing=("a fails", "b fails")), "ticks: 2 things failing", None),
-        (instance(others={"test": True}), "a test of this way out: nothing has happened", None),
+        (instance(others={"test": True}), "a test of this receiver: nothing has happened", None),
     ],
 )
 def test_a_letter_says_in_its_subject_what_happened_and_offers_a_command(

@@ -1,4 +1,4 @@
-"""Messages on their way outside."""
+"""Messages on their receiverside."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,11 +1,11 @@
-"""Which ways a project has, and what each wants."""
+"""Which receivers a project has, and what each wants."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from feed_assets.alerts.delivery.ways import Way, read_ways
+from feed_assets.alerts.delivery.receivers import Receiver, read_receivers
 from feed_assets.clock import SystemClock
 from feed_assets.errors import SettingsError
 from feed_assets.log.messages.outbox import MessageHead
@@ -46,14 +46,14 @@ def _cluster() -> Any:
     return Cluster(name="primary", storage="file:///data")
 
 
-def ways_of(settings: Any, environ: dict[str, str] | None = None, **more: Any) -> dict[str, Way]:
-    found = read_ways(settings, plan_of(**more), environ or {})
+def receivers_of(settings: Any, environ: dict[str, str] | None = None, **more: Any) -> dict[str, Receiver]:
+    found = read_receivers(settings, plan_of(**more), environ or {})
     assert not found.faults
     return dict(found.usable)
 
 
 def test_a_receiver_of_the_settings_chooses_by_topic_level_and_tags() -> None:
-    everything, some, web, arrivals = ways_of(
+    everything, some, web, arrivals = receivers_of(
         settings_of(
             every={"url": "http://localhost:1/x"},
             some={"url": "mailto:ann@example.org", "topics": ["instance", "retry"], "levels": ["error"]},
@@ -85,28 +85,28 @@ def test_a_receiver_of_the_settings_chooses_by_topic_level_and_tags() -> None:
 def test_an_entity_adds_its_own_receivers(
     notification: dict[str, Any], wanted: list[tuple[Topic, MessageLevel]]
 ) -> None:
-    ways = ways_of(settings_of(), notification={"to": ["ann@example.org, bob@example.org"], **notification})
-    assert list(ways) == ["email:ann@example.org", "email:bob@example.org"]
-    way = ways["email:ann@example.org"]
-    found = [(topic, level) for topic in Topic for level in MessageLevel if way.wants(head(topic, level))]
+    receivers = receivers_of(settings_of(), notification={"to": ["ann@example.org, bob@example.org"], **notification})
+    assert list(receivers) == ["email:ann@example.org", "email:bob@example.org"]
+    receiver = receivers["email:ann@example.org"]
+    found = [(topic, level) for topic in Topic for level in MessageLevel if receiver.wants(head(topic, level))]
     assert sorted(found) == sorted(wanted)
-    assert not way.wants(head(Topic.INSTANCE, ERROR, ("feed", "clicks")))
+    assert not receiver.wants(head(Topic.INSTANCE, ERROR, ("feed", "clicks")))
 
 
 def test_an_entity_can_name_a_receiver_of_the_settings() -> None:
     settings = settings_of(ops={"url": HOOK, "topics": ["sweep"]})
-    ways = ways_of(settings, notification={"type": "webhook", "to": ["ops", "nobody"], "on": ["failure"]})
-    assert list(ways) == ["ops"]
-    assert ways["ops"].wants(head(Topic.SWEEP, entity=("feed", "clicks")))
-    assert ways["ops"].wants(head(Topic.INSTANCE, ERROR))
-    assert not ways["ops"].wants(head(Topic.INSTANCE, INFO))
+    receivers = receivers_of(settings, notification={"type": "webhook", "to": ["ops", "nobody"], "on": ["failure"]})
+    assert list(receivers) == ["ops"]
+    assert receivers["ops"].wants(head(Topic.SWEEP, entity=("feed", "clicks")))
+    assert receivers["ops"].wants(head(Topic.INSTANCE, ERROR))
+    assert not receivers["ops"].wants(head(Topic.INSTANCE, INFO))
 
 
 def test_an_entity_that_names_a_receiver_names_each_of_its_addresses() -> None:
     settings = settings_of(ops={"url": "mailto:ann@x.org,bob@x.org", "topics": ["sweep"]})
-    ways = ways_of(settings, notification={"type": "webhook", "to": ["ops"], "on": ["failure"]})
-    assert list(ways) == ["ops:ann@x.org", "ops:bob@x.org"]
-    assert all(way.wants(head(Topic.INSTANCE, ERROR)) for way in ways.values())
+    receivers = receivers_of(settings, notification={"type": "webhook", "to": ["ops"], "on": ["failure"]})
+    assert list(receivers) == ["ops:ann@x.org", "ops:bob@x.org"]
+    assert all(receiver.wants(head(Topic.INSTANCE, ERROR)) for receiver in receivers.values())
 
 
 def test_secrets_of_receivers_are_in_no_text() -> None:
@@ -114,11 +114,11 @@ def test_secrets_of_receivers_are_in_no_text() -> None:
         hook={"url": HOOK, "secret": "${env:HOOK_SECRET}"},
         chat={"url": "slack://TokenAlpha/TokenBeta1/TokenGamma1"},
     )
-    ways = ways_of(settings, {"HOOK_SECRET": "very-secret-value"})
-    assert ways["hook"].secret == "very-secret-value"
-    assert ways["hook"].receiver == "https://hooks.example.org/…"
-    assert ways["chat"].receiver == "slack://…"
-    shown = f"{ways} {settings!r}"
+    receivers = receivers_of(settings, {"HOOK_SECRET": "very-secret-value"})
+    assert receivers["hook"].secret == "very-secret-value"
+    assert receivers["hook"].shown_address == "https://hooks.example.org/…"
+    assert receivers["chat"].shown_address == "slack://…"
+    shown = f"{receivers} {settings!r}"
     for secret in ("T0123456789AB", "very-secret-value", "TokenBeta1"):
         assert secret not in shown
     said = mask(f"{HOOK} refuses; very-secret-value; slack://TokenAlpha/TokenBeta1/TokenGamma1")
@@ -127,10 +127,10 @@ def test_secrets_of_receivers_are_in_no_text() -> None:
 
 def test_a_variable_that_is_missing_is_the_fault_of_one_way_only() -> None:
     settings = settings_of(a={"url": "https://x.org/${env:MISSING}"}, b={"url": "https://y.org/hook"})
-    found = read_ways(settings, plan_of(), {})
+    found = read_receivers(settings, plan_of(), {})
     assert list(found.usable) == ["b"]
     assert str(found.faults["a"]) == (
-        "way out 'notify.a.url': the environment has no MISSING. Set the variable, or write another."
+        "receiver 'notify.a.url': the environment has no MISSING. Set the variable, or write another."
     )
 
 
