@@ -1,5 +1,6 @@
 """Commands derived from operations: their parameters, help and completion; the call; and how the result is printed."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
@@ -17,6 +18,7 @@ from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import Output, print_json, print_records, say, say_state
 from feed_assets.entities.common import Kind
+from feed_assets.json_form import render_document
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
 from feed_assets.operation_list import describe_group, find_operations
@@ -165,7 +167,10 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
 
 
 def _print(operation: Operation, result: Any, output: str) -> None:
-    if output == Output.JSON or isinstance(result, Mapping):
+    if isinstance(result, Iterator):
+        for each in result:
+            say(json.dumps(render_document(each)) if output == Output.JSON else getattr(each, operation.text))
+    elif output == Output.JSON or isinstance(result, Mapping):
         is_whole = not hasattr(result, "document") and (not operation.rows or hasattr(result, operation.rows))
         members = getattr(result, "document", lambda name: {name: result})(operation.rows)
         print_json(result) if is_whole else print_json(**members)

@@ -30,7 +30,6 @@ _ALLOCATIONS = 50_000
 """New objects between two searches for garbage. Measured: with Python's 700, a fifth of the time of a short command."""
 
 _LATER = {
-    "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
     "completion": "feed_assets.cli.completion",
     "init": "feed_assets.cli.init",

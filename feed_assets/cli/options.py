@@ -20,7 +20,6 @@ from feed_assets.cli.proposals import (
     find_names,
     find_times,
     find_zone,
-    names_of,
     propose,
     subjects_of,
 )
@@ -89,17 +88,6 @@ def skip_checks_option(command: _Command) -> _Command:
 def change_options(command: _Command) -> _Command:
     """Add the options of commands that change something and print sentences."""
     return author_option(dry_run_option(text_output_option(command)))
-
-
-def listed_change_options(command: _Command) -> _Command:
-    """Add the options of commands that change something and print rows."""
-    return author_option(dry_run_option(output_option(command)))
-
-
-def clusters_option(command: _Command) -> _Command:
-    """Add `--clusters a,b`; it is empty by default."""
-    help_text = "Only these clusters, separated by commas."
-    return click.option("--clusters", type=ListType(names_of(Kind.CLUSTER)), default=(), help=help_text)(command)
 
 
 def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:

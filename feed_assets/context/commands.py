@@ -1,19 +1,31 @@
-"""What can be asked and switched for all who use a state: safe mode, and the audit."""
+"""What can be asked and switched for all who use a state: safe mode, the audit, and the messages for other programs."""
 
+from collections.abc import Iterator
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from feed_assets.clock import open_clock
 from feed_assets.operation import Does, Page, Param, operation
 from feed_assets.parameters import Limit
+from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.context.safe_mode import SafeMode
     from feed_assets.log.definitions.records import AuditEntry
+    from feed_assets.log.messages.records import OutboxMessage
     from feed_assets.sql.database import Database
+
+GROUPS = {"admin": "Manage safe mode, show the audit and the messages for other programs, and clean up after runs."}
+MESSAGES = 1_000
+FOLLOW_SECONDS = 1.0
 
 Switch = Annotated[Literal["on", "off", "status"], Param("What to do.", argument=True)]
 Reason = Annotated[str | None, Param("The reason, shown in refusals.")]
+After = Annotated[int, Param("Only messages with a larger seq.", least=0)]
+Oldest = Annotated[int, Param("How many, oldest first.", least=1)]
+OnlyTopic = Annotated[Topic | None, Param("Only messages of this topic.")]
+Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.")]
 
 
 @operation("admin safemode", does=Does.ADMINISTERS, text="sentence")
@@ -42,3 +54,41 @@ def audit(database: "Database", *, limit: Limit = 50) -> "Page[AuditEntry]":
     with database.read() as connection:
         found = Audit(connection)
         return Page(items=tuple(found.newest(limit)), total=found.count(), what="entries")
+
+
+@operation(
+    "admin messages",
+    table="seq, at=recorded_at:seconds, topic, payload=members:pairs",
+    rows="messages",
+    text="sentence",
+)
+def list_messages(
+    database: "Database", *, after: After = 0, limit: Oldest = MESSAGES, topic: OnlyTopic = None, follow: Follow = False
+) -> "Page[OutboxMessage] | Iterator[OutboxMessage]":
+    """Show the messages for other programs, oldest first.
+
+    Topics are eviction (evicted and restored paths), metadata (changes), instance (ends of instances), sla, retry
+    (used-up retries), sweep (asks for approval) and entity (changes). A reader remembers the largest seq it has seen,
+    and requests later messages with --after. Messages never change.
+    """
+    from feed_assets.log.messages.outbox import Outbox
+
+    if follow:
+        return _follow(database, after, topic)
+    with database.read() as connection:
+        found, total = Outbox(connection).read(after, limit, topic), Outbox(connection).count(after, topic)
+    return Page(items=tuple(found), total=total, what="messages", more="--after and --limit show more")
+
+
+def _follow(database: "Database", after: int, topic: Topic | None) -> "Iterator[OutboxMessage]":
+    """Yield messages as they come."""
+    from feed_assets.log.messages.outbox import Outbox
+
+    while True:
+        with database.read() as connection:
+            found = Outbox(connection).read(after, MESSAGES, topic)
+        for each in found:
+            yield each
+            after = each.seq
+        if not found:
+            sleep(FOLLOW_SECONDS)

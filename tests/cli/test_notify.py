@@ -101,7 +101,7 @@ def test_messages_are_followed_as_they_come(project: Path, monkeypatch: pytest.M
         turns.append(run("entity", "schedule", "process", "counting", "--skip-checks"))
         assert turns[0].exit_code == 0, turns[0].output
 
-    monkeypatch.setattr("feed_assets.cli.admin.sleep", wait)
+    monkeypatch.setattr("feed_assets.context.commands.sleep", wait)
     said = run("admin", "messages", "--topic", "entity", "--follow", "--output", "json")
     lines = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
     assert [each["payload"]["action"] for each in lines] == ["submit"] * 4 + ["schedule"]

@@ -142,6 +142,12 @@ class OutboxMessage:
         return render_payload(self.payload)
 
     @property
+    def sentence(self) -> str:
+        """Its number, time, topic and content in one line."""
+        said = ", ".join(f"{name}={value}" for name, value in self.members.items())
+        return f"{self.seq} {self.recorded_at:%Y-%m-%dT%H:%M:%SZ} {self.topic.value} {said}"
+
+    @property
     def subject(self) -> EntityKey:
         """The kind and name of the entity that it is about."""
         return self.payload.subject

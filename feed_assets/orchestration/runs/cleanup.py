@@ -1,6 +1,7 @@
 """Clean up after old runs: in an op of the retention job, and for a command."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import dagster as dg
@@ -27,7 +28,8 @@ from feed_assets.retention.cleanup import (
     apply_message_cleanup,
     begin_cleanup,
 )
-from feed_assets.setting_sections import CleanupSettings
+from feed_assets.retention.reading import require_clusters
+from feed_assets.settings import load_settings
 
 SECONDS_A_RUN = 300.0
 UNIT = "captured logs"
@@ -64,27 +66,36 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
             context.log.info(describe_cleaned(each))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUp:
+    """What was removed, or would be."""
+
+    cleaned: list[CleanedUp]
+    dry_run: bool
+
+
 def clean_up(
     context: OperationContext,
-    settings: CleanupSettings,
     clusters: Collection[str],
     *,
     author: str,
     dry_run: bool = False,
-    on_progress: OnProgress | None = None,
-) -> list[CleanedUp]:
-    """Clean up after the old runs of clusters now, however much there is; with `dry_run`, only say what would go.
+    progress: OnProgress | None = None,
+) -> CleanUp:
+    """Clean up after the old runs of clusters, or of all, now; with `dry_run`, only say what would go.
 
     Raises:
         SafeModeError: safe mode is on.
         SettingsError: there is no Dagster instance, whose runs these are.
     """
+    require_clusters(context, clusters)
     require_mode(context.database, Operation.CLEANUP)
-    times, budget, real_now = KeepingTimes.of(settings), TimeBudget.ample(), context.real_clock.now()
+    clusters, settings = sorted(clusters or context.plan.clusters), context.settings or load_settings()
+    times, budget, real_now = KeepingTimes.of(settings.cleanup), TimeBudget.ample(), context.real_clock.now()
     done: list[CleanedUp] = []
     with _open_instance() as instance:
         logs = DagsterLogs(instance)
-        for cluster in sorted(clusters):
+        for cluster in clusters:
             done += apply_cleanup(
                 context.database,
                 context.plan,
@@ -95,14 +106,14 @@ def clean_up(
                 real_now,
                 budget,
                 dry_run=dry_run,
-                on_progress=on_progress,
+                on_progress=progress,
             )
     done.append(apply_message_cleanup(context.database, times, context.as_of, budget, dry_run=dry_run))
     if not dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}
-        note_target(context, author, "admin cleanup", ", ".join(sorted(clusters)), **removed)
-    return done
+        note_target(context, author, "admin cleanup", ", ".join(clusters), **removed)
+    return CleanUp(cleaned=done, dry_run=dry_run)
 
 
 def _open_instance() -> dg.DagsterInstance:
