@@ -19,9 +19,8 @@ from sqlalchemy import Connection, TextClause, bindparam, text
 
 from benchmarks.catalogue import OWNERS, Entry, make_entries, write_entries
 from feed_assets.catalog.search.index import SearchIndex
-from feed_assets.catalog.search.queries import parse_query
 from feed_assets.catalog.search.records import SearchFilter, SearchQuery
-from feed_assets.catalog.search.search import search
+from feed_assets.catalog.search.search import parse_query, search
 from feed_assets.sql.database import Database, open_database
 
 PAGE = 20

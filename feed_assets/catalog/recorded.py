@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.catalog.descriptions import by_cluster
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.catalog.targets import INSTANCE
 from feed_assets.catalog.writing import Target
 from feed_assets.entities.common import Kind

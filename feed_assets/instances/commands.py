@@ -10,7 +10,7 @@ from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import End, Feed, MaybeInstance, Process, Start
 
 if TYPE_CHECKING:
-    from feed_assets.catalog.facts import Fact
+    from feed_assets.catalog.run_metadata import Fact
     from feed_assets.context.operation import OperationContext
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
     from feed_assets.instances.inbox.inbox_lists import InboxResult
@@ -37,8 +37,7 @@ def facts_history(
     context: "OperationContext", *, process: Process, start: Start = None, end: End = None, name: FactName = None
 ) -> "tuple[Fact, ...]":
     """Show the facts that runs of PROCESS have reported, newest instance first."""
-    from feed_assets.catalog.facts import Facts
-    from feed_assets.catalog.run_metadata import PROGRAM
+    from feed_assets.catalog.run_metadata import PROGRAM, Facts
     from feed_assets.context.consolidation import PAGE
     from feed_assets.instances.lists.ranges import decide_range
 

@@ -1,8 +1,12 @@
-"""`queue` and `batch`: what waits for a process that takes what comes, what each batch has taken, and proof of both."""
+"""`queue` and `batch`: what waits for a process that takes what comes, and what each batch has taken; a person's
+changes (drop an event, hold it back, let it be taken); and proof that each routed event is in one place.
+"""
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 
 from sqlalchemy import Connection
 
@@ -14,20 +18,221 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, FeedEvent, ProcessInstance, ProcessKey
 from feed_assets.operation import Page
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
+from feed_assets.sql.locks import lock_queues
+from feed_assets.timing.dates import render_datetime
+from feed_assets.triggers.apply_triggers import is_followed
+from feed_assets.triggers.errors import QueueChangeError
 from feed_assets.triggers.queries import EventChoice
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.pending_events import PendingEvents
-from feed_assets.triggers.queue.records import EventRange, Mark, QueueAction, QueueChange
-from feed_assets.triggers.queue_changes import change_queue, require_changeable
+from feed_assets.triggers.queue.records import EventRange, InputKey, Mark, QueueAction, QueueChange, RangeUse
+from feed_assets.triggers.queue.store import Triggers
 from feed_assets.triggers.queue_starts import input_key
 from feed_assets.triggers.routing import find_routed
-from feed_assets.triggers.verification import QueueFault, verify_queues
 from feed_assets.triggers.waiting import Queue, describe_queues
+
+
+class QueuePosition(StrEnum):
+    """Where an event is in the queue of an input."""
+
+    AHEAD = "not routed yet"
+    PENDING = "pending"
+    HELD = "held"
+    DROPPED = "dropped"
+    TAKEN = "taken"
+    PASSED = "passed over"
+    BEFORE = "from before the trigger"
+
+
+_OF_ACTION = {
+    QueueAction.ADD: QueuePosition.PENDING,
+    QueueAction.DROP: QueuePosition.DROPPED,
+    QueueAction.HOLD: QueuePosition.HELD,
+    QueueAction.PASS: QueuePosition.PASSED,
+}
+_CHANGEABLE = {
+    QueueAction.ADD: frozenset({QueuePosition.HELD, QueuePosition.DROPPED, QueuePosition.PASSED, QueuePosition.BEFORE}),
+    QueueAction.DROP: frozenset({QueuePosition.AHEAD, QueuePosition.PENDING, QueuePosition.HELD}),
+    QueueAction.HOLD: frozenset({QueuePosition.AHEAD, QueuePosition.PENDING}),
+    QueueAction.PASS: frozenset[QueuePosition](),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlace:
+    """Where an event is in the queue of an input, and the batch that took it or passed it over."""
+
+    place: QueuePosition
+    nominal_time: datetime | None = None
+
+    def render(self) -> str:
+        """Return the place in words: `taken by 2026-01-01T06:00:04Z`."""
+        by = "" if self.nominal_time is None else f" by {render_datetime(self.nominal_time)}"
+        return f"{self.place}{by}"
+
+
+def find_place(connection: Connection, mark: Mark, event: int, routed: int) -> EventPlace:
+    """Return where an event of the feed of an input is in its queue; `routed` is the last event that was routed."""
+    change = QueueChanges(connection).find(mark.key, event)
+    if change is not None:
+        is_taken = change.action is QueueAction.ADD and change.nominal_time is not None
+        return EventPlace(
+            place=QueuePosition.TAKEN if is_taken else _OF_ACTION[change.action], nominal_time=change.nominal_time
+        )
+    if event > routed:
+        return EventPlace(place=QueuePosition.AHEAD)
+    if event > mark.taken_seq:
+        return EventPlace(place=QueuePosition.PENDING)
+    found = Batches(connection).find_range(mark.key, event)
+    if found is None:
+        return EventPlace(place=QueuePosition.BEFORE)
+    place = QueuePosition.TAKEN if found.use is RangeUse.TAKEN else QueuePosition.PASSED
+    return EventPlace(place=place, nominal_time=found.nominal_time)
+
+
+def require_changeable(
+    connection: Connection, record: ProcessRecord, each: TriggerInput, event: int, action: QueueAction
+) -> EventPlace:
+    """Return where an event is in the queue of an input, if this may be decided about it there.
+
+    Raises:
+        QueueChangeError: it may not: a batch has it, or it is so already.
+    """
+    consumer = EntityKey(*record.key)
+    mark = TriggerInputs(connection).of([consumer]).get(consumer, {}).get(input_key(record, each))
+    place = EventPlace(place=QueuePosition.AHEAD)
+    if mark is not None:
+        place = find_place(connection, mark, event, find_routed(connection, record.cluster))
+    if mark is None or place.place not in _CHANGEABLE[action]:
+        raise QueueChangeError(process=record.process, event=event, place=place.render(), action=action.value.lower())
+    return place
+
+
+def change_queue(
+    connection: Connection,
+    record: ProcessRecord,
+    each: TriggerInput,
+    event: int,
+    action: QueueAction,
+    author: str,
+    reason: str,
+    as_of: datetime,
+) -> EventPlace:
+    """Decide about one event of an input; return where it was.
+
+    Raises:
+        QueueChangeError: it is where this cannot be decided: a batch has it, or it is so already.
+    """
+    lock_queues(connection)
+    place = require_changeable(connection, record, each, event, action)
+    consumer, changes = EntityKey(*record.key), QueueChanges(connection)
+    mark = TriggerInputs(connection).of([consumer])[consumer][input_key(record, each)]
+    if place.place is QueuePosition.PASSED and changes.find(mark.key, event) is None:
+        Batches(connection).shrink(mark.key, event)
+    change = QueueChange(
+        process=record.process,
+        cluster=record.cluster,
+        input=each.name,
+        event=event,
+        action=action,
+        author=author,
+        reason=reason,
+        at=as_of,
+    )
+    changes.put([change])
+    events = PendingEvents(connection, find_routed(connection, record.cluster), [consumer])
+    TriggerInputs(connection).put([events.measure(mark, each.until)])
+    Triggers(connection).wake([consumer], as_of)
+    return place
+
+
+@shows("key", "process, cluster, input")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFault:
+    """Events of an input's queue that are in no place, in two, or not where the record says."""
+
+    key: Hidden[InputKey]
+    message: str
+
+
+def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[QueueFault]:
+    """Return the faults of all queues of a cluster, by consumer; it counts the whole log of their feeds."""
+    consumers = [EntityKey(*record.key) for record in plan.triggered_on(cluster)]
+    marks, states = TriggerInputs(connection).of(consumers), Triggers(connection).of(consumers)
+    routed = find_routed(connection, cluster)
+    events = PendingEvents(connection, routed, consumers)
+    faults: list[QueueFault] = []
+    for record in plan.triggered_on(cluster):
+        consumer = EntityKey(*record.key)
+        own = marks.get(consumer, {})
+        ranges: dict[InputKey, list[EventRange]] = defaultdict(list)
+        for each in Batches(connection).ranges(consumer):
+            ranges[each.key].append(each)
+        changes = QueueChanges(connection).of(consumer)
+        faults += _missing_batches(connection, consumer, ranges, changes)
+        inputs = record.trigger.inputs if record.trigger and is_followed(record, states.get(consumer)) else ()
+        untils = {input_key(record, each): each.until for each in inputs}
+        for key, mark in own.items():
+            taken = ranges.pop(key, [])
+            faults += (QueueFault(key=key, message=text) for text in _gaps(mark, taken, routed))
+            faults += (QueueFault(key=key, message=text) for text in _miscounted(connection, taken))
+            if key in untils and (found := events.measure(mark, untils[key])) != mark:
+                message = f"its mark says that {mark.pending} events are pending, but there are {found.pending}"
+                faults.append(QueueFault(key=key, message=message))
+        for key in ranges:
+            faults.append(
+                QueueFault(key=key, message="batches have taken its events, but its place in the log is gone")
+            )
+    return faults
+
+
+def _gaps(mark: Mark, ranges: Sequence[EventRange], routed: int) -> Iterator[str]:
+    place = mark.start_seq
+    for each in ranges:
+        if each.after_seq > place:
+            yield f"events {place + 1} to {each.after_seq} are in no batch and were not passed over"
+        elif each.after_seq < place:
+            yield f"events {each.after_seq + 1} to {place} are in two batches"
+        place = each.to_seq
+    if place < mark.taken_seq:
+        yield f"events {place + 1} to {mark.taken_seq} are in no batch and were not passed over"
+    elif place > mark.taken_seq:
+        yield f"events {mark.taken_seq + 1} to {place} are in a batch, and pending"
+    if mark.taken_seq > max(routed, mark.start_seq):
+        yield f"events up to {mark.taken_seq} are taken, but only those up to {routed} were routed"
+
+
+def _miscounted(connection: Connection, ranges: Sequence[EventRange]) -> Iterator[str]:
+    for each in ranges:
+        found = Batches(connection).count(each)
+        if found != each.count:
+            use = "passed over" if each.use is RangeUse.PASSED else "taken"
+            yield f"{each.count} events from {each.after_seq + 1} to {each.to_seq} were {use}, but there are {found}"
+
+
+def _missing_batches(
+    connection: Connection,
+    consumer: EntityKey,
+    ranges: dict[InputKey, list[EventRange]],
+    changes: Sequence[QueueChange],
+) -> Iterator[QueueFault]:
+    named = {(each.key, each.batch) for found in ranges.values() for each in found if each.batch is not None}
+    for change in changes:
+        if change.nominal_time is not None:
+            key = InputKey(change.process, change.cluster, change.input, "", "")
+            named.add((key, ProcessKey(*consumer, change.nominal_time)))
+    known = ProcessInstances(connection).get_progress({batch for _, batch in named if batch is not None})
+    for key, batch in sorted(named):
+        if batch is not None and batch not in known:
+            yield QueueFault(
+                key=key, message=f"its events are in batch {render_datetime(batch.nominal_time)}, which is gone"
+            )
+
 
 LISTED_AT_MOST = 1_000
 """Pending events of an input that a list shows."""

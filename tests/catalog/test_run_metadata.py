@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.catalog.editing import get_metadata, list_changes
-from feed_assets.catalog.facts import Facts
-from feed_assets.catalog.run_metadata import apply_reported
+from feed_assets.catalog.run_metadata import Facts, apply_reported
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.engines.port import Context
 from feed_assets.engines.run_metadata import ReportedMetadata

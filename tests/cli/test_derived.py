@@ -14,8 +14,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from feed_assets.catalog.facts import Facts
-from feed_assets.catalog.run_metadata import PROGRAM
+from feed_assets.catalog.run_metadata import PROGRAM, Facts
 from feed_assets.cli import derived, proposals
 from feed_assets.cli.main import main
 from feed_assets.context.operation import OperationContext

@@ -19,8 +19,7 @@ from click.testing import Result
 
 from feed_assets.alerts.deadlines.records import Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.catalog.facts import Facts
-from feed_assets.catalog.run_metadata import PROGRAM
+from feed_assets.catalog.run_metadata import PROGRAM, Facts
 from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
 from feed_assets.instances.steps.records import StepRun, StepStatus

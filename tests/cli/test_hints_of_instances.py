@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.operation import open_context
 from feed_assets.entities.content.quality import Quality
 from feed_assets.instances.attempts.verdicts import Verdict, find_refusal

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.log.records import ProcessKey
 from feed_assets.sql.database import open_database
 from tests.cli.project import must, prepare, rows, run

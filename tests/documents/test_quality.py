@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.definitions.checks.code_trials import RULE_CODE
 from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.workflow import WorkflowEngine

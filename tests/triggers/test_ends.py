@@ -19,8 +19,7 @@ from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.pending_events import PendingEvents
 from feed_assets.triggers.queue.records import QueueAction
-from feed_assets.triggers.queue_changes import change_queue
-from feed_assets.triggers.verification import verify_queues
+from feed_assets.triggers.queues import change_queue, verify_queues
 from tests.triggers.harness import CLUSTER, Queues, at, build_plan
 
 SUCCEEDED, FAILED, KILLED = (

@@ -16,8 +16,7 @@ from feed_assets.triggers import apply_triggers as applying
 from feed_assets.triggers import cuts
 from feed_assets.triggers.errors import QueueChangeError
 from feed_assets.triggers.queue.records import QueueAction
-from feed_assets.triggers.queue_changes import change_queue
-from feed_assets.triggers.verification import verify_queues
+from feed_assets.triggers.queues import change_queue, verify_queues
 from tests.databases import create_schema, open_migrated
 from tests.drills import IS_DRILL
 from tests.triggers.harness import CLUSTER, Queues, build_plan

@@ -2,7 +2,7 @@ import pytest
 from sqlalchemy import text
 
 from feed_assets.sql.database import Database
-from feed_assets.triggers.verification import verify_queues
+from feed_assets.triggers.queues import verify_queues
 from tests.triggers.harness import CLUSTER, Queues, build_plan
 
 

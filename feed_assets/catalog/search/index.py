@@ -1,29 +1,232 @@
-"""Find described entities by their tokens: a page at a time, by how well they match, by name or by age."""
+"""Find described entities by their tokens: a page at a time, by how well they match, by name or by age.
 
-from collections.abc import Collection
+There is one statement for all queries of the same shape, whose words are parameters: building it takes longer than
+executing it for few rows.
+"""
+
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Subquery, and_, func, select, true
-
-from feed_assets.catalog.search.records import PROPERTIES_FIELD, Hit, PropertyName, PropertyValue, SearchFilter
-from feed_assets.catalog.search.statements import (
-    ENTITIES,
-    LAST,
-    LIMIT,
-    OFFSET,
-    build_count,
-    build_fields,
-    build_page,
-    find_shape,
-    is_in,
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
 )
-from feed_assets.catalog.tables import entity_metadata, metadata_entities, search_tokens
+
+from feed_assets.catalog.search.records import (
+    PROPERTIES_FIELD,
+    Comparison,
+    Hit,
+    Match,
+    Position,
+    PropertyName,
+    PropertyValue,
+    SearchFilter,
+    SearchOrder,
+    Term,
+)
+from feed_assets.catalog.tables import HAS_NUMBER, entity_metadata, metadata_entities, search_tokens
 from feed_assets.entities.metadata import MetadataKind, Scope
 from feed_assets.sql.rows import TableStore
+
+LIMIT, OFFSET, KINDS, ENTITIES = "page_limit", "page_offset", "of_kinds", "of_entities"
 
 _E = metadata_entities.c
 _M = entity_metadata.c
 _T = search_tokens.c
+LAST = "\U0010ffff"
+_AFTER, _AFTER_ENTITY = "after_value", "after_entity"
+_SHAPES = 512
+
+
+class Search(NamedTuple):
+    """The shape of a search, which has names of parameters instead of words, and the parameters."""
+
+    shape: SearchFilter
+    parameters: Mapping[str, Any]
+
+
+def find_shape(chosen: SearchFilter) -> Search:
+    """Return the shape of a search, which is the same for other words of the same kind."""
+    words = _Words()
+    return Search(
+        replace(
+            chosen,
+            terms=tuple(_shape_of(term, words) for term in chosen.terms),
+            kinds=(KINDS,) if chosen.kinds else (),
+            after=Position(_AFTER, 0) if chosen.after is not None else None,
+        ),
+        {
+            **words.values,
+            **({KINDS: sorted(chosen.kinds)} if chosen.kinds else {}),
+            **({_AFTER: chosen.after.value, _AFTER_ENTITY: chosen.after.entity} if chosen.after is not None else {}),
+        },
+    )
+
+
+class _Words:
+    """The words of a search by the names of their parameters."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def add(self, value: str | float) -> str:
+        """Return the name of a parameter."""
+        name = f"word{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def add_beginning(self, text: str) -> str:
+        """Return the name of the parameter with the beginning of a range; "" for the range of everything."""
+        name = self.add(text) if text else ""
+        if name:
+            self.values[f"{name}_end"] = text + LAST
+        return name
+
+
+def _shape_of(term: Term, words: _Words) -> Term:
+    if term.comparison is not None:
+        field = words.add(term.field)
+        words.values[f"{field}_number"] = term.number
+        return replace(term, field=field, number=0.0)
+    matches = tuple(
+        replace(
+            match,
+            text=words.add_beginning(match.text) if match.is_beginning else words.add(match.text),
+            field=words.add(match.field) if match.field is not None else None,
+        )
+        for match in term.matches
+    )
+    beginning = None if term.field_beginning is None else words.add_beginning(term.field_beginning)
+    return replace(term, matches=matches, field_beginning=beginning)
+
+
+@lru_cache(_SHAPES)
+def build_page(shape: SearchFilter) -> Select[Any]:
+    """Return the statement that selects a page: number, name, creation time and met terms of each entity, in order."""
+    return _select(shape).limit(bindparam(LIMIT)).offset(bindparam(OFFSET))
+
+
+@lru_cache(_SHAPES)
+def build_count(shape: SearchFilter) -> Select[Any]:
+    """Return the statement that counts entities, before `after` and behind it."""
+    every = _select(replace(shape, after=None)).order_by(None).subquery()
+    return select(func.count()).select_from(every)
+
+
+@lru_cache(_SHAPES)
+def build_fields(shape: SearchFilter) -> Select[Any]:
+    """Return the statement that selects the fields in which entities meet terms."""
+    is_theirs = _T.entity.in_(bindparam(ENTITIES, expanding=True))
+    is_met = and_(is_theirs, is_in(shape.scope), or_(*(each for term in shape.terms for each in _conditions(term))))
+    return select(_T.entity, _T.field).where(is_met).distinct().order_by(_T.entity, _T.field)
+
+
+def _select(shape: SearchFilter) -> Select[Any]:
+    conditions: list[ColumnElement[bool]] = []
+    if shape.kinds:
+        conditions.append(_E.kind.in_(bindparam(KINDS, expanding=True)))
+    if not shape.shows_hidden:
+        conditions.append(_E.hidden.is_(False))
+    if shape.order is not None and shape.after is not None:
+        conditions.append(_is_behind(shape.order))
+    if not shape.terms:
+        if shape.scope is not None:
+            conditions.append(exists().where(and_(_M.entity == _E.id, _M.scope == shape.scope)))
+        statement = select(_E.id, _E.name, _E.created_at, literal_column("0")).where(*conditions)
+        return statement.order_by(*_ordered(shape.order or SearchOrder.NAME_ASC))
+    hits = _find_hits(shape)
+    statement = select(_E.id, _E.name, _E.created_at, hits.c.terms).where(*conditions)
+    statement = statement.join_from(hits, metadata_entities, hits.c.entity == _E.id)
+    if shape.order is not None:
+        return statement.order_by(*_ordered(shape.order))
+    return statement.order_by(hits.c.terms.desc(), hits.c.weight.desc(), _E.name, _E.id)
+
+
+def _find_hits(shape: SearchFilter) -> Subquery:
+    """Return the entities that meet terms, how many, and what these weigh."""
+    parts = [_find_met(number, term, shape.scope) for number, term in enumerate(shape.terms)]
+    if len(parts) == 1:
+        one = parts[0].subquery("met")
+        return select(one.c.entity, one.c.weight, literal_column("1").label("terms")).subquery("hits")
+    met = union_all(*parts).subquery("met")
+    terms: ColumnElement[int] = func.count()
+    weights: ColumnElement[int] = func.sum(met.c.weight)
+    hits = select(met.c.entity, weights.label("weight"), terms.label("terms")).group_by(met.c.entity)
+    required: list[ColumnElement[int]] = [
+        literal_column(str(number)) for number, term in enumerate(shape.terms) if term.is_required
+    ]
+    if required:
+        hits = hits.having(func.sum(case((met.c.term.in_(required), 1), else_=0)) == literal_column(str(len(required))))
+    return hits.subquery("hits")
+
+
+def _find_met(number: int, term: Term, scope: Scope | None) -> Select[Any]:
+    """Return the entities that meet a term; each condition asks the index for itself, which `OR` does not."""
+    some = union_all(*(select(_T.entity, _T.weight).where(each, is_in(scope)) for each in _conditions(term)))
+    found = some.subquery(f"found{number}")
+    weight: ColumnElement[int] = func.max(found.c.weight)
+    term_number: ColumnElement[int] = literal_column(str(number))
+    return select(found.c.entity, term_number.label("term"), weight.label("weight")).group_by(found.c.entity)
+
+
+def _ordered(order: SearchOrder) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    by: ColumnElement[Any] = _E.created_at if order.is_by_age else _E.name
+    return (by.desc(), _E.id.desc()) if order.is_descending else (by.asc(), _E.id.asc())
+
+
+def _is_behind(order: SearchOrder) -> ColumnElement[bool]:
+    by: ColumnElement[Any] = _E.created_at if order.is_by_age else _E.name
+    value: BindParameter[Any] = bindparam(_AFTER)
+    entity: BindParameter[int] = bindparam(_AFTER_ENTITY)
+    if order.is_descending:
+        return and_(by <= value, or_(by < value, _E.id < entity))
+    return and_(by >= value, or_(by > value, _E.id > entity))
+
+
+def is_in(scope: Scope | None) -> ColumnElement[bool]:
+    """Return the condition that a scope has a token."""
+    return true() if scope is None else _T.scope == scope
+
+
+def _conditions(term: Term) -> list[ColumnElement[bool]]:
+    """Return conditions of which a token that meets a term meets one."""
+    if term.comparison is None:
+        fields = [] if term.field_beginning is None else [_begins(_T.field, term.field_beginning)]
+        return [*map(_matches, term.matches), *fields]
+    number: BindParameter[float] = bindparam(f"{term.field}_number")
+    compared = {
+        Comparison.EQUAL: _T.number == number,
+        Comparison.AT_LEAST: _T.number >= number,
+        Comparison.AT_MOST: _T.number <= number,
+        Comparison.ABOVE: _T.number > number,
+        Comparison.BELOW: _T.number < number,
+    }
+    return [and_(_T.field == bindparam(term.field), HAS_NUMBER, compared[term.comparison])]
+
+
+def _matches(match: Match) -> ColumnElement[bool]:
+    field: ColumnElement[str] = literal_column(f"'{PROPERTIES_FIELD}'")
+    in_field = _T.field != field if match.field is None else _T.field == bindparam(match.field)
+    return and_(_begins(_T.token, match.text) if match.is_beginning else _T.token == bindparam(match.text), in_field)
+
+
+def _begins(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
+    """Return the condition that a text begins as the parameter of this name; without a name it is always met."""
+    return and_(column >= bindparam(beginning), column < bindparam(f"{beginning}_end")) if beginning else true()
 
 
 class SearchIndex(TableStore):

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feed_assets.catalog.facts import Facts
-from feed_assets.catalog.run_metadata import check_reported
+from feed_assets.catalog.run_metadata import Facts, check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.lifecycle import AttemptContext
 from feed_assets.engines.port import (

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.facts import Fact, Facts
+from feed_assets.catalog.run_metadata import Fact, Facts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject

@@ -8,8 +8,8 @@ import pytest
 
 from feed_assets.catalog.commands import list_keys, show_key
 from feed_assets.catalog.search.index import SearchIndex
-from feed_assets.catalog.search.queries import MOST_TERMS
 from feed_assets.catalog.search.records import PropertyName
+from feed_assets.catalog.search.search import MOST_TERMS
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.metadata import MetadataKind, Scope
 from tests.catalog.described import Described, described

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.engines.port import Engine, Judged, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict

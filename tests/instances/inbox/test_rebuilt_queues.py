@@ -17,7 +17,7 @@ from feed_assets.rebuild.rebuilding import Rebuilt, rebuild_instances
 from feed_assets.storage.paths import MANIFEST_NAME
 from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queue.batches import Batches
-from feed_assets.triggers.verification import verify_queues
+from feed_assets.triggers.queues import verify_queues
 from tests.context.contexts import context_of
 from tests.instances.harness import PLENTY, START, LifecycleHarness, feed, hours
 

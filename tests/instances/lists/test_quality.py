@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.subjects import resolve_subject
 from feed_assets.instances.lists.quality import show_quality

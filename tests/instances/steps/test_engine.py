@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.catalog.facts import Facts
+from feed_assets.catalog.run_metadata import Facts
 from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import OutputMismatchError, WorkflowFailedError
 from feed_assets.entities.feed import Feed
