@@ -285,10 +285,6 @@ class Feed(Entity):
         entry = self.clusters[cluster]
         return entry.table if entry.table is not None else None if entry.locations else self.table
 
-    def lifecycle_on(self, cluster: str) -> Lifecycle | None:
-        """Return the lifecycle in force on a cluster."""
-        return self.clusters[cluster].lifecycle or self.lifecycle
-
     def retention_stage_on(self, cluster: str) -> RetentionStage | None:
         """Return the retention stage in force on a cluster: its own, else the feed's."""
         own = self.clusters[cluster].lifecycle

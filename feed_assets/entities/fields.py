@@ -155,14 +155,6 @@ def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _to_frequency(value: object) -> Frequency:
-    return value if isinstance(value, Frequency) else _parse_frequency(value)
-
-
-def _to_fine_frequency(value: object) -> Frequency:
-    return value if isinstance(value, Frequency) else _parse_fine_frequency(value)
-
-
 def _to_moment(value: object) -> datetime:
     if not isinstance(value, datetime):
         value = _parse_moment(value)
@@ -171,10 +163,6 @@ def _to_moment(value: object) -> datetime:
     if value.second or value.microsecond:
         raise refuse("date-time", f"{value.isoformat()} is not a whole minute", "Cut off its seconds.")
     return value.astimezone(UTC)
-
-
-def _to_since(value: object) -> datetime | None:
-    return None if value in (None, DECLARED) else _to_moment(value)
 
 
 def _check_zone(value: str) -> str:
@@ -261,10 +249,6 @@ def _list_from_text(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
-def _asset_key_from_text(value: object) -> object:
-    return value.split("/") if isinstance(value, str) else value
-
-
 def _check_asset_key(parts: tuple[str, ...]) -> tuple[str, ...]:
     if not parts or any("/" in part for part in parts):
         reason = "contains '/'" if parts else "has no parts"
@@ -310,7 +294,7 @@ PropertyName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_p
 
 FrequencyField = Annotated[
     Frequency,
-    PlainValidator(_to_frequency),
+    PlainValidator(lambda value: value if isinstance(value, Frequency) else _parse_frequency(value)),
     PlainSerializer(Frequency.render, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^(minutes|hours|days|months)\([1-9][0-9]*\)$"}),
 ]
@@ -318,7 +302,7 @@ FrequencyField = Annotated[
 
 FineFrequencyField = Annotated[
     Frequency,
-    PlainValidator(_to_fine_frequency),
+    PlainValidator(lambda value: value if isinstance(value, Frequency) else _parse_fine_frequency(value)),
     PlainSerializer(Frequency.render, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^(seconds|minutes|hours|days|months)\([1-9][0-9]*\)$"}),
 ]
@@ -334,7 +318,7 @@ Moment = Annotated[
 
 Since = Annotated[
     datetime | None,
-    PlainValidator(_to_since),
+    PlainValidator(lambda value: None if value in (None, DECLARED) else _to_moment(value)),
     PlainSerializer(lambda since: DECLARED if since is None else render_datetime(since), return_type=str),
     WithJsonSchema(
         {"type": "string", "pattern": rf"^({DECLARED}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}:[0-9]{{2}}Z)$"}
@@ -379,7 +363,7 @@ Groups = Annotated[
 
 AssetKeyParts = Annotated[
     tuple[FilledText, ...],
-    BeforeValidator(_asset_key_from_text),
+    BeforeValidator(lambda value: value.split("/") if isinstance(value, str) else value),
     AfterValidator(_check_asset_key),
     _LABELS,
 ]

@@ -128,7 +128,9 @@ def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) 
             return Finding(message=f"{prefix}{context['message']}", remedy=context["remedy"])
         case "enum" if details["loc"][-1] == _KEY_MARK:
             prefix = f"{render_path(path[:-1])}: "
-            return _not_a_choice(prefix, value, _key_type(type_at(entity_type, path[:-1])))
+            return _not_a_choice(
+                prefix, value, _required_type(next(iter(get_args(type_at(entity_type, path[:-1]))), None))
+            )
         case "enum":
             return _not_a_choice(prefix, value, type_at(entity_type, path))
         case "too_short":
@@ -245,11 +247,6 @@ def type_at(model: object, path: FieldPath) -> object:
     for part in path:
         current = _step(_required_type(current), part)
     return _required_type(current)
-
-
-def _key_type(annotation: object) -> object:
-    """Return the type of the keys of a map."""
-    return _required_type(next(iter(get_args(annotation)), None))
 
 
 def _step(current: object, part: str | int) -> object:

@@ -413,8 +413,9 @@ class _Comparison:
             else:
                 replaced.append(Kept(path=path, size=size, entry=entries.get(path)))
         transfers = tuple(file for file in self.survey.files if file.path not in same)
-        if not files and removed and not self._may_empty():
-            raise SourceEmptiedError(url=self.url, target=self._target_url(), files=len(removed))
+        if not files and removed and not (self.options.allow_emptying or self.source.flag or self.survey.mark):
+            target = self.stores.get(self.target.store).url(self.target.path)
+            raise SourceEmptiedError(url=self.url, target=target, files=len(removed))
         is_same = published is not None and not transfers and not removed
         is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
         return CopyPlan(
@@ -485,12 +486,6 @@ class _Comparison:
                 return not self.survey.mark
             case removed:
                 return removed is RemovedFiles.KEEP
-
-    def _may_empty(self) -> bool:
-        return bool(self.options.allow_emptying or self.source.flag or self.survey.mark)
-
-    def _target_url(self) -> str:
-        return self.stores.get(self.target.store).url(self.target.path)
 
 
 def _entries(manifest: Manifest | None, standing: Mapping[str, int]) -> dict[str, ManifestEntry]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.conditions import find_named
-from feed_assets.entities.feed import Feed, FeedCluster
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import iter_names
@@ -126,7 +126,9 @@ def _iter_neighbours(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> 
             yield from graph.dependents.get(("feed", output.feed), ())
         for item in entity.inputs.values():
             feed = bundle.find_feed(item.feed)
-            if feed is not None and any(entity.name in _kept_for(each) for each in feed.clusters.values()):
+            if feed is not None and any(
+                entity.name in each.retention.until_read_by for each in feed.clusters.values() if each.retention
+            ):
                 yield feed.key
 
 
@@ -139,11 +141,6 @@ def _find_named(bundle: Bundle) -> Mapping[EntityKey, set[EntityKey]]:
                 for _, feed in find_named(bundle, process, cluster, text):
                     found[Kind.FEED, feed].add(process.key)
     return found
-
-
-def _kept_for(entry: FeedCluster) -> tuple[str, ...]:
-    """Return the processes for which retention on a cluster keeps the instances of a feed."""
-    return entry.retention.until_read_by if entry.retention else ()
 
 
 def _still_referenced(key: EntityKey, names: Collection[EntityKey], sources: SourceMap) -> Issue:

@@ -14,7 +14,7 @@ _STAGE = ("lifecycle", "retention_stage")
 def check_stage(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F3: with a lifecycle, every cluster must have a retention stage, its own or the feed's."""
     for name, entry in feed.clusters.items():
-        if feed.lifecycle_on(name) is not None and feed.retention_stage_on(name) is None:
+        if (entry.lifecycle or feed.lifecycle) is not None and feed.retention_stage_on(name) is None:
             yield Complaint(
                 path=("clusters", name, "lifecycle") if entry.lifecycle else ("lifecycle",),
                 message=f"{name} lacks a retention stage, which is mandatory",

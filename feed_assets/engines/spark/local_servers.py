@@ -79,7 +79,7 @@ class LocalServer:
         environment = {name: value for name, value in spark_environment().items() if _OF_SPARK.fullmatch(name)}
         described = [self.cluster, str(self.root.resolve()), conf, environment, sys.executable, version("pyspark")]
         digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
-        return _folder_of_user() / f"{self.cluster}-{digest}"
+        return Path(tempfile.gettempdir(), f"feed-assets-spark-{os.geteuid()}", f"{self.cluster}-{digest}")
 
     def server_conf(self) -> dict[str, str]:
         """Return the configuration that the server is started with.
@@ -191,10 +191,6 @@ class ServerUse:
             reason=f"it cannot be used: {reason}",
             next_step=f"Check that JAVA_HOME is Java 17 or later, and spark.conf of the cluster; see {log}.",
         )
-
-
-def _folder_of_user() -> Path:
-    return Path(tempfile.gettempdir(), f"feed-assets-spark-{os.geteuid()}")
 
 
 def _own_folder(folder: Path) -> Path:

@@ -64,7 +64,7 @@ def feed_metadata(
     of_feed = user_metadata(values_of("feed", record.feed, record.facts, user_values))
     if made_by is not None:
         of_process = user_metadata(values_of("process", made_by.process, made_by.facts, user_values))
-        of_feed = _with_process(of_feed, of_process, names.META_USER)
+        of_feed = with_process(of_feed, of_process, names.META_USER)
     metadata.update(of_feed)
     return {**mask_values(metadata), **(references.of_feed(record, made_by) if references else {})}
 
@@ -191,12 +191,7 @@ def tags_of(facts: EntityFacts, values: Values = EMPTY) -> dict[str, str]:
     return words | {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}
 
 
-def with_tags_of_process(own: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags of a feed and of the process compiled into it."""
-    return _with_process(own, of_process, "")
-
-
-def _with_process(own: Mapping[str, str], of_process: Mapping[str, str], prefix: str) -> dict[str, str]:
+def with_process(own: Mapping[str, str], of_process: Mapping[str, str], prefix: str = "") -> dict[str, str]:
     """Return what is said of a feed and of the process compiled into it, by names with a prefix.
 
     The feed's own come first: where the process has another value, that is `process/<name>`.

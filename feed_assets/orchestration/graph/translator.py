@@ -24,7 +24,7 @@ from feed_assets.orchestration.graph.metadata import (
     render_selection,
     tags_of,
     values_of,
-    with_tags_of_process,
+    with_process,
 )
 from feed_assets.orchestration.graph.partitions import Grid
 from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
@@ -134,7 +134,7 @@ def feed_data(
     tags = tags_of(record.facts, values_of("feed", record.feed, record.facts, user_values))
     if made_by is not None:
         of_process = values_of("process", made_by.process, made_by.facts, user_values)
-        tags = with_tags_of_process(tags, tags_of(made_by.facts, of_process))
+        tags = with_process(tags, tags_of(made_by.facts, of_process))
     facts = [each.facts for each in (record, made_by) if each is not None]
     return FeedAssetsTranslatorData(
         kind="feed",

@@ -110,16 +110,11 @@ def build_observation(
         partition=partition,
         description=mask(before + explanation.summary),
         metadata={
-            names.META_WHY: dg.MetadataValue.md(render_markdown(explanation)),
+            names.META_WHY: dg.MetadataValue.md(_COMMAND.sub(r"\n\1`\2`", render_most(explanation))),
             names.META_STATUS: explanation.status,
             names.META_NOMINAL: render_datetime(explanation.nominal_time),
         },
     )
-
-
-def render_markdown(explanation: Explanation) -> str:
-    """Return `render_most` as Markdown, in which commands are code that is folded to the width of its place."""
-    return _COMMAND.sub(r"\n\1`\2`", render_most(explanation))
 
 
 def render_most(explanation: Explanation) -> str:

@@ -71,11 +71,6 @@ class Unreported:
     known: tuple[ReportedEvent, ...]
     lost: ReportedEvent | None = None
 
-    @property
-    def is_from_another_log(self) -> bool:
-        """Whether the log is another one than that of the last report."""
-        return self.lost is not None
-
     def describe(self, cluster: str) -> str:
         """Return a sentence about a log that is another one."""
         after = self.known[0].seq if self.known else 0

@@ -183,7 +183,7 @@ class _Tick:
         cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
         with database.read() as connection:
             unreported = read_unreported(connection, cursor, cluster, EVENTS_A_TICK)
-        if unreported.is_from_another_log:
+        if unreported.lost is not None:
             _logger.warning("%s", unreported.describe(cluster))
         known_runs = self.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
         if known_runs is None:

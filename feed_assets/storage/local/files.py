@@ -124,16 +124,12 @@ def write_file(path: str, data: bytes) -> None:
 def read_chunks(descriptor: int) -> Iterator[bytes | memoryview]:
     """Read an open file to its end. A hole of a sparse file is not read: it comes as views of `HOLE`."""
     data = os.read(descriptor, _FIRST)
-    if len(data) > _BLOCK and _is_sparse(seen := os.fstat(descriptor)):
+    if len(data) > _BLOCK and (seen := os.fstat(descriptor)).st_blocks * 512 < seen.st_size:
         yield from _read_extents(descriptor, seen.st_size)
         data = os.read(descriptor, CHUNK)  # what was added meanwhile
     while data:
         yield data
         data = os.read(descriptor, CHUNK)
-
-
-def _is_sparse(seen: os.stat_result) -> bool:
-    return seen.st_blocks * 512 < seen.st_size
 
 
 def _read_extents(descriptor: int, size: int) -> Iterator[bytes | memoryview]:
