@@ -27,8 +27,9 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
 from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.receivers import Channel
-from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import InstanceSequence
 
 
 class Kind(StrEnum):
@@ -138,6 +139,11 @@ class Validity(EntityModel):
     def is_endless(self) -> bool:
         """Whether there is no end."""
         return self.end == NEVER
+
+    def sequence(self, frequency: Frequency, timezone: str) -> InstanceSequence:
+        """Return the instances in it."""
+        end, zone = None if self.is_endless else self.end, parse_timezone(timezone)
+        return InstanceSequence(start=self.start, frequency=frequency, timezone=zone, end=end)
 
     def render(self) -> str:
         """Return the interval as text for messages."""

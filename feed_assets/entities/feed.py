@@ -314,13 +314,7 @@ class Feed(Entity):
 
     def sequence_on(self, cluster: str) -> InstanceSequence:
         """Return the instances on a cluster."""
-        validity = self.clusters[cluster].validity
-        return InstanceSequence(
-            start=validity.start,
-            frequency=self.frequency,
-            timezone=parse_timezone(self.timezone),
-            end=None if validity.is_endless else validity.end,
-        )
+        return self.clusters[cluster].validity.sequence(self.frequency, self.timezone)
 
 
 def find_sources(feed: Feed) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.triggers import Trigger
 from feed_assets.entities.workflow import Workflow
 from feed_assets.issues import FieldPath
-from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -277,13 +276,7 @@ class Process(Entity):
 
     def sequence_on(self, cluster: str) -> InstanceSequence:
         """Return the instances on a cluster."""
-        validity = self.clusters[cluster].validity
-        return InstanceSequence(
-            start=validity.start,
-            frequency=self.frequency,
-            timezone=parse_timezone(self.timezone),
-            end=None if validity.is_endless else validity.end,
-        )
+        return self.clusters[cluster].validity.sequence(self.frequency, self.timezone)
 
 
 def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:

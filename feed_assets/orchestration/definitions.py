@@ -34,22 +34,9 @@ from feed_assets.orchestration.graph.producers import UserAsset, check_user_asse
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.location.spark import spark_definition
+from feed_assets.orchestration.runs import jobs
 from feed_assets.orchestration.runs.feed_checks import build_on_time_checks, build_replica_checks, to_result
-from feed_assets.orchestration.runs.jobs import (
-    build_instances_job,
-    build_operate_job,
-    build_replication_job,
-    build_retention_job,
-)
-from feed_assets.orchestration.sensors.building import (
-    build_arrival_sensor,
-    build_instances_sensor,
-    build_late_sensor,
-    build_notify_sensor,
-    build_replication_schedule,
-    build_retention_schedule,
-    build_sla_sensor,
-)
+from feed_assets.orchestration.sensors import building
 from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.settings import Settings, load_settings
@@ -200,8 +187,8 @@ def assemble_definitions(
 ) -> dg.Definitions:
     """Return all that Dagster receives of a location. The arguments and errors are those of `build_definitions`."""
     clusters = list(runtime.plan.clusters)
-    retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
-    replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
+    retention = {cluster: jobs.build_retention_job(runtime, cluster) for cluster in clusters}
+    replication = {cluster: jobs.build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
     built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
     check_user_assets(layout, built, assets)
     return dg.Definitions(
@@ -212,21 +199,18 @@ def assemble_definitions(
             *(check for cluster in clusters for check in build_replica_checks(runtime, layout, cluster)),
         ],
         jobs=[
-            *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
+            *(jobs.build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
             *retention.values(),
             *replication.values(),
-            build_operate_job(runtime),
+            jobs.build_operate_job(runtime),
         ],
         schedules=[
-            *(build_retention_schedule(runtime, layout, *each) for each in retention.items()),
-            *(build_replication_schedule(runtime, layout, *each) for each in replication.items()),
+            *(building.build_retention_schedule(runtime, layout, *each) for each in retention.items()),
+            *(building.build_replication_schedule(runtime, layout, *each) for each in replication.items()),
         ],
         sensors=[
-            *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
-            *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
-            *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
-            *(build_sla_sensor(runtime, layout, cluster) for cluster in clusters),
-            build_notify_sensor(runtime, layout),
+            *(each for cluster in clusters for each in building.build_sensors(runtime, layout, cluster)),
+            building.build_notify_sensor(runtime, layout),
         ],
         resources={**_sparks(runtime), names.FEED_IO_MANAGER: FeedIOManager(runtime, layout), **resources},
         executor=executor,

@@ -4,7 +4,7 @@ every minute whether there is work to do.
 Every Dagster run loads the location, so the modules of each are imported by its first tick.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import dagster as dg
 
@@ -19,10 +19,10 @@ OTHER_SECONDS = 10
 IN_PROCESS: Mapping[str, object] = {"execution": {"config": {"in_process": {}}}}
 
 
-def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
-    """Build the sensor that polls for arrivals on a cluster and requests the runs that become ready."""
+def build_sensors(runtime: Runtime, layout: AssetLayout, cluster: str) -> Iterator[dg.SensorDefinition]:
+    """Build the sensors of a cluster: for what arrives, for past releases, for late data, and for deadlines."""
 
-    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def arrival_tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from feed_assets.orchestration.location.reloading import renew_code_server
         from feed_assets.orchestration.sensors.ticks import run_tick
 
@@ -31,13 +31,32 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         renew_code_server(runtime, layout, context)
         return in_one_process(result, context.repository_def)
 
-    return _build_sensor(
-        names.arrival_sensor(cluster),
-        tick,
-        description=f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready.",
-        minimum_seconds=ARRIVAL_SECONDS,
-        targets=_assets(layout, cluster),
-    )
+    def instances_tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        from feed_assets.orchestration.runs.listed_instances import run_instances_tick
+
+        return run_instances_tick(runtime, layout, cluster, context.instance)
+
+    def late_tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        from feed_assets.orchestration.sensors.late_data import run_late_tick
+
+        return run_late_tick(runtime, layout, cluster, context.instance)
+
+    def sla_tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        from feed_assets.orchestration.sensors.deadlines import run_sla_tick
+
+        return run_sla_tick(runtime, layout, cluster, context.instance)
+
+    polls = f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready."
+    targets = _assets(layout, cluster)
+    yield _build_sensor(names.arrival_sensor(cluster), arrival_tick, polls, seconds=ARRIVAL_SECONDS, targets=targets)
+    job = names.instances_job(cluster)
+    yield _build_sensor(job, instances_tick, f"Requests instances on cluster {cluster} of past releases.", job_name=job)
+    checks = f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed."
+    targets = _assets(layout, cluster, lambda record: isinstance(record, ProcessRecord) and record.late is not None)
+    yield _build_sensor(names.late_sensor(cluster), late_tick, checks, targets=targets)
+    looks = f"Looks for missed deadlines on cluster {cluster}, and tells of them."
+    targets = _assets(layout, cluster, lambda record: record.sla is not None)
+    yield _build_sensor(names.sla_sensor(cluster), sla_tick, looks, targets=targets)
 
 
 def in_one_process(result: dg.SensorResult, repository: dg.RepositoryDefinition | None) -> dg.SensorResult:
@@ -52,69 +71,14 @@ def in_one_process(result: dg.SensorResult, repository: dg.RepositoryDefinition 
     return result._replace(run_requests=requests)
 
 
-def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
-    """Build the sensor that requests runs of instances that are not partitions of the current definitions."""
-
-    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        from feed_assets.orchestration.runs.listed_instances import run_instances_tick
-
-        return run_instances_tick(runtime, layout, cluster, context.instance)
-
-    return _build_sensor(
-        names.instances_job(cluster),
-        tick,
-        description=f"Requests instances on cluster {cluster} of past releases.",
-        minimum_seconds=OTHER_SECONDS,
-        job_name=names.instances_job(cluster),
-    )
-
-
-def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
-    """Build the sensor that makes the due checks for late data on a cluster."""
-
-    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        from feed_assets.orchestration.sensors.late_data import run_late_tick
-
-        return run_late_tick(runtime, layout, cluster, context.instance)
-
-    return _build_sensor(
-        names.late_sensor(cluster),
-        tick,
-        description=f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed.",
-        minimum_seconds=OTHER_SECONDS,
-        targets=_assets(layout, cluster, lambda record: isinstance(record, ProcessRecord) and record.late is not None),
-    )
-
-
-def build_sla_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> dg.SensorDefinition:
-    """Build the sensor that looks for missed deadlines on a cluster."""
-
-    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        from feed_assets.orchestration.sensors.deadlines import run_sla_tick
-
-        return run_sla_tick(runtime, layout, cluster, context.instance)
-
-    return _build_sensor(
-        names.sla_sensor(cluster),
-        tick,
-        description=f"Looks for missed deadlines on cluster {cluster}, and tells of them.",
-        minimum_seconds=OTHER_SECONDS,
-        targets=_assets(layout, cluster, lambda record: record.sla is not None),
-    )
-
-
 def build_notify_sensor(runtime: Runtime, layout: AssetLayout) -> dg.SensorDefinition:
     """Build the sensor that delivers messages to all receivers."""
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return run_notify_tick(runtime, layout, context.instance)
 
-    return _build_sensor(
-        names.NOTIFY_SENSOR,
-        tick,
-        description="Delivers messages to the receivers of the settings and of entities.",
-        minimum_seconds=OTHER_SECONDS,
-    )
+    description = "Delivers messages to the receivers of the settings and of entities."
+    return _build_sensor(names.NOTIFY_SENSOR, tick, description)
 
 
 def run_notify_tick(runtime: Runtime, layout: AssetLayout, instance: dg.DagsterInstance) -> dg.SkipReason:
@@ -145,9 +109,9 @@ def _assets(
 def _build_sensor(
     name: str,
     tick: Callable[[dg.SensorEvaluationContext], dg.SensorResult | dg.SkipReason],
-    *,
     description: str,
-    minimum_seconds: int,
+    *,
+    seconds: int = OTHER_SECONDS,
     job_name: str | None = None,
     targets: dg.AssetSelection | None = None,
 ) -> dg.SensorDefinition:
@@ -157,7 +121,7 @@ def _build_sensor(
         name=name,
         job_name=job_name,
         asset_selection=targets,
-        minimum_interval_seconds=minimum_seconds,
+        minimum_interval_seconds=seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )

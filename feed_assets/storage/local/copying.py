@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -72,26 +73,17 @@ OpenStaging = Callable[[str, str], LocalStaging]
 """Returns the staging of a path and a token."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LocalCopying(Copying):
     """Copies from and to instances below a root. `recover` and `open_staging` are those of the store."""
 
-    def __init__(
-        self,
-        root: str,
-        root_url: str,
-        calls: LocalCalls,
-        reader: LocalReader,
-        recover: Callable[[str], bool],
-        open_staging: OpenStaging,
-        refuse: Refuse,
-    ) -> None:
-        self._root = root
-        self._root_url = root_url
-        self._calls = calls
-        self._reader = reader
-        self._recover = recover
-        self._open_staging = open_staging
-        self._refuse = refuse
+    _root: str
+    _root_url: str
+    _calls: LocalCalls
+    _reader: LocalReader
+    _recover: Callable[[str], bool]
+    _open_staging: OpenStaging
+    _refuse: Refuse
 
     @property
     def is_remote(self) -> bool:
@@ -308,15 +300,7 @@ class LocalSnapshots(Snapshots):
     Only the owner can enter that folder, because the permissions of the directories around a past state are unknown.
     """
 
-    def __init__(
-        self,
-        root: str,
-        root_url: str,
-        calls: LocalCalls,
-        path: str,
-        shelf: str,
-        refuse: Refuse,
-    ) -> None:
+    def __init__(self, root: str, root_url: str, calls: LocalCalls, path: str, shelf: str, refuse: Refuse) -> None:
         self._all = f"{root}/{CONTROL_FOLDER}/{SNAPSHOTS_FOLDER}"
         self._folder = f"{self._all}/{path_name(path)}/{parse_token(root_url, shelf)}"
         self._target = f"{root}/{path}"

@@ -157,14 +157,7 @@ class ObjectReading(Reading):
 class ObjectSnapshots(Snapshots):
     """Snapshots below `.feed-assets/snapshots/`: only a manifest each, because object stores have no hard links."""
 
-    def __init__(
-        self,
-        client: ObjectClient,
-        root_url: str,
-        path: str,
-        shelf: str,
-        refuse: Refuse,
-    ) -> None:
+    def __init__(self, client: ObjectClient, root_url: str, path: str, shelf: str, refuse: Refuse) -> None:
         self._client = client
         self._root_url = root_url
         self._path = path
