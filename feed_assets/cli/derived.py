@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 
 import click
 
-from feed_assets.cli import options, proposals
+from feed_assets.cli import options, proposals, state
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
@@ -140,7 +140,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
     """Open the context that an operation takes, if any, and take out what it has of what was given."""
     match operation.context:
         case "OperationContext":
-            return import_module("feed_assets.cli.state").open_context_for()
+            return state.open_context_for()
         case "EntityContext":
             told = {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
             told = {"dry_run": operation.does is Does.READS, **told}
@@ -148,7 +148,7 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
         case "Settings":
             return options.project_settings([given["path"]] if given.get("path") else [])
         case "Database":
-            return import_module("feed_assets.cli.state").open_state(load_settings())
+            return state.open_state(load_settings())
 
 
 def finish(operation: Operation, context: Any, result: Any, output: str) -> None:
@@ -158,10 +158,10 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
     """
     _print(operation, result, output)
     if clusters := getattr(result, "tick_clusters", ()):
-        import_module("feed_assets.cli.state").say_silence(context, {*clusters})
+        state.say_silence(context, {*clusters})
     if hasattr(result, "stopped") and not result.dry_run:
-        follow = import_module("feed_assets.cli.state").end_and_reload
-        follow(context.settings, result.stopped, reload_needed=getattr(result, "reload_needed", False))
+        needed = getattr(result, "reload_needed", False)
+        state.end_and_reload(context.settings, result.stopped, reload_needed=needed)
     if getattr(result, "has_failed", False):
         click.get_current_context().exit(FAILED)
 

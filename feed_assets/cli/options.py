@@ -43,16 +43,6 @@ _SHOWN = 80
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def output_option(command: _Command) -> _Command:
-    """Add `--output table|csv|json`, for commands that print rows."""
-    return output_in(*Output)(command)
-
-
-def text_output_option(command: _Command) -> _Command:
-    """Add `--output text|json`, for commands that print sentences."""
-    return output_in("text", Output.JSON)(command)
-
-
 def output_in(default: str, *others: str) -> Callable[[_Command], _Command]:
     """Add `--output` with these forms."""
     return click.option(
@@ -64,30 +54,17 @@ def output_in(default: str, *others: str) -> Callable[[_Command], _Command]:
     )
 
 
-def dry_run_option(command: _Command) -> _Command:
-    """Add `--dry-run`."""
-    return click.option("--dry-run", is_flag=True, help="Do everything except the change itself.")(command)
-
-
-def author_option(command: _Command) -> _Command:
-    """Add `--author NAME`."""
-    return click.option(
-        "--author",
-        envvar=ENV_AUTHOR,
-        help=f"The author of the change, for history and audit; by default the system user. [env var: {ENV_AUTHOR}]",
-    )(command)
-
-
-def skip_checks_option(command: _Command) -> _Command:
-    """Add `--skip-checks`."""
-    return click.option(
-        "--skip-checks", is_flag=True, help="Do not check whether storages, tables, files and databases can be reached."
-    )(command)
-
-
-def change_options(command: _Command) -> _Command:
-    """Add the options of commands that change something and print sentences."""
-    return author_option(dry_run_option(text_output_option(command)))
+output_option = output_in(*Output)
+text_output_option = output_in("text", Output.JSON)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Do everything except the change itself.")
+author_option = click.option(
+    "--author",
+    envvar=ENV_AUTHOR,
+    help=f"The author of the change, for history and audit; by default the system user. [env var: {ENV_AUTHOR}]",
+)
+skip_checks_option = click.option(
+    "--skip-checks", is_flag=True, help="Do not check whether storages, tables, files and databases can be reached."
+)
 
 
 def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
@@ -129,11 +106,6 @@ def split_kind(words: tuple[str, ...]) -> tuple[Kind | None, tuple[str, ...]]:
     """
     kind = next((each for each in Kind if words[1:] and each.value == words[0].lower()), None)
     return kind, words if kind is None else words[1:]
-
-
-def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Command], _Command]:
-    """Add an argument for which a shell proposes values."""
-    return click.argument(name, type=ProposedType(find), **attributes)
 
 
 class KindType(click.ParamType[Kind]):

@@ -9,7 +9,8 @@ from feed_assets.cli.derived import finish
 from feed_assets.cli.exit_codes import DIFFERENT, FAILED
 from feed_assets.cli.groups import Verb
 from feed_assets.cli.options import (
-    change_options,
+    author_option,
+    dry_run_option,
     open_entity_context_for,
     read_files,
     skip_checks_option,
@@ -54,7 +55,9 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--delete-all", is_flag=True, help="Confirm that most of the declared entities are deleted.")
 @skip_checks_option
-@change_options
+@author_option
+@dry_run_option
+@text_output_option
 @click.pass_context
 def apply(
     ctx: click.Context,
