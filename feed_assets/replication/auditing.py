@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
 from threading import Lock
-from typing import NamedTuple, Self
+from typing import Self
 
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.copies.options import RemovedFiles
@@ -97,17 +97,6 @@ class VerifiedCopy:
 _CELLS = attrgetter("source", "target", "verdict", "status", "reason")
 
 
-class CopyRange(NamedTuple):
-    """What was found of consecutive instances."""
-
-    instance: str
-    source: str | None
-    target: str
-    verdict: CopyVerdict
-    status: str | None
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """The verdicts on the nominal times of `scope`; `bytes` were read for them."""
@@ -129,11 +118,11 @@ class Verified:
         return {verdict: found[verdict] for verdict in CopyVerdict if found[verdict]}
 
     @property
-    def ranges(self) -> tuple[CopyRange, ...]:
-        """The copies; consecutive instances of which the same was found are one row."""
+    def ranges(self) -> tuple[tuple[str | None, ...], ...]:
+        """Source, target, instance, verdict, status and reason; those of consecutive instances are one row."""
         sequences = {flow.cluster: flow.sequence for flow in self.scope.flows}
         found = join_consecutive((each.nominal_time, sequences.get(each.target), _CELLS(each)) for each in self.copies)
-        return tuple(CopyRange(render_range(first, last), *cells) for first, last, cells in found)
+        return tuple((*cells[:2], render_range(first, last), *cells[2:]) for first, last, cells in found)
 
     @property
     def has_failed(self) -> bool:

@@ -17,6 +17,7 @@ GROUPS = {
     PROCESS is a process with the engine directory-mirror.
     """
 }
+_DIRECTORIES = "source, target, copies=copies|-:count, bytes|-:,, removes=removals|-:count, of=standing|-:,"
 
 Removals = Annotated[int | None, Param("Assume that a run may remove this many files.", least=0)]
 Files = Annotated[int, Param("How many files are shown.", least=0)]
@@ -26,8 +27,8 @@ Force = Annotated[bool, Param("Replace a file or a definition that differs.")]
 
 @operation(
     "mirror plan",
-    above=("directories", "source, target, copies=copies:count, bytes:,, removes=removals:count, of=standing:,"),
-    table="change, bytes:,, file=path, source",
+    above=("directories", _DIRECTORIES),
+    table="change, bytes, file, source",
     rows="changes",
     spare=("source",),
 )
@@ -50,8 +51,7 @@ def plan(
 
 @operation(
     "mirror snapshots",
-    table="side=snapshot.shelf, snapshot=snapshot.name, files=snapshot.files:,, bytes=snapshot.bytes:,, "
-    "content=snapshot.content, directory",
+    table="side, snapshot, files, bytes, content, directory",
     rows="rows",
     spare=("directory",),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
@@ -17,16 +16,10 @@ from feed_assets.transfer.plans import Side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFile:
-    """A file to be copied, or to be removed: then `bytes` is None."""
+    """A file to be copied."""
 
     path: str
-    bytes: int | None
-    source: Hidden[str]
-
-    @property
-    def change(self) -> str:
-        """What would be done."""
-        return "copy" if self.bytes is not None else "remove"
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +44,17 @@ class ShownMirror:
             return shown
         return replace(
             shown,
-            copies=tuple(MirroredFile(path=file.path, bytes=file.size, source=shown.source) for file in plan.transfers),
+            copies=tuple(MirroredFile(path=file.path, bytes=file.size) for file in plan.transfers),
             bytes=plan.bytes,
             removals=tuple(plan.removed),
             standing=None if plan.is_unchanged else planned.standing,
         )
 
     @property
-    def changes(self) -> tuple[MirroredFile, ...]:
-        """The files to remove, then those to copy."""
-        removed = (MirroredFile(path=path, bytes=None, source=self.source) for path in self.removals or ())
-        return (*removed, *(self.copies or ()))
+    def changes(self) -> tuple[tuple[str, ...], ...]:
+        """What is done with a file, its bytes, its path and the source: first those to remove."""
+        removed = (("remove", "", path, self.source) for path in self.removals or ())
+        return (*removed, *(("copy", f"{each.bytes:,}", each.path, self.source) for each in self.copies or ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +82,7 @@ class MirrorPlans:
         return tuple(f"feed-assets: {each.refusal}" for each in self.directories if each.refusal is not None)
 
     @property
-    def changes(self) -> tuple[MirroredFile, ...]:
+    def changes(self) -> tuple[tuple[str, ...], ...]:
         """The first files of each directory."""
         return tuple(change for each in self.directories for change in each.changes[: self.limit])
 
@@ -98,13 +91,6 @@ class MirrorPlans:
         """How many files are shown, if not all are."""
         total = sum(len(each.changes) for each in self.directories)
         return tell_shown(len(self.changes), total, "files", "--limit shows more")
-
-
-class ShownSnapshot(NamedTuple):
-    """A snapshot of a directory."""
-
-    directory: str
-    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +102,10 @@ class MirrorSnapshotList:
     snapshots: Mapping[str, tuple[Snapshot, ...]]
 
     @property
-    def rows(self) -> tuple[ShownSnapshot, ...]:
-        """The snapshots, each with its directory."""
-        return tuple(ShownSnapshot(url, each) for url, found in self.snapshots.items() for each in found)
+    def rows(self) -> tuple[tuple[str | None, ...], ...]:
+        """Side, name, files, bytes and content of each, and its directory."""
+        found = [(each, url) for url, of_target in self.snapshots.items() for each in of_target]
+        return tuple((it.shelf, it.name, f"{it.files:,}", f"{it.bytes:,}", it.content, url) for it, url in found)
 
     @property
     def notes(self) -> tuple[str, ...]:
