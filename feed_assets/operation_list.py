@@ -22,7 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "instance": (
             "feed_assets.instances.lists.commands",
             "feed_assets.definitions.lists.commands",
-            "feed_assets.explain.commands",
+            "feed_assets.instances.commands",
         ),
         "keys": ("feed_assets.catalog.commands",),
         "metadata": ("feed_assets.catalog.commands",),

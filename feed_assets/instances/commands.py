@@ -1,11 +1,13 @@
-"""What producers report of feeds, and what can be asked about their files and about what runs have reported."""
+"""What people do to instances, what producers report of feeds, and what runs have reported."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
+from feed_assets.instances.lists.commands import Named
 from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import End, Feed, MaybeInstance, Process, Start
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from feed_assets.instances.arrival.arrival_notices import NoticeResult
     from feed_assets.instances.inbox.inbox_lists import InboxResult
     from feed_assets.instances.lists.contents import FileList
+    from feed_assets.instances.lists.control import Controlled
     from feed_assets.instances.lists.polled_ranges import PolledRanges
 
 GROUPS = {
@@ -158,3 +161,91 @@ def files(
     if (from_event or to_event) and (start or end):
         raise WrongUsageError("Give either events or times.")
     return list_files(context, feed, cluster=cluster, first_event=from_event, last_event=to_event, start=start, end=end)
+
+
+_CHANGES = "instance, cluster, was, is, copied from"
+_WITH = "A property; may be repeated."
+
+PropertyFile = Annotated[dict[str, str] | None, Param("A file of properties, name=value.", file=True)]
+Properties = Annotated[dict[str, str] | None, Param(_WITH, option="property")]
+Force = Annotated[bool, Param("Discard the properties of earlier re-runs.")]
+Adopt = Annotated[bool, Param("Adopt foreign content that stands in the place of an output.")]
+FromStart = Annotated[bool, Param("Repeat the steps that have finished, too.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen(Named):
+    """The instances on which somebody acts: those of a range, or one."""
+
+    start: Annotated[datetime | None, Param("From this nominal time on.")] = None
+    end: Annotated[datetime | None, Param("Before this nominal time.")] = None
+    instance: Annotated[datetime | None, Param("This instance, instead of a range.")] = None
+
+    def __post_init__(self) -> None:
+        missing = (self.start is None, self.end is None, self.instance is None)
+        if missing not in ((False, False, True), (True, True, False)):
+            raise WrongUsageError("Give either --instance, or --start and --end.")
+
+    def act(self, context: "OperationContext", action: str, **how: Any) -> "Controlled":
+        """Apply an action."""
+        from feed_assets.instances.gates.actions import InstanceAction
+        from feed_assets.instances.lists.control import control_instances
+
+        subject = self.resolve(context, self.instance, preferred=Kind.PROCESS)
+        return control_instances(context, InstanceAction(action), subject, self.start, self.end, **how)
+
+
+@operation("instance kill", does=Does.ACTS, table=_CHANGES, rows="ranges")
+def kill(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+    """Kill waiting, running, suspended and failed instances of NAME.
+
+    They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
+    """
+    return query.act(context, "kill", author=author, dry_run=dry_run)
+
+
+@operation("instance suspend", does=Does.ACTS, table=_CHANGES, rows="ranges")
+def suspend(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+    """Suspend instances of NAME until they are resumed.
+
+    Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
+    resumed. Its partial results never become visible.
+    """
+    return query.act(context, "suspend", author=author, dry_run=dry_run)
+
+
+@operation("instance resume", does=Does.ACTS, table=_CHANGES, rows="ranges")
+def resume(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
+    """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
+    return query.act(context, "resume", author=author, dry_run=dry_run)
+
+
+@operation(
+    "instance rerun", does=Does.ACTS, table=_CHANGES, rows="ranges", example="daily-delays --instance 2013-11-03"
+)
+def rerun(
+    context: "OperationContext",
+    *,
+    query: Chosen,
+    file: PropertyFile = None,
+    properties: Properties = None,
+    force: Force = False,
+    adopt: Adopt = False,
+    from_start: FromStart = False,
+    author: str,
+    dry_run: bool = False,
+) -> "Controlled":
+    """Run ended instances of NAME again, whatever their outcome.
+
+    An instance of which a step has failed goes on behind its finished steps, if inputs and definition are the same.
+    The new outputs replace the old ones once they are complete. The given properties override those of the process, for
+    this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
+    content that no record and no manifest knows becomes the instance as it is.
+    """
+    from feed_assets.entities.copies.options import EXISTING, Existing
+
+    adopting = {EXISTING: Existing.ADOPT.value} if adopt else {}
+    given: Mapping[str, str] = {**(file or {}), **(properties or {}), **adopting}
+    overrides = given if given or file is not None else None
+    how = {"overrides": overrides, "force": force, "from_start": from_start}
+    return query.act(context, "rerun", author=author, dry_run=dry_run, **how)

@@ -41,7 +41,7 @@ _OPERATIONS = {
 class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
     `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
-    inputs of instances that are to run again, which else wait for them. `silence` says that no ticks come.
+    inputs of instances that are to run again, which else wait for them.
     """
 
     action: InstanceAction
@@ -51,7 +51,6 @@ class Controlled:
     stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     dry_run: bool = False
     restores: tuple[str, ...] = ()
-    silence: Hidden[str | None] = None
 
     @shown
     def changed(self) -> int:
@@ -72,12 +71,14 @@ class Controlled:
         return tuple((render_range(first, last), *cells) for first, last, cells in joined)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """One line about the effects, and that no ticks come."""
-        return (self.render_summary(), self.silence or "")
+    def tick_clusters(self) -> frozenset[str]:
+        """The clusters whose ticks go on with the instances."""
+        goes_on = self.action in (InstanceAction.RESUME, InstanceAction.RERUN)
+        return frozenset(each.instance.cluster for each in self.instances if goes_on)
 
-    def render_summary(self) -> str:
-        """Return one line about the effects."""
+    @property
+    def summary(self) -> str:
+        """One line about the effects."""
         would = "would change" if self.dry_run else "changed"
         said = f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
         return said + "".join(
