@@ -1,14 +1,10 @@
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from feed_assets.clock import FrozenClock
-from feed_assets.instances.steps.records import StepRun, StepStatus
-from feed_assets.instances.steps.store import Steps
-from feed_assets.sql.database import open_database
 from tests.cli.project import below, let_ticks_come, must, prepare, rows, run, shown
 from tests.cli.retention_project import ok
 from tests.definitions.verbs.harness import ALL, COUNTING, NOON
@@ -35,51 +31,6 @@ def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(projec
     ]
     assert result.stderr == "2 of 12 instances; --num-results and --offset show more\n"
     assert rows(ok(run("instance", "status", "process", "counting"))) == []
-
-
-def test_the_steps_of_an_instance_are_a_table_csv_or_json(project: Path) -> None:
-    extract = StepRun(
-        process="counting",
-        cluster="primary",
-        nominal_time=datetime(2013, 11, 3, 5, tzinfo=UTC),
-        attempt=2,
-        step="extract",
-        position=0,
-        status=StepStatus.KEPT,
-        basis="",
-        made_in=1,
-        started_at=NOON,
-        ended_at=NOON,
-        frames={"rows": {"paid": 3, "notes": None}},
-    )
-    load = replace(
-        extract,
-        step="load",
-        position=1,
-        status=StepStatus.FAILED,
-        made_in=2,
-        ended_at=None,
-        frames={},
-        reason="no luck",
-    )
-    nothing = run("instance", "steps", "counting", TIME)
-    assert (ok(nothing).count("\n"), nothing.stderr) == (
-        1,
-        "counting at 2013-11-03T05:00Z: no attempt with steps has begun\n",
-    )
-    with open_database(f"sqlite:///{project}/state.db").begin() as connection:
-        Steps(connection).add([extract, load])
-    at = "2013-11-03T12:00:00Z"
-    assert rows(ok(run("instance", "steps", "counting", TIME))) == [
-        ["primary", "2", "extract", "KEPT from 1", at, at, "paid (3 rows), notes", ""],
-        ["primary", "2", "load", "FAILED", at, "", "", "no luck"],
-    ]
-    assert '"paid (3 rows), notes"' in ok(run("instance", "steps", "counting", TIME, "--output", "csv"))
-    document = shown("instance", "steps", "counting", TIME)
-    assert [(each["step"], each["status"], each["made_in"], each["frames"]) for each in document["steps"]] == [
-        ("extract", "KEPT", 1, {"paid": 3, "notes": None}),
-        ("load", "FAILED", 2, {}),
-    ]
 
 
 def test_row_114_a_summary_as_text(project: Path) -> None:
@@ -190,20 +141,7 @@ def test_what_has_an_error_in_its_file_is_told_with_the_error(project: Path) -> 
     assert "Declare an entity 'zz'." in run("entity", "status", "zz").stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("list", "process", "counting", "--filter-by", "SIZE:1"), "Fields are STATUS, CLUSTER"),
-        (("list", "feed", "clicks", "--all-attempts"), "instances of feeds have no attempts"),
-    ],
-)
-def test_a_question_that_makes_no_sense_is_refused(project: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = run("instance", *arguments)
+def test_a_question_that_makes_no_sense_is_refused(project: Path) -> None:
+    result = run("instance", "list", "process", "counting", "--filter-by", "SIZE:1")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert message in result.stderr
-
-
-def test_an_instance_is_a_time_a_day_or_a_partition_key(project: Path) -> None:
-    for text in (TIME, "2013-11-03-05:00"):
-        assert "2013-11-03T05:00Z" in ok(run("why", "clicks", text))
-    assert "2013-11-03T00:00Z" in ok(run("why", "clicks", "2013-11-03"))
+    assert "Fields are STATUS, CLUSTER" in result.stderr

@@ -43,7 +43,9 @@ def test_the_steps_of_each_attempt_are_told(tmp_path: Path, jobs: Jobs) -> None:
         (2, "clean", "SUCCEEDED", 2, {"clean": 1}),
         (2, "load", "SUCCEEDED", 2, {"loaded": 1}),
     ]
-    assert about(find_steps, context_of(lifecycle, TIME), "load", at("01T02:00")).items == ()
+    assert [(each.state, each.written) for each in found[2:4]] == [("FAILED", ""), ("KEPT from 1", "extract (1 row)")]
+    nothing = about(find_steps, context_of(lifecycle, TIME), "load", at("01T02:00"))
+    assert (nothing.items, nothing.remarks) == ((), ("load at 2013-11-01T02:00Z: no attempt with steps has begun",))
 
 
 def test_a_step_that_was_running_when_its_worker_died_has_ended_with_its_attempt(tmp_path: Path, jobs: Jobs) -> None:
