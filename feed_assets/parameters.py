@@ -13,6 +13,9 @@ Start = Annotated[datetime | None, Param("From this nominal time on; by default 
 End = Annotated[datetime | None, Param("Before this nominal time; by default now.")]
 Offset = Annotated[int, Param("How many to skip; by default 0.", least=0)]
 Results = Annotated[int, Param("How many instances a page has.", option="num-results", least=1)]
+Newest = Annotated[
+    int | None, Param("Only so many of the newest instances; default: all.", option="num-results", least=1)
+]
 OnlyCluster = Annotated[str | None, Param("Only this cluster; by default all.", of=(Kind.CLUSTER,))]
 ProcessCluster = Annotated[
     str | None, Param("The cluster; not needed if the process is on one only.", of=(Kind.CLUSTER,))

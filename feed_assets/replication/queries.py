@@ -5,7 +5,7 @@ from typing import Annotated
 
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Param
-from feed_assets.parameters import End, Start
+from feed_assets.parameters import End, Newest, Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,5 @@ class CopyQuery:
 class AuditQuery(CopyQuery):
     """The copies that are compared: all, or the newest `results`; with `deep` every byte of the targets is read."""
 
-    results: Annotated[
-        int | None, Param("Only so many of the newest instances; default: all.", option="num-results", least=1)
-    ] = None
+    results: Newest = None
     deep: Annotated[bool, Param("Read every byte of the targets, not only names and sizes.")] = False

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from feed_assets.context.errors import VerbRefusedError
-from feed_assets.definitions.lists.query_fields import MORE, FilterField, ListField, ListQuery
+from feed_assets.definitions.lists.query_fields import FilterField, ListField, ListQuery
 from feed_assets.definitions.lists.said_tags import TagsOf, has_words
 from feed_assets.definitions.verbs.states import EntityStatus
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.operation import Page
+from feed_assets.operation import PAGES, Page
 
 _SHOWN_BY_FILTER = {FilterField.STATUS: ListField.STATUS, FilterField.PIPELINES: ListField.PIPELINES}
 
@@ -67,7 +67,7 @@ def list_entities(
     found = select_entities(entities, query, status_of, tags_of, kinds=kinds)
     shown = frozenset([*fields, *(_SHOWN_BY_FILTER[each] for each in query.filters if each in _SHOWN_BY_FILTER)])
     page = tuple(_listed(entity, shown, status_of, tags_of) for entity in found[query.page])
-    return EntityPage(items=page, total=len(found), offset=query.page.start, what="entities", more=MORE, fields=shown)
+    return EntityPage(items=page, total=len(found), offset=query.page.start, what="entities", more=PAGES, fields=shown)
 
 
 def select_entities(

@@ -12,7 +12,9 @@ from feed_assets.operation import Param
 from feed_assets.parameters import SCHEDULABLE, End, Offset, Results, Start
 
 PAGE = 10
-MORE = "--num-results and --offset show more"
+
+NameSequence = Annotated[str, Param("Names with these letters in this order, in any case.", option="nameseq")]
+TagKeys = Annotated[tuple[str, ...], Param("Each occurs in the tags, in any case.", option="tagkeys", commas=True)]
 
 
 class ListField(StrEnum):
@@ -49,10 +51,8 @@ class ListQuery:
     enough.
     """
 
-    name_sequence: Annotated[str, Param("Names with these letters in this order, in any case.", option="nameseq")] = ""
-    tag_keys: Annotated[
-        tuple[str, ...], Param("Each occurs somewhere in the tags, in any case.", option="tagkeys", commas=True)
-    ] = ()
+    name_sequence: NameSequence = ""
+    tag_keys: TagKeys = ()
     tags: Annotated[tuple[str, ...], Param("Each name=value is a tag.", commas=True)] = ()
     filter_by: Annotated[
         tuple[str, ...], Param(f"FIELD:value with FIELD one of {', '.join(FilterField)}.", commas=True)
@@ -99,8 +99,8 @@ class SearchQuery:
     """
 
     kinds: Annotated[tuple[Kind, ...], Param("Only feeds, or only processes.", option="kind", of=SCHEDULABLE)] = ()
-    name_sequence: Annotated[str, Param("Names with these letters in this order.", option="nameseq")] = ""
-    tag_keys: Annotated[tuple[str, ...], Param("Each occurs in the tags.", option="tagkeys", commas=True)] = ()
+    name_sequence: NameSequence = ""
+    tag_keys: TagKeys = ()
     statuses: Annotated[tuple[str, ...], Param("Only with one of these states.", option="status", commas=True)] = ()
     order_by: Annotated[Literal["status"] | None, Param("By state; by default the newest first.")] = None
     start: Start = None

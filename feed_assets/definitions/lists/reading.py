@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.lists.listing import EntityPage, StatusOf, list_entities, select_entities
-from feed_assets.definitions.lists.query_fields import MORE, Form, ListField, ListQuery
+from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.lists.said_tags import SaidTags, TagsOf
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
@@ -32,7 +32,7 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus
-from feed_assets.operation import Page
+from feed_assets.operation import PAGES, Page
 
 SUMMARY_SPAN = timedelta(days=2)
 INPUT = "Input"
@@ -151,7 +151,7 @@ def summarize(
             for entity in found[query.page]
         )
     return EntitySummary(
-        items=items, total=len(found), offset=query.page.start, what="entities", more=MORE, cluster=cluster
+        items=items, total=len(found), offset=query.page.start, what="entities", more=PAGES, cluster=cluster
     )
 
 

@@ -17,6 +17,7 @@ from feed_assets.parameters import (
     Limit,
     MaybeInstance,
     Name,
+    Newest,
     Offset,
     Process,
     Results,
@@ -61,9 +62,6 @@ Cluster = Annotated[
 ]
 Lifecycles = Annotated[tuple[Lifecycle, ...], Param(_LIFECYCLE, option="lifecycle")]
 AllAttempts = Annotated[bool, Param("A line for each attempt.")]
-Newest = Annotated[
-    int | None, Param("Only so many of the newest instances; default: all.", option="num-results", least=1)
-]
 Number = Annotated[int | None, Param("This attempt, counted from 1; by default the newest.", least=1)]
 Statuses = Annotated[tuple[str, ...], Param("STATUS:value; may be repeated.", option="filter-by")]
 Length = Annotated[int, Param("How long the range is without --start.", option="num-results", least=1)]
