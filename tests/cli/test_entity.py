@@ -8,7 +8,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.sql.database import open_database
 from tests.cli.project import below, must, prepare, rows, run, shown
-from tests.definitions.verbs.harness import ALL, COUNTING, changed
+from tests.definitions.verbs.harness import COUNTING, changed
 from tests.instances.harness import at
 from tests.log.samples import process_instance
 from tests.projects import enter
@@ -123,13 +123,6 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
     assert json.loads(definition.stdout)["name"] == "clicks"
     summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T02:00Z", "--num-results=1")
     assert below(summary.stdout).splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
-
-
-def test_documents_come_from_standard_input_too(project: Path) -> None:
-    text = yaml.safe_dump_all(ALL, sort_keys=False)
-    assert run("entity", "validate", "-", stdin=text).stdout.splitlines()[0] == "cluster 'primary': valid"
-    assert run("entity", "submit-and-schedule", "-", stdin=text).exit_code == 0
-    assert run("entity", "status", "process", "counting").stdout.splitlines()[0] == "RUNNING"
 
 
 def test_a_webserver_that_does_not_answer_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
