@@ -13,7 +13,7 @@ from feed_assets.entities.process import OnTimeout
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.explain.retention import explain_eviction, explain_keeping
-from feed_assets.external_work.refusals import init_command
+from feed_assets.external_work.taking import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
 from feed_assets.instances.lists.omissions import Omission, iter_omissions

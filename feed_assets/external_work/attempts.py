@@ -1,24 +1,36 @@
-"""Follow an attempt elsewhere by the steps that its program names. A call out of turn is refused, and moves nothing."""
+"""Follow an attempt elsewhere by the steps that its program names, with the stagings of its outputs.
 
-from collections.abc import Collection
+A call out of turn is refused, and moves nothing.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.external_work.refusals import init_command, refuse
-from feed_assets.external_work.taking import find_governing
+from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.external_work.taking import find_governing, init_command, refuse
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
+from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.masking import get_logger
+from feed_assets.plan.edges import OutputEdge
+from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.paths import is_content
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import StagingPlace
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.errors import BatchRefusedError
 
 _STARTABLE = (StepStatus.PENDING, StepStatus.FAILED)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +80,74 @@ class BatchAtWork:
         """The options that name the batch."""
         of_several: dict[str, str | datetime] = {"batch": self.row.nominal_time} if self.record.parallel > 1 else {}
         return {"cluster": self.record.cluster, **of_several}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputStaging:
+    """The staging of one output: the feed instance that it becomes, and its store."""
+
+    edge: OutputEdge
+    record: FeedRecord
+    nominal_time: NominalTime
+    store: InstanceStore
+    token: str
+
+    @property
+    def path(self) -> str:
+        """The path of the instance."""
+        return self.record.path(self.nominal_time)
+
+    @property
+    def url(self) -> str:
+        """Where the program puts the files."""
+        return self.store.staging_url(self.path, self.token)
+
+    @property
+    def place(self) -> StagingPlace:
+        """The staging, for its publication or removal."""
+        return StagingPlace(path=self.path, token=self.token, url=self.url, local_path=Path())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the program has put nothing there that readers see."""
+        staged = self.store.staged_files(self.path, self.token)
+        return not any(is_content(file, self.record.flag) for file in staged)
+
+
+def find_stagings(context: AttemptContext, batch: BatchAtWork, attempt: int | None = None) -> tuple[OutputStaging, ...]:
+    """Return the stagings of the attempt at a batch, or of an earlier one."""
+    number = batch.row.attempt if attempt is None else attempt
+    token = f"batch.{batch.record.process}.{find_origin(batch.runs, number)}"
+    plan, stores = batch.active.plan, context.stores
+    return tuple(
+        OutputStaging(edge=edge, record=feed, nominal_time=time, store=stores.get(feed.store), token=token)
+        for edge in batch.record.outputs
+        if (time := plan.output_time(edge, batch.row.nominal_time)) is not None and (feed := plan.feeds[edge.feed_key])
+    )
+
+
+def stage_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[OutputStaging, ...]:
+    """Return the stagings of an attempt that has just begun; they are made, unless it goes on in those of another."""
+    stagings = find_stagings(context, batch)
+    if find_origin(batch.runs, batch.row.attempt) == batch.row.attempt:
+        for each in stagings:
+            each.store.stage(each.path, each.token)
+    return stagings
+
+
+def discard_stagings(stagings: Iterable[OutputStaging]) -> None:
+    """Remove stagings. What cannot be removed now is left to the sweep of stagings."""
+    for staging in stagings:
+        try:
+            staging.store.discard(staging.place)
+        except StorageError as exc:
+            _logger.warning("the staging of feed '%s' at %s is left: %s", staging.edge.feed, staging.url, exc)
+
+
+def find_origin(runs: Sequence[StepRun], attempt: int) -> int:
+    """Return the attempt that has made the stagings of an attempt: the newest up to it that keeps no steps."""
+    keeping = {run.attempt for run in runs if run.status is StepStatus.KEPT}
+    return next(number for number in range(attempt, 0, -1) if number not in keeping)
 
 
 def find_at_work(

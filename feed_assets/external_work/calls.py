@@ -1,9 +1,12 @@
 """`batch init` to `batch fail`: what programs that work elsewhere say about the batches that they take.
 
 The calls and their order are BDRE's. Each is refused with a sentence if it comes out of turn, and then moves nothing.
+Nobody renews a lease while a program works elsewhere. The one on the batch is held by the command that ends it, so of
+two only one publishes; and each step of the publication checks that the attempt is still the one under way.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from sqlalchemy import Connection
@@ -20,12 +23,16 @@ from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMes
 from feed_assets.errors import describe_error
 from feed_assets.external_work.attempts import (
     BatchAtWork,
+    OutputStaging,
     begin_step,
+    discard_stagings,
     end_step,
     find_at_work,
+    find_stagings,
     require_no_step_under_way,
     require_step,
     require_steps_done,
+    stage_outputs,
 )
 from feed_assets.external_work.called_batches import (
     CalledBatch,
@@ -36,21 +43,181 @@ from feed_assets.external_work.called_batches import (
     called_fields,
     iter_inputs,
 )
-from feed_assets.external_work.ending import fail_batch, publish_batch, require_outputs
 from feed_assets.external_work.queries import AtWork
-from feed_assets.external_work.refusals import refuse
-from feed_assets.external_work.stagings import find_stagings, stage_outputs
-from feed_assets.external_work.taking import TakenBatch, take_batch
+from feed_assets.external_work.taking import TakenBatch, init_command, refuse, take_batch
+from feed_assets.instances.attempts.attempt_inputs import find_batch_events
+from feed_assets.instances.attempts.attempts import Published, claim_outputs, finish_attempt, record_published
+from feed_assets.instances.attempts.displacement import OutputPlace
+from feed_assets.instances.attempts.made_from import render_taken
+from feed_assets.instances.gates.reconciliation import release_dead
+from feed_assets.instances.leasing import Leased
 from feed_assets.instances.steps.records import StepStatus
-from feed_assets.log.records import ProcessInstanceStatus
-from feed_assets.log.run_names import name_elsewhere
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus
+from feed_assets.log.run_names import name_elsewhere, name_repair
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.sql.locks import lock_queues
 from feed_assets.storage.errors import StorageError
+from feed_assets.storage.manifests import Publication
+from feed_assets.storage.records import Manifest
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import apply_triggers, route_all
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.waiting import describe_queues
+
+_SAID = {
+    StepStatus.RUNNING: "begins",
+    StepStatus.SUCCEEDED: "has been done",
+    StepStatus.FAILED: "has failed",
+}
+
+
+class _LeasedBatch(Leased):
+    """Leases that hold only as long as the attempt at the batch is under way."""
+
+    def __init__(self, context: AttemptContext, batch: BatchAtWork, author: str) -> None:
+        super().__init__(context.database, context.real_clock, holder=name_repair(author), cluster=batch.record.cluster)
+        self._database = context.database
+        self._batch = batch
+
+    def check(self, nominal_time: datetime | None = None) -> None:
+        super().check(nominal_time)
+        with self._database.read() as connection:
+            self._require_under_way(connection)
+
+    def check_in(self, connection: Connection, nominal_time: datetime | None = None) -> None:
+        super().check_in(connection, nominal_time)
+        self._require_under_way(connection)
+
+    def _require_under_way(self, connection: Connection) -> None:
+        row, now = self._batch.row, ProcessInstances(connection).get(*self._batch.row.key)
+        if now is None or (now.status, now.run_id) != (ProcessInstanceStatus.RUNNING, row.run_id):
+            status = "gone" if now is None else now.status.value
+            reason = f"it is {status}: somebody has ended this attempt"
+            raise self._batch.refuse(reason, f"Take one again: {init_command(self._batch.record)}")
+
+
+def require_outputs(context: AttemptContext, batch: BatchAtWork) -> tuple[OutputStaging, ...]:
+    """Return the stagings that are to be published: all but those of optional outputs without files.
+
+    Raises:
+        BatchRefusedError: another output has no files, or only hidden ones.
+    """
+    found = []
+    for staging in find_stagings(context, batch):
+        if not staging.is_empty or _is_published(staging, batch):
+            found.append(staging)
+        elif not staging.edge.optional:
+            reason = f"its output {staging.edge.name!r} has no files, not counting hidden ones"
+            raise batch.refuse(reason, f"Put them below {staging.url}, then end the batch.")
+    return tuple(found)
+
+
+def publish_batch(
+    context: AttemptContext,
+    batch: BatchAtWork,
+    stagings: Sequence[OutputStaging],
+    author: str,
+    message: EventMessage,
+    reported: ReportedMetadata,
+) -> tuple[Published, ...]:
+    """Publish the outputs of a batch, whose events say `message`, and record that it has succeeded and what it has
+    `reported`. If this breaks off, a repetition goes on.
+
+    Raises:
+        LeaseHeldError: another command ends the batch, or writes one of its outputs.
+        BatchRefusedError: somebody has killed the batch meanwhile.
+        StorageError: an output cannot be published; the batch is still under way.
+    """
+    record, row = batch.record, batch.row
+    with _LeasedBatch(context, batch, author) as leased:
+        claims = _claim(context, leased, batch)
+        published = tuple(_publish(context, leased, batch, each, claims[each.edge.name], message) for each in stagings)
+        succeeded, urls = ProcessInstanceStatus.SUCCEEDED, {done.output: done.url for done in published}
+        finish_attempt(context, leased, record, row.nominal_time, succeeded, None, reported, urls)
+    discard_stagings(each for attempt in range(1, row.attempt + 1) for each in find_stagings(context, batch, attempt))
+    return published
+
+
+def fail_batch(context: AttemptContext, batch: BatchAtWork, author: str, reason: str) -> None:
+    """Record that an attempt has failed; what its finished steps have staged is kept for the next one.
+
+    Raises:
+        LeaseHeldError: another command ends the batch.
+    """
+    with _LeasedBatch(context, batch, author) as leased:
+        _claim(context, leased, batch)
+        failed = ProcessInstanceStatus.FAILED
+        finish_attempt(context, leased, batch.record, batch.row.nominal_time, failed, reason=reason)
+    if not any(run.is_done for run in batch.steps):
+        discard_stagings(find_stagings(context, batch))
+
+
+def _claim(context: AttemptContext, leased: _LeasedBatch, batch: BatchAtWork) -> dict[str, Lease]:
+    """Take the leases on the batch and its outputs; those of commands of this machine that have died are free."""
+    record, time = batch.record, batch.row.nominal_time
+    entity = f"process/{record.process}"
+    outputs = [(f"feed/{each.edge.feed}", record.cluster, each.nominal_time) for each in find_stagings(context, batch)]
+    release_dead(context.database, [(entity, record.cluster, time), *outputs], context.real_now)
+    leased.acquire(entity, time)
+    claims = claim_outputs(context, leased, record, time)
+    leased.check()
+    return claims
+
+
+def _publish(
+    context: AttemptContext,
+    leased: _LeasedBatch,
+    batch: BatchAtWork,
+    staging: OutputStaging,
+    lease: Lease,
+    message: EventMessage,
+) -> Published:
+    row, record = batch.row, staging.record
+    place = OutputPlace.of(context, record, staging.nominal_time, {**dict(batch.record.properties), **row.overrides})
+    done = Published(
+        record=record,
+        output=staging.edge.name,
+        nominal_time=staging.nominal_time,
+        content=Publication.of(_publish_files(context, leased, batch, staging, lease, place)),
+        rows=None,
+        url=staging.store.url(staging.path),
+        inputs={each.name: len(each.nominal_times) for each in row.inputs},
+        missing={},
+        late=(),
+        details=place.details,
+        attempt=row.attempt,
+        seconds=(context.real_now - (row.started_at or context.real_now)).total_seconds(),
+        message=message,
+    )
+    payload, status = {"rows": None, **place.details}, FeedInstanceStatus.AVAILABLE
+    record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload)
+    return done
+
+
+def _publish_files(
+    context: AttemptContext,
+    leased: _LeasedBatch,
+    batch: BatchAtWork,
+    staging: OutputStaging,
+    lease: Lease,
+    place: OutputPlace,
+) -> Manifest:
+    published = staging.store.published_manifest(staging.path) if staging.is_empty else None
+    if published is not None:
+        return published
+    extra = {"process": batch.record.process, "run": context.run_id, "fence": str(lease.token)}
+    with context.database.read() as connection:
+        extra |= render_taken(find_batch_events(connection, batch.record, batch.row.nominal_time))
+    return staging.store.publish(
+        staging.place, flag=staging.record.flag, guard=leased.check, extra=extra, clearing=place.clearing
+    )
+
+
+def _is_published(staging: OutputStaging, batch: BatchAtWork) -> bool:
+    """Return whether a command that broke off has published this output of the attempt."""
+    published = staging.store.published_manifest(staging.path)
+    return published is not None and published.extra.get("run") == batch.row.run_id
 
 
 def init_batch(
@@ -103,22 +270,7 @@ def init_batch(
     return InitBatch(**called_fields(batch, dry_run=dry_run), inputs=inputs, outputs=tuple(map(StagedOutput, stagings)))
 
 
-def start_step(context: OperationContext, at: AtWork, step: str, *, dry_run: bool = False) -> CalledBatch:
-    """Record that a step of the batch under way begins.
-
-    Raises:
-        EntityNotFoundError: there is no such process.
-        BatchRefusedError: it has no such step, no batch is under way, the step has begun or ended already, or one
-            before it has not been done.
-    """
-
-    def change(connection: Connection, batch: BatchAtWork) -> None:
-        begin_step(connection, batch, step, context.as_of)
-
-    return _call_step(context, at, step, "begins", change, dry_run=dry_run)
-
-
-def finish_step(
+def call_step(
     context: OperationContext,
     at: AtWork,
     step: str,
@@ -127,18 +279,26 @@ def finish_step(
     reason: str | None = None,
     dry_run: bool = False,
 ) -> CalledBatch:
-    """Record how a step of the batch under way ended.
+    """Record that a step of the batch under way begins (RUNNING), or how it ended.
 
     Raises:
         EntityNotFoundError: there is no such process.
-        BatchRefusedError: it has no such step, no batch is under way, or the step is not.
+        BatchRefusedError: it has no such step, no batch is under way; of one that begins, that it has begun or ended
+            already, or one before it has not been done; of one that ends, that it is not under way.
     """
-
-    def change(connection: Connection, batch: BatchAtWork) -> None:
-        end_step(connection, batch, step, status, context.as_of, reason)
-
-    said = "has been done" if status is StepStatus.SUCCEEDED else "has failed"
-    return _call_step(context, at, step, said, change, dry_run=dry_run)
+    record = _find(context, at.process, at.cluster)
+    require_step(record, step)
+    with context.database.begin() as connection:
+        context.timeline.refresh(connection, context.as_of)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        if status is StepStatus.RUNNING:
+            begin_step(connection, batch, step, context.as_of)
+        else:
+            end_step(connection, batch, step, status, context.as_of, reason)
+        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
+        if dry_run:
+            connection.rollback()
+    return CalledBatch(**called_fields(batch, f"step {step} {_SAID[status]}", dry_run=dry_run))
 
 
 def end_batch(
@@ -231,26 +391,6 @@ def _take(
         pending = command_line("queue", "show", record.process, cluster=record.cluster)
         raise refuse(record, f"no batch can be cut yet: {queue.sentence}", f"What is pending: {pending}")
     return taken
-
-
-def _call_step(
-    context: OperationContext,
-    at: AtWork,
-    step: str,
-    said: str,
-    change: Callable[[Connection, BatchAtWork], None],
-    *,
-    dry_run: bool,
-) -> CalledBatch:
-    record = _find(context, at.process, at.cluster)
-    require_step(record, step)
-    with context.database.begin() as connection:
-        context.timeline.refresh(connection, context.as_of)
-        change(connection, find_at_work(connection, context.timeline, record, at.nominal_time))
-        batch = find_at_work(connection, context.timeline, record, at.nominal_time)
-        if dry_run:
-            connection.rollback()
-    return CalledBatch(**called_fields(batch, f"step {step} {said}", dry_run=dry_run))
 
 
 def _attempt_context(context: OperationContext, batch: BatchAtWork) -> AttemptContext:

@@ -40,17 +40,17 @@ def init(
 @operation("batch step-start", does=Does.NOTIFIES, text="lines", example="load-orders extract")
 def start_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
     """Say that STEP of the batch of PROCESS under way begins."""
-    from feed_assets.external_work.calls import start_step
+    from feed_assets.external_work.calls import call_step
 
-    return start_step(context, at, step, dry_run=dry_run)
+    return call_step(context, at, step, StepStatus.RUNNING, dry_run=dry_run)
 
 
 @operation("batch step-end", does=Does.NOTIFIES, text="lines", example="load-orders extract")
 def end_step(context: "OperationContext", *, at: AtWork, step: Step, dry_run: bool = False) -> "CalledBatch":
     """Say that STEP of the batch of PROCESS under way has been done."""
-    from feed_assets.external_work.calls import finish_step
+    from feed_assets.external_work.calls import call_step
 
-    return finish_step(context, at, step, StepStatus.SUCCEEDED, dry_run=dry_run)
+    return call_step(context, at, step, StepStatus.SUCCEEDED, dry_run=dry_run)
 
 
 @operation("batch step-fail", does=Does.NOTIFIES, text="lines", example="load-orders extract --reason 'no space left'")
@@ -58,9 +58,9 @@ def fail_step(
     context: "OperationContext", *, at: AtWork, step: Step, reason: Reason = None, dry_run: bool = False
 ) -> "CalledBatch":
     """Say that STEP of the batch of PROCESS under way has failed: it may begin again, or the batch fails."""
-    from feed_assets.external_work.calls import finish_step
+    from feed_assets.external_work.calls import call_step
 
-    return finish_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
+    return call_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
 
 
 @operation("batch end", does=Does.ACTS, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")

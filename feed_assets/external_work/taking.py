@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
-from feed_assets.external_work.refusals import refuse
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import begin_attempt
 from feed_assets.instances.errors import OutputOutsideValidityError
@@ -38,6 +37,16 @@ from feed_assets.triggers.routing import find_routed
 
 _AT_WORK = (ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUSPENDED)
 _TAKEN_AGAIN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY)
+
+
+def refuse(record: ProcessRecord, reason: str, next_step: str) -> BatchRefusedError:
+    """Return the refusal of a call about a batch of a process."""
+    return BatchRefusedError(process=record.process, cluster=record.cluster, reason=reason, next_step=next_step)
+
+
+def init_command(record: ProcessRecord) -> str:
+    """Return the call that takes a batch of a process."""
+    return command_line("batch", "init", record.process, cluster=record.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from click.testing import Result
 from sqlalchemy import Table, select, update
 
 from feed_assets.context.operation import OperationContext, open_context
-from feed_assets.external_work import ending
+from feed_assets.external_work import calls
 from feed_assets.instances.steps import store as step_store
 from feed_assets.log import tables as log_tables
 from feed_assets.log.instances import tables as instance_tables
@@ -400,13 +400,13 @@ def test_a_batch_that_is_killed_while_it_is_published_publishes_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = ready_to_end(project)
-    publish = ending._publish_files
+    publish = calls._publish_files
 
     def kill_before(*arguments: object) -> object:
         ok("instance", "kill", "load", "--instance", str(found["batch"]))
         return publish(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ending, "_publish_files", kill_before)
+    monkeypatch.setattr(calls, "_publish_files", kill_before)
     refused("it is KILLED: somebody has ended this attempt", "batch", "end", "load")
     assert not list((project / "data/loaded").rglob("*.csv"))
     assert shown("batch", "list", "--state", "SUCCEEDED")["total"] == 0
@@ -415,7 +415,7 @@ def test_a_batch_that_is_killed_while_it_is_published_publishes_nothing(
 def test_an_end_that_broke_off_behind_a_publication_is_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ready_to_end(project)
     with monkeypatch.context() as patch:
-        patch.setattr(ending, "record_published", broken)
+        patch.setattr(calls, "record_published", broken)
         assert run("batch", "end", "load").exit_code == 1
     assert not staging(found).exists()
     (done,) = shown("batch", "end", "load")["published"]
@@ -567,7 +567,7 @@ def test_a_process_that_is_not_scheduled_takes_no_batch(project: Path, paste: Pa
     "external_work.attempts.BatchAtWork.give_up: batch step-fail",
     "external_work.attempts.BatchAtWork.end: batch end",
     "external_work.attempts.BatchAtWork.fail: batch fail",
-    "external_work.refusals.init_command: batch init",
+    "external_work.taking.init_command: batch init",
     "external_work.taking._require_free: batch fail",
     "external_work.taking._require_free: instance kill",
 )

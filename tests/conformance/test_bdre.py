@@ -24,7 +24,7 @@ from feed_assets.definitions.verbs.changes import submit
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.errors import FeedAssetsError
-from feed_assets.external_work.calls import end_batch, finish_step, start_step
+from feed_assets.external_work.calls import call_step, end_batch
 from feed_assets.external_work.queries import AtWork
 from feed_assets.instances.inbox.inbox_files import FileStatus
 from feed_assets.instances.inbox.inbox_lists import take_from_inboxes
@@ -164,10 +164,10 @@ def guard(case: Case) -> None:
                 found.init(PRODUCER)
             return
         found.work(PRODUCER, "S1")
-        start_step(found.later(), AtWork(process=PRODUCER), "S2")
+        call_step(found.later(), AtWork(process=PRODUCER), "S2", StepStatus.RUNNING)
         with refused(errors[0]):
             found.halt(PRODUCER, made)
-        finish_step(found.later(), AtWork(process=PRODUCER), "S2", StepStatus.FAILED)
+        call_step(found.later(), AtWork(process=PRODUCER), "S2", StepStatus.FAILED)
         with refused(errors[1]):
             found.halt(PRODUCER, made)
         found.work(PRODUCER, "S2")

@@ -18,10 +18,9 @@ from feed_assets.entities.process import Process
 from feed_assets.external_work.calls import (
     CalledBatch,
     InitBatch,
+    call_step,
     end_batch,
-    finish_step,
     init_batch,
-    start_step,
     terminate_batch,
 )
 from feed_assets.external_work.queries import AtWork
@@ -103,8 +102,8 @@ class Flow:
     def work(self, name: str, *steps: str, status: StepStatus = StepStatus.SUCCEEDED) -> None:
         """Begin and end steps."""
         for step in steps:
-            start_step(self.later(), AtWork(process=name), step)
-            finish_step(self.later(), AtWork(process=name), step, status)
+            call_step(self.later(), AtWork(process=name), step, StepStatus.RUNNING)
+            call_step(self.later(), AtWork(process=name), step, status)
 
     def halt(self, name: str, found: InitBatch, marking: str | None = None) -> CalledBatch:
         """Write the outputs, and end the batch."""
