@@ -9,16 +9,16 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, json
 
 from feed_assets.engines.errors import InputReadError
 from feed_assets.engines.port import InputData
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WITH_SPARK = "Read it in a Spark session, for example with as_='spark'."
 _OPTIONS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -35,7 +35,7 @@ _OPTIONS: Mapping[str, frozenset[str]] = MappingProxyType(
 _WRITERS_ONLY = frozenset({"compression", "quoteall", "maxrecordsperfile"})
 
 
-def read_table(data: InputData) -> "pa.Table":
+def read_table(data: InputData) -> pa.Table:
     """Read the instances of an input, which are local directories or files, into one table with the declared schema.
 
     The defaults are those of `read_input`: a csv has a header line with the names of the schema, in its order; a field
@@ -44,8 +44,6 @@ def read_table(data: InputData) -> "pa.Table":
     Raises:
         InputReadError: there is no instance, or only Spark can read them as declared.
     """
-    import pyarrow as pa
-
     if data.table is not None:
         raise _unreadable(data, "it is in a table of a catalog", WITH_SPARK)
     unknown = {name for name in data.options if name.lower() not in _OPTIONS[data.format] | _WRITERS_ONLY}
@@ -83,12 +81,8 @@ def _content_of(place: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
             yield file, dict(part.split("=", 1) for part in parts[:-1] if "=" in part)
 
 
-def _with_partitions(
-    data: InputData, table: "pa.Table", parts: Mapping[str, str], schema: "pa.Schema | None"
-) -> "pa.Table":
+def _with_partitions(data: InputData, table: pa.Table, parts: Mapping[str, str], schema: pa.Schema | None) -> pa.Table:
     """Fill the columns of partitions, which are in the path and not in the file."""
-    import pyarrow as pa
-
     if schema is None:
         return table
     for name in set(data.partitions) & set(schema.names) & parts.keys():
@@ -97,7 +91,7 @@ def _with_partitions(
     return table
 
 
-def _read_file(data: InputData, file: Path, schema: "pa.Schema | None") -> "pa.Table":
+def _read_file(data: InputData, file: Path, schema: pa.Schema | None) -> pa.Table:
     match data.format:
         case "csv":
             return _read_csv(data, file, schema)
@@ -110,10 +104,7 @@ def _read_file(data: InputData, file: Path, schema: "pa.Schema | None") -> "pa.T
             return _conform(_read_columns(data.format, file), schema)
 
 
-def _read_csv(data: InputData, file: Path, schema: "pa.Schema | None") -> "pa.Table":
-    import pyarrow as pa
-    from pyarrow import csv
-
+def _read_csv(data: InputData, file: Path, schema: pa.Schema | None) -> pa.Table:
     options = {name.lower(): value for name, value in data.options.items()}
     has_header = options.get("header", "true").lower() == "true"
     own = [field for field in schema or () if field.name not in data.partitions]
@@ -162,10 +153,7 @@ def _doubled(delimiter: str, quote: str, escape: str) -> re.Pattern[bytes]:
     return re.compile(f"(?<=[^{before}]){re.escape(quote) * 2}".encode())
 
 
-def _read_json(file: Path, schema: "pa.Schema") -> "pa.Table":
-    import pyarrow as pa
-    from pyarrow import json
-
+def _read_json(file: Path, schema: pa.Schema) -> pa.Table:
     as_text = [pa.types.is_timestamp(field.type) or pa.types.is_date(field.type) for field in schema]
     written = pa.schema(
         [field.with_type(pa.string()) if text else field for field, text in zip(schema, as_text, strict=True)]
@@ -178,18 +166,14 @@ def _read_json(file: Path, schema: "pa.Schema") -> "pa.Table":
     return _complete({name: _converted(columns[name], schema.field(name).type) for name in columns}, len(table), schema)
 
 
-def _read_text(file: Path) -> "pa.Table":
-    import pyarrow as pa
-
+def _read_text(file: Path) -> pa.Table:
     with pa.input_stream(str(file), compression="detect") as stream:
         text = stream.read().decode("utf-8")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return pa.table({"value": pa.array(lines[:-1] if not lines[-1] else lines, pa.string())})
 
 
-def _read_columns(file_format: str, file: Path) -> "pa.Table":
-    import pyarrow as pa
-
+def _read_columns(file_format: str, file: Path) -> pa.Table:
     if file_format == "orc":
         from pyarrow import orc
 
@@ -209,7 +193,7 @@ def _read_columns(file_format: str, file: Path) -> "pa.Table":
     return table
 
 
-def _conform(table: "pa.Table", schema: "pa.Schema | None") -> "pa.Table":
+def _conform(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     if schema is None:
         return table
     positions = {name.lower(): position for position, name in enumerate(table.column_names)}
@@ -221,26 +205,18 @@ def _conform(table: "pa.Table", schema: "pa.Schema | None") -> "pa.Table":
     return _complete(columns, len(table), schema)
 
 
-def _complete(columns: "Mapping[str, pa.ChunkedArray]", length: int, schema: "pa.Schema") -> "pa.Table":
-    import pyarrow as pa
-
+def _complete(columns: Mapping[str, pa.ChunkedArray], length: int, schema: pa.Schema) -> pa.Table:
     return pa.table(
         [columns.get(field.name, pa.nulls(length, field.type)) for field in schema], schema=schema.remove_metadata()
     )
 
 
-def _in_utc(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _in_utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
 
 
-def _converted(column: "pa.ChunkedArray", kind: "pa.DataType") -> "pa.ChunkedArray":
+def _converted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Convert text to a type; what does not fit becomes null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_string(column.type) or pa.types.is_string(kind):
         return column.cast(kind)
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
@@ -263,9 +239,7 @@ def _try(parse: Callable[[str], object], text: str) -> object:
         return None
 
 
-def _parser_of(kind: "pa.DataType") -> Callable[[str], object]:
-    import pyarrow as pa
-
+def _parser_of(kind: pa.DataType) -> Callable[[str], object]:
     if pa.types.is_boolean(kind):
         return lambda text: {"true": True, "false": False}.get(text.lower())
     if pa.types.is_integer(kind):
@@ -321,7 +295,7 @@ _NAMES = {
 }
 
 
-def parse_arrow_schema(columns: str) -> "pa.Schema":
+def parse_arrow_schema(columns: str) -> pa.Schema:
     """Return the Arrow schema of columns in Spark's DDL. A timestamp is one in UTC, of microseconds.
 
     Raises:
@@ -330,17 +304,13 @@ def parse_arrow_schema(columns: str) -> "pa.Schema":
     >>> parse_arrow_schema("origin string, delay double NOT NULL, at timestamp").field("at").type
     TimestampType(timestamp[us, tz=UTC])
     """
-    import pyarrow as pa
-
     try:
         return pa.schema([pa.field(name, _type(kind)) for name, kind in parse_columns(columns)])
     except ColumnsError as exc:
         raise ValueError(str(exc)) from exc
 
 
-def _type(text: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _type(text: str) -> pa.DataType:
     text = text.strip()
     while (shorter := _SUFFIX.sub("", text)) != text:
         text = shorter
@@ -361,9 +331,7 @@ def _type(text: str) -> "pa.DataType":
     return kind
 
 
-def _nested(kind: str, inner: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _nested(kind: str, inner: str) -> pa.DataType:
     if kind == "array":
         return pa.list_(_type(inner))
     if kind == "map":

@@ -11,7 +11,6 @@ from upath import UPath
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
-from feed_assets.engines.data.arrow_frames import read_table
 from feed_assets.engines.data.frames import read_input
 from feed_assets.plan.records import FeedRecord
 from feed_assets.programs.reading import find_instances, require_instances
@@ -103,6 +102,8 @@ def find_session() -> "SparkSession | None":
 def _read_arrow(
     context: OperationContext, record: FeedRecord, times: Sequence[datetime], session: "SparkSession | None"
 ) -> Any:
+    from feed_assets.engines.data.arrow_frames import read_table  # it loads pyarrow
+
     data = find_instances(context, record, times, is_spark=session is not None)
     return read_table(data) if session is None else read_input(session, data).toArrow()
 
