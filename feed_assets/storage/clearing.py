@@ -5,7 +5,7 @@ it is, and gets a manifest) or to replace it. Files that the last manifest in th
 before the new content becomes visible.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from feed_assets.entities.copies.options import Existing
 from feed_assets.masking import encodable
@@ -19,7 +19,7 @@ from feed_assets.storage.errors import (
 from feed_assets.storage.manifests import FOREIGN, hidden_entries, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, Outcome
+from feed_assets.storage.records import Clearing, Displaced, Extra, Guard, Manifest, ManifestEntry, Outcome
 
 _FLAG = "_SUCCESS"
 _GONE = frozenset({Outcome.MOVED, Outcome.ALREADY, Outcome.VANISHED})
@@ -126,7 +126,7 @@ def clearing_guard(
 
 
 def adopt_content(
-    store: InstanceStore, path: str, token: str, *, flag: str | None, guard: Guard, extra: Mapping[str, str]
+    store: InstanceStore, path: str, token: str, *, flag: str | None, guard: Guard, extra: Extra
 ) -> Manifest:
     """Publish the present content of a path as the instance, and return its manifest. Reads all of it.
 

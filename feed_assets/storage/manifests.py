@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from feed_assets.errors import describe_error
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
+from feed_assets.storage.records import Extra, Manifest, ManifestEntry, content_digest
 
 VERSION = 1
 HIDDEN = "hidden"
@@ -29,7 +29,7 @@ class Publication:
     digest: str
     bytes: int
     files: int
-    extra: Mapping[str, str]
+    extra: Extra
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:

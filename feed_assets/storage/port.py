@@ -31,6 +31,7 @@ from feed_assets.storage.paths import SINGLE_FILE, parse_flag, parse_path
 from feed_assets.storage.records import (
     Availability,
     Clearing,
+    Extra,
     Guard,
     Look,
     Manifest,
@@ -217,13 +218,7 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def publish(
-        self,
-        staging: StagingPlace,
-        *,
-        flag: str | None,
-        guard: Guard,
-        extra: Mapping[str, str],
-        clearing: Clearing | None = None,
+        self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         """Replace the instance by the staged content, and return its manifest.
 

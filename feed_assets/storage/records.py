@@ -17,6 +17,9 @@ _NOTHING: Mapping[str, object] = {}
 Guard: TypeAlias = Callable[[], None]
 """Called after all preparation and before anything is visible; raises to forbid the publication."""
 
+Extra: TypeAlias = Mapping[str, str]
+"""What a manifest says besides its files, by name."""
+
 
 class Availability(StrEnum):
     """The availability of an instance. The names are those of Falcon's feed instance listing."""
@@ -86,11 +89,11 @@ class Manifest:
     digest: str
     bytes: int
     files: int
-    extra: Mapping[str, str] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
     unknown: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, entries: Iterable[ManifestEntry], extra: Mapping[str, str] | None = None) -> Self:
+    def of(cls, entries: Iterable[ManifestEntry], extra: Extra | None = None) -> Self:
         """Sort the entries and compute the digest and the totals.
 
         >>> from feed_assets.storage.records import Manifest, ManifestEntry

@@ -10,7 +10,7 @@ found after a crash. One or several writers fill the folder.
 import errno
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import count
@@ -50,7 +50,7 @@ from feed_assets.storage.local.staging_header import (
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, read_files, write_flushed
 from feed_assets.storage.manifests import parse_json, render_json, render_manifest, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
-from feed_assets.storage.records import Guard, Manifest, StagingPlace
+from feed_assets.storage.records import Extra, Guard, Manifest, StagingPlace
 
 _TRIES = 10
 _PART = ".feed-assets.part-"
@@ -279,7 +279,7 @@ class LocalStaging(Staging):
             return StagingState.SWAPPED
         return StagingState.STAGED if _inode(self._data_path) == header.inode else StagingState.LOST
 
-    def complete(self, flag: str | None, extra: Mapping[str, str], follow: Follow) -> Manifest:
+    def complete(self, flag: str | None, extra: Extra, follow: Follow) -> Manifest:
         """Add manifest and flag to the content that a writer has left in `data`, and flush all of it to disk."""
         data = self._data_path
         with suppress(FileExistsError):

@@ -64,7 +64,7 @@ from feed_assets.storage.port import (
     Traces,
     Trash,
 )
-from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
+from feed_assets.storage.records import Clearing, Extra, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.scratch import keep_files
 
 
@@ -149,13 +149,7 @@ class LocalStore(InstanceStore):
             keep_files(Path(self._staging(path, token).folder, "data"), names)
 
     def publish(
-        self,
-        staging: StagingPlace,
-        *,
-        flag: str | None,
-        guard: Guard,
-        extra: Mapping[str, str],
-        clearing: Clearing | None = None,
+        self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
         own = self._staging(staging.path, staging.token)

@@ -56,6 +56,7 @@ from feed_assets.storage.port import (
 )
 from feed_assets.storage.records import (
     Clearing,
+    Extra,
     Guard,
     Look,
     Manifest,
@@ -157,13 +158,7 @@ class ObjectStore(InstanceStore):
             objects.keep(names)
 
     def publish(
-        self,
-        staging: StagingPlace,
-        *,
-        flag: str | None,
-        guard: Guard,
-        extra: Mapping[str, str],
-        clearing: Clearing | None = None,
+        self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
         staged = self._staging(staging.path, staging.token)
@@ -283,7 +278,7 @@ class ObjectStore(InstanceStore):
     def _read_all(self, key: str, files: Sequence[str]) -> list[ManifestEntry]:
         return each(lambda file: read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/"))), files)
 
-    def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Manifest:
+    def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Extra) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""
         objects = staged.objects
         with self._translated(objects.path):

@@ -28,6 +28,7 @@ from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePa
 from feed_assets.storage.records import (
     Availability,
     Clearing,
+    Extra,
     Guard,
     Look,
     Manifest,
@@ -147,13 +148,7 @@ class TableStore(InstanceStore):
         self._partitions.root(table).keep_staged(version_path(spec, token), token, names)
 
     def publish(
-        self,
-        staging: StagingPlace,
-        *,
-        flag: str | None,
-        guard: Guard,
-        extra: Mapping[str, str],
-        clearing: Clearing | None = None,
+        self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
     ) -> Manifest:
         table, spec = self._partitions.parse_one(staging.path)
         self._require_writable(table, staging.path)
