@@ -69,10 +69,11 @@ def derive_command(operation: Operation) -> click.Command:
 def _parameter_of(each: Parameter) -> click.Parameter:
     param = each.param
     if each.type is Kind and param.argument and not each.is_required:
-        return click.Argument([each.name], **options.kind_attributes(param.of))
+        return options.kind_argument(each.name, param.of)
     if param.proposes == "names":
-        return click.Argument([each.name], **options.names_attributes(param.metavar or "[KIND] NAMES..."))
-    attributes: dict[str, Any] = {"required": each.is_required, "metavar": param.metavar}
+        return options.names_argument(each.name, param.metavar or "[KIND] NAMES...")
+    metavar = param.metavar or ("KIND" if each.type is Kind and not param.commas else None)
+    attributes: dict[str, Any] = {"required": each.is_required, "metavar": metavar}
     attributes |= {"type": _type_of(each)} if each.type is not bool else {}
     default = str(each.default) if isinstance(each.default, str) else each.default  # the value of a member
     attributes |= {"default": default} if default is not None else {}
@@ -97,10 +98,8 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         )
     if get_origin(each.type) is Literal:
         return click.Choice(each.choices, case_sensitive=False)
-    if each.type is Kind:
-        return options.KindType(*of)
     if each.choices:
-        return options.ChoiceType(each.type)
+        return options.ChoiceType(each.type, each.choices)
     if each.type == dict[str, str] and each.param.file:
         return options.PropertyFileType()
     made: dict[object, Callable[[], click.ParamType[Any]]] = {

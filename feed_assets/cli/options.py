@@ -67,8 +67,8 @@ skip_checks_option = click.option(
 )
 
 
-def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the attributes of the argument `[KIND]` before a name: one of some kinds, or any if none is given."""
+def kind_argument(name: str, kinds: Iterable[str]) -> click.Argument:
+    """Return the argument `[KIND]` before a name: one of some kinds, or any if none is given."""
     known = tuple(map(Kind, kinds)) or tuple(Kind)
 
     def take_one(ctx: click.Context, param: click.Parameter, value: tuple[Kind, ...]) -> Kind | None:  # noqa: ARG001
@@ -79,63 +79,19 @@ def kind_attributes(kinds: Iterable[str]) -> dict[str, Any]:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return propose(subjects_of(known), ctx, incomplete)
 
-    return {
-        "nargs": -1,
-        "type": KindType(*known),
-        "callback": take_one,
-        "metavar": "[KIND]",
-        "shell_complete": complete,
-    }
+    kind = ChoiceType(Kind, known)
+    return click.Argument([name], nargs=-1, type=kind, callback=take_one, metavar="[KIND]", shell_complete=complete)
 
 
-def names_attributes(form: str) -> dict[str, Any]:
-    """Return the attributes of an argument such as `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
+def names_argument(name: str, form: str) -> click.Argument:
+    """Return an argument such as `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 
     def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-        ctx.params["kind"], names = split_kind(words)
-        return names
+        kind = next((each for each in Kind if words[1:] and each.value == words[0].lower()), None)
+        ctx.params["kind"] = kind
+        return words if kind is None else words[1:]
 
-    return {"nargs": -1, "required": True, "metavar": form, "type": ProposedType(find_names), "callback": split}
-
-
-def split_kind(words: tuple[str, ...]) -> tuple[Kind | None, tuple[str, ...]]:
-    """Return the kind that is the first of several words, if it is one, and the names.
-
-    >>> split_kind(("feed", "clicks", "counts")), split_kind(("clicks",)), split_kind(("feed",))
-    ((<Kind.FEED: 'feed'>, ('clicks', 'counts')), (None, ('clicks',)), (None, ('feed',)))
-    """
-    kind = next((each for each in Kind if words[1:] and each.value == words[0].lower()), None)
-    return kind, words if kind is None else words[1:]
-
-
-class KindType(click.ParamType[Kind]):
-    """A kind of entity, in any case; one of `kinds` if given."""
-
-    name = "kind"
-
-    def __init__(self, *kinds: Kind) -> None:
-        self._kinds = kinds or tuple(Kind)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Kind:
-        """Parse a kind."""
-        found = next((kind for kind in self._kinds if kind.value == str(value).lower()), None)
-        if found is None:
-            kinds = ", ".join(kind.value for kind in self._kinds)
-            self.fail(f"{value!r} is not a kind of entity. Kinds are {kinds}.", param, ctx)
-        return found
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the kinds that begin so."""
-        return propose(lambda _: [kind.value for kind in self._kinds], ctx, incomplete.lower())
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
-        """Return the form shown in help."""
-        return "KIND"
+    return click.Argument([name], nargs=-1, required=True, metavar=form, type=ProposedType(find_names), callback=split)
 
 
 class MomentType(ProposingType[datetime | str]):
@@ -180,10 +136,10 @@ def in_zone(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> 
 
 
 class ChoiceType(click.Choice[str]):
-    """A member of an enumeration, by its value in any case."""
+    """A member of an enumeration, one with some values, by its value in any case."""
 
-    def __init__(self, members: type[StrEnum]) -> None:
-        super().__init__([each.value for each in members], case_sensitive=False)
+    def __init__(self, members: type[StrEnum], values: Iterable[str]) -> None:
+        super().__init__([str(each) for each in values], case_sensitive=False)
         self._members = members
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:

@@ -132,7 +132,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
         (Annotated[Colour | None, Param()], ("--value", "green"), "'green' is not one of 'red', 'blue'."),
         (Annotated[Frequency | None, Param()], ("--value", "daily"), "'daily' is not a frequency"),
         (Annotated[datetime | None, Param()], ("--value", "soon"), "'soon' is not a date and time"),
-        (OnlyKind, ("--value", "cluster"), "'cluster' is not a kind of entity. Kinds are feed, process."),
+        (OnlyKind, ("--value", "cluster"), "'cluster' is not one of 'feed', 'process'."),
     ],
 )
 def test_what_is_no_such_value_is_wrong_usage(annotation: Any, words: tuple[str, ...], message: str) -> None:

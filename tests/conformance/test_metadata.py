@@ -90,7 +90,7 @@ class Catalog:
             return None
         found = GET.fullmatch(line)
         assert found is not None, line
-        scopes = [ChoiceType(Scope).convert(found[3], None, None)] if found[3] else Scope
+        scopes = [ChoiceType(Scope, Scope).convert(found[3], None, None)] if found[3] else Scope
         said = [self.said(PATHS[found[1]], scope) for scope in scopes]
         match found[2]:
             case "properties":
