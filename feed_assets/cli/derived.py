@@ -81,7 +81,7 @@ def _parameter_of(each: Parameter) -> click.Parameter:
         return click.Argument([each.name], nargs=-1 if each.is_several else 1, **attributes)
     return click.Option(
         [each.name, f"--{param.option or each.name.replace('_', '-')}"],
-        is_flag=each.type is bool,
+        is_flag=True if each.type is bool else None,  # with False, click takes `--reason -1` for two options
         multiple=each.is_several and not param.commas,
         show_default=bool(each.default) and each.type is not datetime,
         help=param.help,

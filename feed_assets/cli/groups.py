@@ -17,6 +17,11 @@ _GIVEN = "feed_assets.given"
 class Verb(click.Command):
     """A command; the boundary above it finds out which one was given, and with what."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words. A shell that completes the value of the last option has not given it: the rest is parsed."""
+        is_unfinished = ctx.resilient_parsing and args and args[-1].startswith("--")
+        return super().parse_args(ctx, args[:-1] if is_unfinished else args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         ctx.meta[_GIVEN] = ctx

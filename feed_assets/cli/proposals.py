@@ -45,9 +45,13 @@ class ProposingType(click.ParamType[_Value]):
 
 
 class ProposedType(ProposingType[str]):
-    """A text for which a shell proposes values."""
+    """A text for which a shell proposes values. It is a name: an empty one is more likely an unset variable."""
 
     name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text."""
+        return str(value) or self.fail("it is empty. Give a name, or leave it out.", param, ctx)
 
 
 def propose(find: Proposal, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -24,7 +24,7 @@ from feed_assets.errors import WrongUsageError
 from feed_assets.log.records import ProcessKey
 from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, operation
 from feed_assets.operation_list import MODULES, find_operations
-from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind
+from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind, OnlyName
 from feed_assets.sql.database import open_database
 from feed_assets.timing.frequency import Frequency, Unit
 from tests.cli.project import prepare, rows, run
@@ -92,6 +92,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
     file.write_bytes(b"{}")
     option = Param("What.")
     assert take(Annotated[str | None, option], "--value", "x") == "x"
+    assert take(Annotated[str | None, option], "--value", "-1") == "-1"
     assert take(Annotated[str | None, option]) is None
     assert take(Annotated[str, Param(argument=True)], "x") == "x"
     assert take(Annotated[bool, option], "--value", default=False) is True
@@ -132,6 +133,7 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
         (Annotated[Colour | None, Param()], ("--value", "green"), "'green' is not one of 'red', 'blue'."),
         (Annotated[Frequency | None, Param()], ("--value", "daily"), "'daily' is not a frequency"),
         (Annotated[datetime | None, Param()], ("--value", "soon"), "'soon' is not a date and time"),
+        (OnlyName, ("--value", ""), "it is empty. Give a name, or leave it out."),
         (OnlyKind, ("--value", "cluster"), "'cluster' is not one of 'feed', 'process'."),
     ],
 )
