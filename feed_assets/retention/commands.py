@@ -1,7 +1,9 @@
 """What can be asked about retention: sweeps are planned, run and undone; holds protect instances from them."""
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from feed_assets.entities.common import Kind
@@ -142,9 +144,16 @@ def show(
     limit: Annotated[int, Param("How many paths.", least=0)] = 50,
 ) -> "ShownSweep":
     """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
-    from feed_assets.retention.reading import find_sweep, show_sweep
+    from feed_assets.log.removals.chunks import SweepChunks
+    from feed_assets.retention.reading import ShownSweep, find_sweep, iter_items
 
-    return show_sweep(context, find_sweep(context, plan), limit=limit, feed=feed, outcomes=outcomes)
+    sweep = find_sweep(context, plan)
+    with context.database.read() as connection:
+        counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
+    matching = sum(count for (_, outcome), count in counts.items() if not outcomes or outcome in outcomes)
+    with closing(iter_items(context, sweep, feed)) as items:
+        found = (item for item in items if not outcomes or (item.result and item.result.outcome in outcomes))
+        return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
 @operation("retention list", table=_SWEEPS, rows="sweeps", spare=SPARE)
@@ -158,9 +167,12 @@ def list_sweeps(
     limit: Limit = 20,
 ) -> "Page[Sweep]":
     """List the newest sweeps: their state, and what each would remove or removed."""
-    from feed_assets.retention.reading import list_sweeps
+    from feed_assets.log.removals.store import Sweeps
 
-    return list_sweeps(context, limit=limit, clusters=clusters, states=states)
+    with context.database.read() as connection:
+        sweeps = Sweeps(connection)
+        newest, total = sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
+    return Page(items=tuple(newest), total=total, what="sweeps")
 
 
 @operation(
@@ -291,6 +303,10 @@ def list_holds(
     limit: Limit = 50,
 ) -> "Page[Hold]":
     """List the active holds, newest first."""
-    from feed_assets.retention.holding import list_holds
+    from feed_assets.log.removals.holds import Holds
 
-    return list_holds(context, everything=everything, feed=feed, limit=limit)
+    with context.database.read() as connection:
+        holds = Holds(connection)
+        found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
+    listed = [hold for hold in found if feed is None or hold.feed in (None, feed)]
+    return Page(items=tuple(listed[:limit]), total=len(listed), what="holds")

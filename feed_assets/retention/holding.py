@@ -17,7 +17,6 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold, Sweep
-from feed_assets.operation import Page
 from feed_assets.retention.queries import HoldQuery
 from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
@@ -138,15 +137,6 @@ def _with_traces(context: OperationContext, holds: Sequence[Hold], sentence: str
     traces = HoldTraces(database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of)
     traces.settle_reachable(holds)
     return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled), sentence=sentence)
-
-
-def list_holds(context: OperationContext, *, everything: bool, feed: str | None, limit: int) -> Page[Hold]:
-    """Return the active holds; with `everything` also released and expired ones. Newest first."""
-    with context.database.read() as connection:
-        holds = Holds(connection)
-        found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
-    listed = [hold for hold in found if feed is None or hold.feed in (None, feed)]
-    return Page(items=tuple(listed[:limit]), total=len(listed), what="holds")
 
 
 def hold_restored(

@@ -138,21 +138,11 @@ def plan_retention(
     feeds: Sequence[str] = (),
     clusters: Sequence[str] = (),
     as_of: datetime | None = None,
-    origin: str = "command",
     dry_run: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RetentionPlan:
-    """Plan the removal of expired instances, and store the plan; no data are changed.
-
-    Args:
-        context: the definitions, the record and storage.
-        author: the user.
-        feeds: the feeds, scheduled or not; empty for all scheduled ones.
-        clusters: the clusters; empty for all.
-        as_of: the time at which ages are computed; now if None. A sweep for a later time cannot run before it.
-        origin: what plans: a command or the schedule.
-        dry_run: store nothing.
-        progress: called with a cluster, and the numbers of planned and of all its feeds.
+    """Plan the removal of expired instances, and store the plan; no data are changed. A sweep for a later time than now
+    cannot run before it. `progress` is called with a cluster, and the numbers of planned and of all its feeds.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -166,7 +156,7 @@ def plan_retention(
         now=context.as_of,
         real_now=context.real_now,
         author=author,
-        origin=origin,
+        origin="command",
         grace=context.retention_grace,
     )
     with context.read() as connection:

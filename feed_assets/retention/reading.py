@@ -1,10 +1,8 @@
 """Queries about sweeps: lists, one sweep with its items, and its evictions in Falcon's form."""
 
 from collections.abc import Collection, Generator, Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from zoneinfo import ZoneInfo
 
 from feed_assets.command_lines import command_line
@@ -12,9 +10,9 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.records import ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem, SweepState
+from feed_assets.log.removals.records import ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.operation import Page, tell_shown
+from feed_assets.operation import tell_shown
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.timing.dates import parse_timezone
 
@@ -86,41 +84,6 @@ def require_clusters(context: OperationContext, clusters: Collection[str]) -> No
             reason="it is not declared",
             next_step=f"Declared are {', '.join(sorted(context.plan.clusters))}.",
         )
-
-
-def list_sweeps(
-    context: OperationContext,
-    *,
-    limit: int,
-    clusters: Collection[str] = (),
-    states: Collection[SweepState] = (),
-) -> Page[Sweep]:
-    """Return the newest sweeps, newest first; only of some clusters and states if given."""
-    with context.database.read() as connection:
-        sweeps = Sweeps(connection)
-        newest, total = sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
-    return Page(items=tuple(newest), total=total, what="sweeps")
-
-
-def show_sweep(
-    context: OperationContext,
-    sweep: Sweep,
-    *,
-    limit: int,
-    feed: str | None = None,
-    outcomes: Collection[ItemOutcome] = (),
-) -> ShownSweep:
-    """Return a sweep and its first items; only of a feed and with some outcomes if given.
-
-    Raises:
-        SweepDamagedError: a part of the sweep that is read differs from its plan.
-    """
-    with context.database.read() as connection:
-        counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
-    matching = sum(count for (_, outcome), count in counts.items() if not outcomes or outcome in outcomes)
-    with closing(iter_items(context, sweep, feed)) as items:
-        found = (item for item in items if not outcomes or (item.result and item.result.outcome in outcomes))
-        return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
 def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Generator[ShownItem, None, None]:

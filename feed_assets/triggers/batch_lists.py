@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select
@@ -39,38 +38,24 @@ class TakenCount:
     events: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFilter:
-    """Which batches are listed: of these consumers, from `start` on and before `end`; in one of the `statuses`, and
-    with events of one of the `feeds`, if there are any.
-    """
-
-    consumers: Collection[EntityKey]
-    start: datetime | None = None
-    end: datetime | None = None
-    statuses: Collection[ProcessInstanceStatus] = ()
-    feeds: Collection[str] = ()
-
-
 class BatchPages(TableStore):
     """The batches as one transaction sees them."""
 
-    def find(self, chosen: BatchFilter, limit: int, offset: int) -> list[ProcessInstance]:
-        """Return a page of batches, newest first."""
-        if not chosen.consumers:
-            return []
-        wanted, is_one = self._choose(chosen)
+    def find(
+        self, query: BatchQuery, consumers: Collection[EntityKey], statuses: Collection[str]
+    ) -> list[ProcessInstance]:
+        """Return a page of the batches of some consumers, newest first; with these statuses, if there are any."""
+        wanted, is_one = self._choose(query, statuses)
         statement = select(*ROWS.columns).join_from(wanted, process_instances, is_one)
-        statement = statement.order_by(_P.nominal_time.desc(), _P.process, _P.cluster).limit(limit).offset(offset)
-        return ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(chosen.consumers)})
+        statement = statement.order_by(_P.nominal_time.desc(), _P.process, _P.cluster)
+        statement = statement.limit(query.results).offset(query.offset)
+        return ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)})
 
-    def count(self, chosen: BatchFilter) -> int:
-        """Return how many batches there are."""
-        if not chosen.consumers:
-            return 0
-        wanted, is_one = self._choose(chosen)
+    def count(self, query: BatchQuery, consumers: Collection[EntityKey], statuses: Collection[str]) -> int:
+        """Return how many there are in all."""
+        wanted, is_one = self._choose(query, statuses)
         statement = select(func.count()).join_from(wanted, process_instances, is_one)
-        return self._connection.scalar(statement, {KEY_ROWS: render_rows(chosen.consumers)}) or 0
+        return self._connection.scalar(statement, {KEY_ROWS: render_rows(consumers)}) or 0
 
     def taken(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, list[TakenCount]]:
         """Return how many events each batch has taken, by input; those without events are left out."""
@@ -93,17 +78,17 @@ class BatchPages(TableStore):
             key: [TakenCount(*name, events) for name, events in sorted(counts.items())] for key, counts in found.items()
         }
 
-    def _choose(self, chosen: BatchFilter) -> tuple[Any, ColumnElement[bool]]:
+    def _choose(self, query: BatchQuery, statuses: Collection[str]) -> tuple[Any, ColumnElement[bool]]:
         wanted = key_rows(self._dialect, ("process", "cluster"))
         conditions = [_P.process == wanted.c.process, _P.cluster == wanted.c.cluster]
-        if chosen.start is not None:
-            conditions.append(_P.nominal_time >= chosen.start)
-        if chosen.end is not None:
-            conditions.append(_P.nominal_time < chosen.end)
-        if chosen.statuses:
-            conditions.append(_P.status.in_(sorted(chosen.statuses)))
-        if chosen.feeds:
-            conditions.append(or_(_has_range(chosen.feeds), _has_freed(chosen.feeds)))
+        if query.start is not None:
+            conditions.append(_P.nominal_time >= query.start)
+        if query.end is not None:
+            conditions.append(_P.nominal_time < query.end)
+        if statuses:
+            conditions.append(_P.status.in_(sorted(statuses)))
+        if query.feeds:
+            conditions.append(or_(_has_range(query.feeds), _has_freed(query.feeds)))
         return wanted, and_(*conditions)
 
 
@@ -145,17 +130,12 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
         EntityNotFoundError: there is no such process.
         InstanceQueryError: a state is unknown, or the process makes no batches or is not on the cluster.
     """
-    chosen = BatchFilter(
-        consumers=[EntityKey(*record.key) for record in _records(context, query)],
-        start=query.start,
-        end=query.end,
-        statuses=[_status(state.upper()) for state in query.states],
-        feeds=frozenset(query.feeds),
-    )
+    consumers = [EntityKey(*record.key) for record in _records(context, query)]
+    statuses = [_status(state.upper()) for state in query.states]
     with context.read() as connection:
         pages = BatchPages(connection)
-        rows = pages.find(chosen, query.results, query.offset)
-        total = pages.count(chosen)
+        rows = pages.find(query, consumers, statuses) if consumers else []
+        total = pages.count(query, consumers, statuses) if consumers else 0
         taken = pages.taken([row.key for row in rows])
         ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
 

@@ -40,7 +40,7 @@ from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.metrics.open_work import OpenWork
+from feed_assets.metrics.collecting import OpenWork
 from feed_assets.receivers import Topic
 from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.sql.database import Database, open_database

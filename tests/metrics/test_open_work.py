@@ -11,7 +11,7 @@ from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.metrics.open_work import (
+from feed_assets.metrics.collecting import (
     MissingInstances,
     OpenInstances,
     OpenMessages,
