@@ -101,14 +101,14 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
     if each.choices:
         return options.ChoiceType(each.type, each.choices)
     if each.type == dict[str, str] and each.param.file:
-        return options.PropertyFileType()
+        return options.PROPERTY_FILE
     made: dict[object, Callable[[], click.ParamType[Any]]] = {
         **dict.fromkeys((bytes, BinaryIO), lambda: click.File("rb")),
         datetime: options.MomentType,
-        dict[str, object]: options.JsonObjectType,
-        dict[str, str]: options.PairType,
+        dict[str, object]: lambda: options.JSON_OBJECT,
+        dict[str, str]: lambda: options.PAIR,
         EntityFile: lambda: click.STRING,
-        Frequency: options.FrequencyType,
+        Frequency: lambda: options.FREQUENCY,
         int: lambda: click.INT if each.param.least is None else click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
         str: lambda: proposals.ProposedType(find) if find else click.STRING,

@@ -24,12 +24,13 @@ from feed_assets.cli.proposals import (
     subjects_of,
 )
 from feed_assets.cli.render import Output
+from feed_assets.cli.state import open_state
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import parse_json
 from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings, project_environment
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.frequency import Frequency, parse_frequency
+from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.instance_texts import UTC_KEYS, parse_instance, parse_time
 
 if TYPE_CHECKING:
@@ -147,64 +148,53 @@ class ChoiceType(click.Choice[str]):
         return self._members(super().convert(value, param, ctx))
 
 
-class JsonObjectType(click.ParamType[dict[str, object]]):
-    """A JSON object such as {"rows": 12}."""
+class ParsedType(click.ParamType[Any]):
+    """What a function makes of a text. It raises TimingError or ValueError with a sentence."""
 
-    name = "json"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, object]:
-        """Parse the text."""
-        if isinstance(value, dict):
-            return value
-        try:
-            found = parse_json(value)
-        except ValueError as exc:
-            self.fail(f"{value[:_SHOWN]!r} is not JSON: {exc}.", param, ctx)
-        if not isinstance(found, dict):
-            self.fail(f'{value[:_SHOWN]!r} is not a JSON object. Write for example {{"rows": 12}}.', param, ctx)
-        return found
-
-
-class PairType(click.ParamType[tuple[str, str]]):
-    """A name and a value."""
-
-    name = "name=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Divide the text at the first sign of equality."""
-        name, is_pair, text = str(value).partition("=")
-        if not is_pair or not name.strip():
-            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
-        return name.strip(), text.strip()
-
-
-class PropertyFileType(click.ParamType[dict[str, str]]):
-    """A file of properties: a line NAME=VALUE for each, and comments."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        """Read the file."""
-        path = click.Path(exists=True, dir_okay=False).convert(value, param, ctx)
-        try:
-            lines = Path(os.fsdecode(path)).read_text("utf-8").splitlines()
-        except UnicodeDecodeError as exc:
-            self.fail(f"{value} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.", param, ctx)
-        told = (line.strip() for line in lines if not line.lstrip().startswith(("#", "!")))
-        return dict(PairType().convert(line, param, ctx) for line in told if line)
-
-
-class FrequencyType(click.ParamType[Frequency]):
-    """A duration such as minutes(15)."""
-
-    name = "frequency"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Frequency:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse the text."""
         try:
-            return value if isinstance(value, Frequency) else parse_frequency(str(value))
-        except TimingError as exc:
+            return self._parse(value) if isinstance(value, str) else value
+        except (TimingError, ValueError) as exc:
             self.fail(str(exc), param, ctx)
+
+
+def _parse_object(text: str) -> dict[str, object]:
+    try:
+        found = parse_json(text)
+    except ValueError as exc:
+        raise ValueError(f"{text[:_SHOWN]!r} is not JSON: {exc}.") from exc
+    if not isinstance(found, dict):
+        raise ValueError(f'{text[:_SHOWN]!r} is not a JSON object. Write for example {{"rows": 12}}.')
+    return found
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, is_pair, value = text.partition("=")
+    if not is_pair or not name.strip():
+        raise ValueError(f"{text!r} is not NAME=VALUE.")
+    return name.strip(), value.strip()
+
+
+def _read_properties(text: str) -> dict[str, str]:
+    """Read a file with a line NAME=VALUE for each property, and comments."""
+    path = click.Path(exists=True, dir_okay=False).convert(text, None, None)
+    try:
+        lines = Path(os.fsdecode(path)).read_text("utf-8").splitlines()
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"{text} is not UTF-8: {exc.reason} at byte {exc.start:,}. Save it in UTF-8.") from exc
+    told = (line.strip() for line in lines if not line.lstrip().startswith(("#", "!")))
+    return dict(map(_parse_pair, filter(None, told)))
+
+
+FREQUENCY = ParsedType("frequency", parse_frequency)
+JSON_OBJECT = ParsedType("json", _parse_object)
+PAIR = ParsedType("name=value", _parse_pair)
+PROPERTY_FILE = ParsedType("file", _read_properties)
 
 
 class ListType(ProposingType[tuple[Any, ...]]):
@@ -223,7 +213,7 @@ class ListType(ProposingType[tuple[Any, ...]]):
         return tuple(self._of.convert(part.strip(), param, ctx) for part in str(value).split(",") if part.strip())
 
 
-def project_settings(paths: Sequence[str] = (), **overrides: Any) -> Settings:
+def project_settings(paths: Sequence[str] = ()) -> Settings:
     """Read the settings of the working directory's project or, if it has none, of the project of a path.
 
     That project's `.env` holds until the command ends.
@@ -234,32 +224,20 @@ def project_settings(paths: Sequence[str] = (), **overrides: Any) -> Settings:
     found = next((each for each in (here, *folders) if find_settings_file(each) is not None), here)
     if found != here and ENV_SETTINGS not in os.environ:
         click.get_current_context().find_root().with_resource(project_environment(found))
-    return load_settings(overrides, start=(here, *folders))
+    return load_settings(start=(here, *folders))
 
 
 def open_entity_context_for(
-    paths: Sequence[str] = (),
-    *,
-    author: str | None = None,
-    dry_run: bool = False,
-    skip_checks: bool = False,
-    may_take_over: bool = False,
+    paths: Sequence[str] = (), *, author: str | None = None, may_take_over: bool = False, **asked: bool
 ) -> "EntityContext":
     """Open the context of an entity command: settings (see `project_settings`), state and definitions. `may_take_over`
-    allows the database of another project.
+    allows the database of another project; what else is `asked` is for the context: `dry_run` and `skip_checks`.
     """
-    from feed_assets.cli.state import open_state
     from feed_assets.definitions.verbs.context import open_entity_context
 
     settings = project_settings(paths)
-    return open_entity_context(
-        settings,
-        open_state(settings, may_take_over=may_take_over),
-        author=author_of(author),
-        now=open_clock(settings).now(),
-        dry_run=dry_run,
-        skip_checks=skip_checks,
-    )
+    database, now = open_state(settings, may_take_over=may_take_over), open_clock(settings).now()
+    return open_entity_context(settings, database, author=author_of(author), now=now, **asked)
 
 
 def author_of(author: str | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.groups import Verb
-from feed_assets.cli.options import FrequencyType, MomentType, text_output_option
+from feed_assets.cli.options import FREQUENCY, MomentType, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
@@ -34,11 +34,9 @@ from feed_assets.timing.frequency import Frequency
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of all random decisions.")
 @click.option(
-    "--every", type=FrequencyType(), default="minutes(15)", show_default=True, help="The interval between sensor ticks."
+    "--every", type=FREQUENCY, default="minutes(15)", show_default=True, help="The interval between sensor ticks."
 )
-@click.option(
-    "--run-time", type=FrequencyType(), default="minutes(10)", show_default=True, help="How long a run takes."
-)
+@click.option("--run-time", type=FREQUENCY, default="minutes(10)", show_default=True, help="How long a run takes.")
 @click.option("--late", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of late arrivals.")
 @click.option(
     "--missing", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share that never arrives."
