@@ -6,13 +6,13 @@ on each of its clusters, also for what has not happened yet, so that rates count
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
-from sqlalchemy import Connection, TextClause, func, select
+from sqlalchemy import Connection, Row, TextClause, func, select
 
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import ReceiverStates
@@ -88,28 +88,6 @@ UNFINISHED = (
 """The statuses of instances that have not ended, or have ended without success and wait for a retry or a person."""
 
 
-class OpenInstances(NamedTuple):
-    """How many instances of a process have a status, and the oldest of them."""
-
-    process: str
-    cluster: str
-    status: ProcessInstanceStatus
-    instances: int
-    oldest: datetime
-
-
-class MissingInstances(NamedTuple):
-    """How many due instances of an external feed have not arrived, the oldest of them, and how many could not be
-    polled.
-    """
-
-    feed: str
-    cluster: str
-    instances: int
-    oldest: datetime
-    obstructed: int
-
-
 class PendingInputs(NamedTuple):
     """How many events the queue of a process has, and since when the oldest waits."""
 
@@ -117,14 +95,6 @@ class PendingInputs(NamedTuple):
     cluster: str
     events: int
     since: datetime
-
-
-class OpenSweeps(NamedTuple):
-    """How many sweeps of a cluster are in an open state."""
-
-    cluster: str
-    state: SweepState
-    sweeps: int
 
 
 class OpenMessages(NamedTuple):
@@ -142,19 +112,22 @@ class OpenMessages(NamedTuple):
 class OpenWork(TableStore):
     """What is open, as one transaction sees it."""
 
-    def instances(self) -> list[OpenInstances]:
-        """Return the process instances that are unfinished (see `UNFINISHED`)."""
-        oldest = func.min(_P.nominal_time, type_=_P.nominal_time.type)
-        statement = select(_P.process, _P.cluster, _P.status, func.count(), oldest)
+    def instances(self) -> Sequence[Row[Any]]:
+        """Return how many `instances` of each process have each status of `UNFINISHED`, and the `oldest` of them."""
+        oldest = func.min(_P.nominal_time, type_=_P.nominal_time.type).label("oldest")
+        statement = select(_P.process, _P.cluster, _P.status, func.count().label("instances"), oldest)
         statement = statement.where(_P.status.in_(UNFINISHED)).group_by(_P.process, _P.cluster, _P.status)
-        return [OpenInstances(*row) for row in self._connection.execute(statement)]
+        return self._connection.execute(statement).all()
 
-    def missing(self, clusters: Collection[str], as_of: datetime) -> list[MissingInstances]:
-        """Return the external feeds that lack instances with a nominal time until `as_of`."""
-        oldest = func.min(_A.nominal_time, type_=_A.nominal_time.type)
-        statement = select(_A.feed, _A.cluster, func.count(), oldest, func.count(_A.obstacle))
+    def missing(self, clusters: Collection[str], as_of: datetime) -> Sequence[Row[Any]]:
+        """Return the external feeds that lack `instances` with a nominal time until `as_of`, the `oldest` of them, and
+        how many are `obstructed`: storage could not be read.
+        """
+        oldest = func.min(_A.nominal_time, type_=_A.nominal_time.type).label("oldest")
+        counts = func.count().label("instances"), oldest, func.count(_A.obstacle).label("obstructed")
+        statement = select(_A.feed, _A.cluster, *counts)
         statement = statement.where(_A.cluster.in_(sorted(clusters)), _A.nominal_time <= as_of)
-        return [MissingInstances(*row) for row in self._connection.execute(statement.group_by(_A.cluster, _A.feed))]
+        return self._connection.execute(statement.group_by(_A.cluster, _A.feed)).all()
 
     def pending(self, clusters: Collection[str]) -> list[PendingInputs]:
         """Return the processes whose queues have events that no batch has taken."""
@@ -164,10 +137,10 @@ class OpenWork(TableStore):
         found = self._connection.execute(statement.group_by(_I.process, _I.cluster))
         return [PendingInputs(process, cluster, int(events), since) for process, cluster, events, since in found]
 
-    def sweeps(self) -> list[OpenSweeps]:
+    def sweeps(self) -> Sequence[Row[Any]]:
         """Return how many sweeps are planned, wait for an approval, run, or are being undone."""
-        statement = select(_S.cluster, _S.state, func.count()).where(_S.state.in_(sorted(OPEN_STATES)))
-        return [OpenSweeps(*row) for row in self._connection.execute(statement.group_by(_S.cluster, _S.state))]
+        statement = select(_S.cluster, _S.state, func.count().label("sweeps")).where(_S.state.in_(sorted(OPEN_STATES)))
+        return self._connection.execute(statement.group_by(_S.cluster, _S.state)).all()
 
     def messages(self) -> list[OpenMessages]:
         """Return what each receiver has still to get. Costs what is tried again, however many messages there are."""

@@ -12,10 +12,7 @@ from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.metrics.collecting import (
-    MissingInstances,
-    OpenInstances,
     OpenMessages,
-    OpenSweeps,
     OpenWork,
     PendingInputs,
 )
@@ -37,9 +34,9 @@ def test_unfinished_instances_are_counted_by_process_and_status(database: Databa
         ProcessInstances(connection).add_waiting(process_instance(n, status) for n, status in enumerate(statuses))
         ProcessInstances(connection).add_waiting([process_instance(9, cluster="backup")])
         assert sorted(OpenWork(connection).instances()) == [
-            OpenInstances("daily", "backup", WAITING, 1, hour(9)),
-            OpenInstances("daily", "primary", FAILED, 1, hour(1)),
-            OpenInstances("daily", "primary", WAITING, 3, hour(0)),
+            ("daily", "backup", WAITING, 1, hour(9)),
+            ("daily", "primary", FAILED, 1, hour(1)),
+            ("daily", "primary", WAITING, 3, hour(0)),
         ]
 
 
@@ -48,8 +45,8 @@ def test_due_instances_that_have_not_arrived_are_counted_by_feed(database: Datab
     with database.begin() as connection:
         ArrivalPolls(connection).put([*polls, arrival_poll(0, cluster="backup")])
         assert sorted(OpenWork(connection).missing(["primary"], hour(2))) == [
-            MissingInstances("clicks", "primary", 2, hour(1), 1),
-            MissingInstances("views", "primary", 1, hour(0), 0),
+            ("clicks", "primary", 2, hour(1), 1),
+            ("views", "primary", 1, hour(0), 0),
         ]
 
 
@@ -75,8 +72,8 @@ def test_open_sweeps_are_counted_by_cluster_and_state(database: Database) -> Non
         for sweep_id, state in states.items():
             Sweeps(connection).add(finished(sweep_draft(sweep_id), state=state), ())
         assert sorted(OpenWork(connection).sweeps()) == [
-            OpenSweeps("primary", SweepState.ASKING, 2),
-            OpenSweeps("primary", SweepState.RUNNING, 1),
+            ("primary", SweepState.ASKING, 2),
+            ("primary", SweepState.RUNNING, 1),
         ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.alerts.delivery import exchange
+from feed_assets.alerts.delivery import senders
 from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.port import Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.receivers import read_receivers
@@ -106,7 +106,7 @@ def test_a_connection_is_kept_and_opened_again_when_the_receiver_has_ended_it(re
 
 
 def test_who_does_not_answer_in_time_is_away(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "SECONDS", 0.2)
+    monkeypatch.setattr(senders, "SECONDS", 0.2)
     silent = WebhookSender(f"http://127.0.0.1:{silent_port}/x", None)
     assert silent.send(LETTER).verdict is Verdict.AWAY
     mails = MailSender("ann@example.org", MailSettings(host="127.0.0.1", port=silent_port))
@@ -166,16 +166,16 @@ def test_a_receiver_that_does_not_stop_answering_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if pause:  # else the bytes end it, and the deadline would only be a second reason
-        monkeypatch.setattr(exchange, "SECONDS", 0.3)
+        monkeypatch.setattr(senders, "SECONDS", 0.3)
     with ExitStack() as stack:
         port = hostile_port(stack, first, again, pause)
         settings = MailSettings(host="127.0.0.1", port=port, user="ann", password="pw")
-        senders: dict[str, Callable[[], Sender]] = {
+        openings: dict[str, Callable[[], Sender]] = {
             "http": lambda: WebhookSender(f"http://127.0.0.1:{port}/x", None),
             "mail": lambda: MailSender("ann@example.org", settings),
             "chat": lambda: ChatSender("team", f"json://127.0.0.1:{port}/x"),
         }
-        outcome = stack.enter_context(closing(senders[channel]())).send(LETTER)
+        outcome = stack.enter_context(closing(openings[channel]())).send(LETTER)
     assert outcome.verdict is verdict
     assert (error or "") in (outcome.error or "")
 
@@ -216,7 +216,7 @@ def test_what_a_receiver_says_behind_its_answer_answers_no_other_letter() -> Non
 def test_a_command_that_does_not_end_is_ended_with_all_that_it_began(
     script: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "SECONDS", 0.3)
+    monkeypatch.setattr(senders, "SECONDS", 0.3)
     os.mkfifo(tmp_path / "alive")
     with os.fdopen(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
         os.set_blocking(alive.fileno(), True)
