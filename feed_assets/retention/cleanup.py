@@ -10,7 +10,7 @@ Differs from Falcon: the logs of a process whose instances come as they come are
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
@@ -146,10 +146,7 @@ def decide_removable(
 
 def is_cleanup_due(connection: Connection, cluster: str, times: KeepingTimes, as_of: datetime) -> bool:
     """Return whether the last clean-up was a day ago, and attempts have ended long enough ago since; a few queries."""
-    last = Cursors(connection).get(_last(cluster))
-    if last is not None and abs(as_of - datetime.fromisoformat(last)) < PERIOD:
-        return False
-    return any(
+    return not _was_begun(connection, cluster, as_of) and any(
         Attempts(connection).ended(cluster, _position(connection, cluster, unit), times.cutoff(unit, as_of), limit=1)
         for unit in UNITS
     )
@@ -157,10 +154,9 @@ def is_cleanup_due(connection: Connection, cluster: str, times: KeepingTimes, as
 
 def begin_cleanup(connection: Connection, cluster: str, as_of: datetime) -> bool:
     """Note that the clean-up of a day begins; return False if one has begun less than a day ago."""
-    last = Cursors(connection).get(_last(cluster))
-    if last is not None and abs(as_of - datetime.fromisoformat(last)) < PERIOD:
+    if _was_begun(connection, cluster, as_of):
         return False
-    Cursors(connection).put(_last(cluster), as_of.isoformat())
+    Cursors(connection).put(f"cleanup/{cluster}", as_of.isoformat())
     return True
 
 
@@ -185,7 +181,7 @@ def apply_cleanup(
     Raises:
         Exception: whatever the manager of captured logs raises; what was removed before is not tried again.
     """
-    cleanup = _Cleanup(database, plan, cluster, times, logs, budget, on_progress, dry_run=dry_run)
+    cleanup = _Cleanup(database, plan, cluster, times, logs, budget, on_progress, _dry_run=dry_run)
     done = [cleanup.clean_processes(unit, as_of) for unit in UNITS]
     return [*done, cleanup.clean_retention(real_now)]
 
@@ -204,12 +200,11 @@ def apply_message_cleanup(
         with database.begin() as connection:
             removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
         count, is_complete = count + removed, removed < MESSAGES_A_STEP
-    limit = times.by_unit[unit].render()
     return CleanedUp(
         leftover=Leftover.MESSAGES,
         cluster=None,
         unit=None,
-        limit=limit,
+        limit=times.by_unit[unit].render(),
         before=before,
         count=count,
         is_complete=is_complete,
@@ -220,30 +215,19 @@ ALL_MESSAGES = 1_000_000
 """How many messages a dry run counts."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Cleanup:
     """The clean-up of one cluster."""
 
-    def __init__(
-        self,
-        database: Database,
-        plan: Plan,
-        cluster: str,
-        times: KeepingTimes,
-        logs: CapturedLogs,
-        budget: TimeBudget,
-        on_progress: OnProgress | None,
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._database = database
-        self._plan = plan
-        self._cluster = cluster
-        self._times = times
-        self._logs = logs
-        self._budget = budget
-        self._on_progress = on_progress
-        self._dry_run = dry_run
-        self._counted: set[str] = set()
+    _database: Database
+    _plan: Plan
+    _cluster: str
+    _times: KeepingTimes
+    _logs: CapturedLogs
+    _budget: TimeBudget
+    _on_progress: OnProgress | None
+    _dry_run: bool
+    _counted: set[str] = field(default_factory=set)
 
     def clean_processes(self, unit: Unit, as_of: datetime) -> CleanedUp:
         """Remove the captured logs of the runs of processes with a frequency in this unit."""
@@ -312,8 +296,9 @@ class _Cleanup:
         )
 
 
-def _last(cluster: str) -> str:
-    return f"cleanup/{cluster}"
+def _was_begun(connection: Connection, cluster: str, as_of: datetime) -> bool:
+    last = Cursors(connection).get(f"cleanup/{cluster}")
+    return last is not None and abs(as_of - datetime.fromisoformat(last)) < PERIOD
 
 
 def _cursor(cluster: str, unit: Unit) -> str:

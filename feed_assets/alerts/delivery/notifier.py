@@ -35,8 +35,6 @@ SECONDS_A_TICK = 20.0
 WAIT_SECONDS = 1.0
 """How long a tick waits for its rounds. They go on without it, and their receivers are left alone meanwhile."""
 
-RETRY = "notify retry"
-"""The action in the audit."""
 _NONE = DeliveryCounts()
 _logger = get_logger(__name__)
 
@@ -257,7 +255,9 @@ class ReceiverDesk:
             found.append(Retried(way=name, letters=len(there), gone=len(gone)))
             if seqs and not self.dry_run:
                 details = {"letters": len(there), "gone": len(gone)}
-                entry = AuditEntry(recorded_at=now, author=self.author, action=RETRY, target=name, details=details)
+                entry = AuditEntry(
+                    recorded_at=now, author=self.author, action="notify retry", target=name, details=details
+                )
                 with self.database.begin() as connection:
                     Audit(connection).append(entry)
                     Deliveries(connection).revive(name, list(there), now)
