@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from feed_assets.metrics.families import FAMILIES
@@ -51,23 +51,18 @@ def render_prometheus(metrics: Metrics) -> str:
 
 def _convert(sampled: SampledFamily) -> Metric:
     family = sampled.family
-    name, labels = f"{PREFIX}_{family.name}", [label.value for label in family.labels]
-    match family.type:
-        case MetricType.GAUGE:
-            gauge = GaugeMetricFamily(name, family.meaning, labels=labels)
-            for sample in sampled.samples:
-                gauge.add_metric(sample.labels, sample.value)
-            return gauge
-        case MetricType.COUNTER:
-            counter = CounterMetricFamily(name, family.meaning, labels=labels)
-            for sample in sampled.samples:
-                counter.add_metric(sample.labels, sample.value)
-            return counter
-        case MetricType.SUMMARY:
-            summary = SummaryMetricFamily(name, family.meaning, labels=labels)
-            for sample in sampled.samples:
-                summary.add_metric(sample.labels, sample.occurrences, sample.value)
-            return summary
+    found = Metric(f"{PREFIX}_{family.name}", family.meaning, family.type.value)
+    for sample in sampled.samples:
+        labels = {label.value: text for label, text in zip(family.labels, sample.labels, strict=True)}
+        for name, value in _values(family, sample):
+            found.add_sample(name, labels, value)
+    return found
+
+
+def _values(family: Family, sample: Sample) -> Iterator[tuple[str, float]]:
+    """Return the values of a sample, with the names of these."""
+    values = [sample.value] if family.type is not MetricType.SUMMARY else [sample.occurrences, sample.value]
+    return zip(family.sample_names, values, strict=True)
 
 
 def render_graphite(metrics: Metrics, prefix: str = PREFIX) -> str:
@@ -87,9 +82,8 @@ def _iter_values(family: Family, sample: Sample, prefix: str) -> Iterator[tuple[
     cluster = [labels.pop(Label.CLUSTER)] if Label.CLUSTER in labels else []
     pipelines = [[each or NO_PIPELINE] for each in labels.pop(Label.PIPELINE, "").split(",")]
     entity = [labels.pop(Label.ENTITY)] if Label.ENTITY in labels else []
-    values = [sample.value] if family.type is not MetricType.SUMMARY else [sample.occurrences, sample.value]
     for pipeline in pipelines:
-        for name, value in zip(family.sample_names, values, strict=True):
+        for name, value in _values(family, sample):
             place = [*cluster, *(pipeline if entity else []), *entity, name.removeprefix(f"{PREFIX}_")]
             parts = [_SEPARATING.sub("_", part) for part in (*place, *labels.values())]
             yield ".".join([prefix, *parts]), value
