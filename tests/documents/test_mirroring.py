@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from feed_assets.entities.copies.mirror import Mirror, MirrorSnapshots, RemovalLimits
 from feed_assets.entities.copies.options import Verification
 from feed_assets.orchestration import names
-from feed_assets.replication.mirrors.falcon_properties import KNOWN, read_properties
+from feed_assets.replication.mirrors.templates import KNOWN, read_properties
 from feed_assets.storage.copy_port import SNAPSHOTS_FOLDER
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
 from feed_assets.storage.records import Displaced

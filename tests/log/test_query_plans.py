@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from feed_assets.alerts.deadlines.records import Recovered, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import Deliveries, ReceiverState, ReceiverStates
-from feed_assets.alerts.forecasting.waits import InstanceDurations
+from feed_assets.alerts.forecasting.chains import InstanceDurations
 from feed_assets.alerts.forecasting.watches import SlaWatch, SlaWatches
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.store import Steps

@@ -1,7 +1,7 @@
 """Template for the definition of a mirror, with all optional fields, from command options or Falcon's properties."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,12 +19,120 @@ from feed_assets.entities.process import Process
 from feed_assets.errors import WrongUsageError
 from feed_assets.issues import Finding, Issue, Severity, SourceMap
 from feed_assets.json_form import Hidden, shown
-from feed_assets.loading.messages import explain
+from feed_assets.loading.messages import closest, explain
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.replication.mirrors.falcon_properties import put, read_properties
 from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.timing.dates import render_datetime
 from feed_assets.validation.rules import validate_bundle
+
+_MEGABYTES = "MB"
+_NOBODY = "NA"
+_PRESERVED = {"preserveTimes": "times", "preservePermission": "permissions"}
+_NOT_PRESERVED = (
+    "preserveBlockSize",
+    "preserveReplicationNumber",
+    "preserveUser",
+    "preserveGroup",
+    "preserveChecksumType",
+    "preserveAcl",
+    "preserveXattr",
+)
+_NOT_HERE = (*_NOT_PRESERVED, "tdeEncryptionEnabled", "sourceSnapshotRetentionPolicy", "targetSnapshotRetentionPolicy")
+"""Properties without meaning here: encrypted files are read like others; Falcon has only the policy `delete`."""
+
+_Place = tuple[str, ...]
+
+
+def _same(text: str) -> Any:
+    return text
+
+
+def _flag(text: str) -> Any:
+    return text.strip().lower() == "true"
+
+
+def _directories(text: str) -> Any:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_CLUSTER, _RETRY, _MIRROR = ("cluster",), ("retry",), ("workflow", "mirror")
+_PLACES: Mapping[str, tuple[_Place, Callable[[str], Any]]] = {
+    "jobName": (("name",), _same),
+    "jobClusterName": (_CLUSTER, _same),
+    "jobValidityStart": (("start",), _same),
+    "jobValidityEnd": (("end",), _same),
+    "jobFrequency": (("frequency",), _same),
+    "jobTimezone": (("timezone",), _same),
+    "jobTags": (("tags",), _same),
+    "jobRetryPolicy": ((*_RETRY, "policy"), _same),
+    "jobRetryDelay": ((*_RETRY, "delay"), _same),
+    "jobRetryAttempts": ((*_RETRY, "attempts"), _same),
+    "jobRetryOnTimeout": ((*_RETRY, "on_timeout"), _flag),
+    "jobAclOwner": (("acl", "owner"), _same),
+    "jobAclGroup": (("acl", "group"), _same),
+    "jobAclPermission": (("acl", "permission"), _same),
+    "jobNotificationType": (("notification", "type"), _same),
+    "jobNotificationReceivers": (("notification", "to"), _directories),
+    "sourceDir": ((*_MIRROR, "source", "directories"), _directories),
+    "sourceSnapshotDir": ((*_MIRROR, "source", "directories"), _directories),
+    "sourceCluster": ((*_MIRROR, "source", "cluster"), _same),
+    "targetDir": ((*_MIRROR, "target", "directory"), _same),
+    "targetSnapshotDir": ((*_MIRROR, "target", "directory"), _same),
+    "targetCluster": ((*_MIRROR, "target", "cluster"), _same),
+    "distcpMaxMaps": ((*_MIRROR, "max_tasks"), _same),
+    "distcpMapBandwidth": ((*_MIRROR, "task_bandwidth"), lambda text: f"{text.strip()}{_MEGABYTES}"),
+    "overwrite": ((*_MIRROR, "overwrite"), _flag),
+    "ignoreErrors": ((*_MIRROR, "ignore_errors"), _flag),
+    "skipChecksum": ((*_MIRROR, "verification"), lambda text: "none" if _flag(text) else "transferred"),
+    "removeDeletedFiles": ((*_MIRROR, "removed_files"), lambda text: "remove" if _flag(text) else "keep"),
+    "sourceSnapshotRetentionNumber": ((*_MIRROR, "snapshots", "source_keep"), _same),
+    "sourceSnapshotRetentionAgeLimit": ((*_MIRROR, "snapshots", "source_age"), _same),
+    "targetSnapshotRetentionNumber": ((*_MIRROR, "snapshots", "target_keep"), _same),
+    "targetSnapshotRetentionAgeLimit": ((*_MIRROR, "snapshots", "target_age"), _same),
+}
+KNOWN = (*_PLACES, *_PRESERVED, *_NOT_HERE)
+"""All known names."""
+
+
+def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Translate properties to values of a definition, with notes about those without meaning here. The cluster, start
+    and end of the process are under `cluster`, `start` and `end`.
+
+    Raises:
+        MirrorTemplateError: none of the extensions has a property of that name.
+
+    >>> read_properties({"targetDir": "/b", "distcpMapBandwidth": "10"})[0]["workflow"]["mirror"]
+    {'target': {'directory': '/b'}, 'task_bandwidth': '10MB'}
+    """
+    values: dict[str, Any] = {}
+    notes = []
+    for name, text in properties.items():
+        if name in _PLACES:
+            place, read = _PLACES[name]
+            _put(values, place, read(text))
+        elif name in _PRESERVED:
+            if _flag(text):
+                mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
+                mirror.setdefault("preserve", []).append(_PRESERVED[name])
+        elif name in _NOT_HERE:
+            if text.strip().lower() not in ("", "false", "delete"):
+                notes.append(f"{name}={text} is left out: it has no meaning here")
+        else:
+            close = closest(name, KNOWN)
+            raise MirrorTemplateError(
+                reason=f"{name!r} is not a property of Falcon's extensions for mirroring",
+                next_step=f"Did you mean {close!r}?" if close else "See docs/mirroring.md.",
+            )
+    if values.get("notification", {}).get("to") == [_NOBODY]:
+        del values["notification"]
+    return values, tuple(notes)
+
+
+def _put(values: dict[str, Any], place: _Place, value: object) -> None:
+    for key in place[:-1]:
+        values = values.setdefault(key, {})
+    values[place[-1]] = value
+
 
 COMMENTS: Mapping[str, str] = {
     "source": "what is read: directory, or several directories",
@@ -54,7 +162,7 @@ _EXAMPLES: Mapping[str, str] = {
     "include": '["**.parquet"]',
     "exclude": '["tmp/**"]',
 }
-_RETRY = {"policy": "periodic", "delay": "minutes(30)", "attempts": 3}
+_DEFAULT_RETRY = {"policy": "periodic", "delay": "minutes(30)", "attempts": 3}
 _SIDE = re.compile(r"(?:([A-Za-z][A-Za-z0-9-]*):(?!//))?(.+)")  # "primary:/models", "/models", "s3://bucket/models"
 _KEY = re.compile(r"    ([a-z_]+):")
 
@@ -187,8 +295,8 @@ def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], 
         kept = request.snapshots.split(",")
         if len(kept) > 2 or not all(each.strip().isdecimal() and int(each) > 0 for each in kept):
             raise WrongUsageError(f"--snapshots {request.snapshots!r} is neither N nor N,M.")
-        put(mirror, ("snapshots", "source_keep"), int(kept[0]))
-        put(mirror, ("snapshots", "target_keep"), int(kept[-1]))
+        _put(mirror, ("snapshots", "source_keep"), int(kept[0]))
+        _put(mirror, ("snapshots", "target_keep"), int(kept[-1]))
         mirror.pop("removed_files", None)
     return _process(request, values, as_of), notes
 
@@ -216,7 +324,7 @@ def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) ->
         "catch_up": "latest",
         "frequency": request.frequency.render() if request.frequency else values.get("frequency", "days(1)"),
         "workflow": {"engine": "directory-mirror", "mirror": mirror},
-        "retry": {**_RETRY, **values.get("retry", {})},
+        "retry": {**_DEFAULT_RETRY, **values.get("retry", {})},
     }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feed_assets.alerts.forecasting.waits import InstanceDuration, InstanceDurations
+from feed_assets.alerts.forecasting.chains import InstanceDuration, InstanceDurations
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.alerts.forecasting.outlooks import ENDLESS, FEWEST, MOST, RECENT, Outlook
-from feed_assets.alerts.forecasting.waits import (
+from feed_assets.alerts.forecasting.chains import (
     Group,
     InstanceDuration,
     Waits,
@@ -16,6 +15,7 @@ from feed_assets.alerts.forecasting.waits import (
     decide_groups,
     process_waits,
 )
+from feed_assets.alerts.forecasting.outlooks import ENDLESS, FEWEST, MOST, RECENT, Outlook
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency

@@ -16,9 +16,8 @@ from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
-from feed_assets.replication.mirrors.falcon_properties import KNOWN, read_properties
 from feed_assets.replication.mirrors.queries import MirrorRequest
-from feed_assets.replication.mirrors.templates import COMMENTS, MirrorTemplate, make_mirror
+from feed_assets.replication.mirrors.templates import COMMENTS, KNOWN, MirrorTemplate, make_mirror, read_properties
 from feed_assets.timing.frequency import parse_frequency
 
 AS_OF = datetime(2015, 6, 1, 14, 30, tzinfo=UTC)
