@@ -93,8 +93,8 @@ FeedAssetsError
 │   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
 ├── DeliveryError             a receiver of messages cannot be used
-│   ├── WayError              a receiver of the settings is wrong, or lacks something
-│   ├── UnknownWayError       no receiver of this name is declared
+│   ├── ReceiverError         a receiver of the settings is wrong, or lacks something
+│   ├── UnknownReceiverError  no receiver of this name is declared
 │   └── ChatMissingError      chats need a package that is not installed
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance
