@@ -23,7 +23,7 @@ from benchmarks.probes import ROOT, ProbeError, run_probe, say
 from benchmarks.report import Figure, Part, Scale, slower, within
 from examples.flights.landing import read_deliveries
 from feed_assets.clock import SystemClock
-from feed_assets.scaffolding.files import read_dagster_yaml
+from feed_assets.scaffolding.projects import read_dagster_yaml
 
 AT_MOST, AT_MOST_WARM = 2.0, 1.2
 DAYS = 30

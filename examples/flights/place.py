@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feed_assets.scaffolding.files import read_dagster_yaml
+from feed_assets.scaffolding.projects import read_dagster_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKER = ".feed-assets-demo"

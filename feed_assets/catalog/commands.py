@@ -150,7 +150,7 @@ def export_metadata(
     context: "OperationContext", *, entity: MaybeEntity = None, kinds: Kinds = ()
 ) -> Mapping[str, object]:
     """Print what is said in the scope USER of ENTITY and what is below it, or of all entities, for `import`."""
-    from feed_assets.catalog.moving import export_metadata
+    from feed_assets.catalog.documents import export_metadata
 
     return {"mutations": export_metadata(context, entity, kinds)}
 
@@ -160,7 +160,7 @@ def import_metadata(
     context: "OperationContext", *, file: File, author: str, dry_run: bool = False
 ) -> "Page[MetadataResult]":
     """Make the changes of FILE, all of them or none; importing it again changes nothing. - is standard input."""
-    from feed_assets.catalog.moving import import_metadata
+    from feed_assets.catalog.documents import import_metadata
 
     return Page.of(import_metadata(context, file.name, file.read(), author=author, dry_run=dry_run))
 

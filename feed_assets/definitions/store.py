@@ -1,13 +1,14 @@
 """The definition store: files that declare entities, a journal of changes, and a record of every version.
 
-A change is prepared in the journal, then made file by file, then recorded. The next user of the store finishes an
+A change has three steps, each of which can be repeated: it is prepared in the journal (its files and versions), then
+made file by file, then recorded with its end, in one transaction. The next user of the store finishes an
 interrupted change, or undoes it if somebody edited the same files meanwhile. So a change is visible as a whole or not
 at all.
 """
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -23,15 +24,15 @@ from feed_assets.definitions.ownership import (
     require_own_record,
 )
 from feed_assets.definitions.recording import Newest, append_versions, decide_versions, is_in_folder
-from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.interpolation import Values, values_of
 from feed_assets.log.definitions.changes import Changes
-from feed_assets.log.definitions.records import Change, ChangeState, DefinitionVersion, FileChange
+from feed_assets.log.definitions.records import Change, ChangeState, DefinitionVersion, FileChange, digest_content
 from feed_assets.log.definitions.store import REVISION_CURSOR, Definitions
+from feed_assets.masking import get_logger
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
@@ -356,3 +357,92 @@ def open_store(database: Database, settings: Settings) -> DefinitionStore:
     """Open the store of the definitions that the settings name."""
     folder = open_folder(settings.entities_location)
     return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)
+
+
+_logger = get_logger(__name__)
+
+
+def recover_changes(database: Database, folder: DefinitionFolder, now: datetime) -> list[Change]:
+    """Finish or undo interrupted changes, oldest first, and return them. The caller holds the lock of the definitions.
+
+    A change is finished if each of its files is in the state before or after the change. If somebody edited one of them
+    meanwhile, that edit stays, the other files are restored, and a warning is logged.
+    """
+    with database.read() as connection:
+        prepared = Changes(connection).prepared()
+    ended = []
+    for change in prepared:
+        foreign = [each.file for each in change.files if find_digest(folder, each.file) not in _expected_digests(each)]
+        if foreign:
+            _logger.warning(
+                "the change %d of the definitions (%s, by %s) was interrupted, and %s was edited since: it is undone",
+                change.number,
+                change.origin,
+                change.author,
+                " and ".join(foreign),
+            )
+            ended.append(undo_change(database, folder, change, now))
+        else:
+            write_files(folder, change)
+            ended.append(finish_change(database, folder, change, now))
+    return ended
+
+
+def write_files(folder: DefinitionFolder, change: Change) -> None:
+    """Bring the files to their state after the change.
+
+    Raises:
+        DefinitionsChangedError: a file was edited by others since the change was prepared; that file is left alone.
+    """
+    for each in change.files:
+        if find_digest(folder, each.file) not in _expected_digests(each):
+            raise DefinitionsChangedError(location=folder.location, files=(each.file,))
+        _write(folder, each.file, each.after)
+
+
+def finish_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
+    """Record the versions of a change whose files are written, and mark the change as done.
+
+    Raises:
+        DefinitionsChangedError: another process took the change over and undid it.
+    """
+    with database.begin() as connection:
+        if Changes(connection).end(change, ChangeState.DONE, now):
+            append_versions(connection, change.versions)
+    return _find_ended(database, folder, change, ChangeState.DONE)
+
+
+def undo_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
+    """Restore the files that the change has written, and mark it as undone. Edits by others stay."""
+    for each in reversed(change.files):
+        if each.after_digest != each.before_digest and find_digest(folder, each.file) == each.after_digest:
+            _write(folder, each.file, each.before)
+    with database.begin() as connection:
+        if Changes(connection).end(change, ChangeState.UNDONE, now):
+            Definitions(connection).bump_revision()
+    return _find_ended(database, folder, change, ChangeState.UNDONE)
+
+
+def find_digest(folder: DefinitionFolder, file: str) -> str | None:
+    """Return the sha256 of a file in its present state; None if there is no such file."""
+    content = folder.read_file(file)
+    return None if content is None else digest_content(content)
+
+
+def _expected_digests(change: FileChange) -> Collection[str | None]:
+    return (change.before_digest, change.after_digest)
+
+
+def _write(folder: DefinitionFolder, file: str, text: str | None) -> None:
+    if text is None:
+        folder.remove(file)
+    else:
+        folder.write(file, text.encode())
+
+
+def _find_ended(database: Database, folder: DefinitionFolder, change: Change, state: ChangeState) -> Change:
+    with database.read() as connection:
+        ended = Changes(connection).find(change.change_id)
+    if ended is None or ended.state is not state:
+        raise DefinitionsChangedError(location=folder.location, files=tuple(each.file for each in change.files))
+    return replace(ended, versions=change.versions)

@@ -27,7 +27,14 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
-from feed_assets.explain.sentences import describe_missing, explain_feed_state, explain_process_state, late_check
+from feed_assets.explain.sentences import (
+    Omission,
+    describe_missing,
+    explain_feed_state,
+    explain_process_state,
+    iter_omissions,
+    late_check,
+)
 from feed_assets.explain.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.instances.gates.blockers import (
     Blocker,
@@ -46,7 +53,6 @@ from feed_assets.instances.gates.blockers import (
 )
 from feed_assets.instances.gates.end_messages import keys_of_end
 from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
-from feed_assets.instances.lists.omissions import Omission, iter_omissions
 from feed_assets.instances.lists.rows import rendered
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances

@@ -1,6 +1,7 @@
 """The reasons besides blockers: runs, times, inputs, contents, and the location of the data."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -15,7 +16,6 @@ from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.taking import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
-from feed_assets.instances.lists.omissions import Omission, iter_omissions
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.instances.lists.rows import next_attempt, rendered
 from feed_assets.log.events import EventLog
@@ -44,6 +44,41 @@ from feed_assets.releases.pinning import find_changed_paths
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.timing.dates import NEVER, render_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omission:
+    """An output that the newest attempt has left out; `former` is the attempt that wrote what is there, if one did."""
+
+    output: str
+    feed: FeedKey
+    former: int | None
+
+    def render(self) -> str:
+        """Return it as the end of a sentence about the process instance."""
+        place = f"feed {self.feed.feed} {render_datetime(self.feed.nominal_time)}"
+        kept = "" if self.former is None else f"; what attempt {self.former} wrote stays"
+        return f"left out its optional output {self.output}, {place}{kept}"
+
+
+def iter_omissions(connection: Connection, active: ActiveRelease, row: ProcessInstance) -> Iterator[Omission]:
+    """Yield the optional outputs that an instance has left out; none unless it has succeeded.
+
+    Of an output that was recorded from storage nobody knows which attempt wrote it: it counts as written.
+    """
+    if row.status is not ProcessInstanceStatus.SUCCEEDED:
+        return
+    optional = {
+        FeedKey(*edge.feed_key, time): edge.name
+        for edge in active.record.own_outputs
+        if edge.optional and (time := active.plan.output_time(edge, row.nominal_time)) is not None
+    }
+    found = EventLog(connection).for_instances(optional)
+    for feed, output in optional.items():
+        written = [event for event in found.get(feed, ()) if event.kind is FeedEventKind.PRODUCED]
+        former = written[-1].payload.get("attempt") if written else None
+        if not written or (isinstance(former, int) and former < row.attempt):
+            yield Omission(output=output, feed=feed, former=former if isinstance(former, int) else None)
 
 
 def explain_process_state(

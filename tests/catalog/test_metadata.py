@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from feed_assets.catalog.commands import copy_metadata, drop_metadata
+from feed_assets.catalog.documents import export_metadata, import_metadata
 from feed_assets.catalog.editing import (
     get_metadata,
     list_changes,
     remove_metadata,
     update_metadata,
 )
-from feed_assets.catalog.moving import export_metadata, import_metadata
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.errors import EntityNotFoundError, MetadataRefusedError

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.definitions.bundles.archive import read_archive
-from feed_assets.definitions.bundles.exporting import export_bundle
+from feed_assets.definitions.bundles.archive import export_bundle, read_archive
 from feed_assets.definitions.bundles.importing import import_bundle
 from feed_assets.definitions.verbs.changes import submit
 from feed_assets.entities.feed import Feed

@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
+from feed_assets.catalog.documents import import_metadata
 from feed_assets.catalog.editing import get_metadata, remove_metadata
-from feed_assets.catalog.moving import import_metadata
 from feed_assets.catalog.search.records import SearchQuery
 from feed_assets.catalog.search.search import search
 from feed_assets.catalog.store import MetadataStore, render_metadata

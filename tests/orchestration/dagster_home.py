@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 
-from feed_assets.scaffolding.files import read_dagster_yaml
+from feed_assets.scaffolding.projects import read_dagster_yaml
 from feed_assets.settings import STATE_FILE
 from feed_assets.sql.database import Database, open_database
 from tests.databases import lay_tables

@@ -8,7 +8,7 @@ from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Does, Param, operation
 
 if TYPE_CHECKING:
-    from feed_assets.definitions.bundles.exporting import BundleExport
+    from feed_assets.definitions.bundles.archive import BundleExport
     from feed_assets.definitions.bundles.importing import BundleImport
     from feed_assets.definitions.verbs.context import EntityContext
 
@@ -27,7 +27,7 @@ def export_bundle(
     context: "EntityContext", *, names: Names = (), everything: Everything = False, needs: WithNeeds = False, to: Target
 ) -> "BundleExport":
     """Write the entities NAMES, such as flights or feed/flights, to a bundle, which is a zip of texts."""
-    from feed_assets.definitions.bundles.exporting import export_bundle
+    from feed_assets.definitions.bundles.archive import export_bundle
 
     if everything is bool(names):
         raise WrongUsageError("Give names, or --all.")

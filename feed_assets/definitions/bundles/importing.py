@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from feed_assets.catalog.documents import parse_document
+from feed_assets.catalog.documents import import_metadata, parse_document
 from feed_assets.catalog.editing import MetadataResult
-from feed_assets.catalog.moving import import_metadata
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
-from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity
-from feed_assets.definitions.bundles.exporting import iter_paths
+from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.applying import apply_planned

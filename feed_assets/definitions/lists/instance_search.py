@@ -8,9 +8,8 @@ from sqlalchemy import Connection
 from feed_assets.context.consolidation import PAGE, Result
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
-from feed_assets.definitions.lists.listing import is_subsequence
+from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
 from feed_assets.definitions.lists.query_fields import SearchQuery
-from feed_assets.definitions.lists.said_tags import SaidTags, has_words
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.counts import count_listed
 from feed_assets.instances.lists.queries import InstancePage, find_rows

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
-from feed_assets.context.errors import EntityExistsError, EntityReferencedError
+from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
 from feed_assets.definitions.store import Loaded
@@ -20,12 +21,12 @@ from feed_assets.definitions.verbs.settling import (
     left_clusters,
     settle_releases,
 )
-from feed_assets.definitions.verbs.update_rules import require_updatable
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.differences import diff_entities
+from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.differences import FieldChange, diff_entities
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
@@ -33,8 +34,11 @@ from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.bundles import LoadedBundle, parse_file
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.records import ProcessInstance
+from feed_assets.plan.release_fingerprint import Weight, weigh
+from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.validation.compatibility import find_dependents
 
@@ -107,7 +111,7 @@ def submit(
 
 
 def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
-    """Change declared entities, all or none. See `update_rules` for what an update may change.
+    """Change declared entities, all or none. See `require_updatable` for what an update may change.
 
     Added clusters wait for `schedule`; work on removed clusters stops. The version of a cluster grows with the fields
     that its users see; clusters are updated only in safe mode. What is declared with the same content stays
@@ -319,3 +323,50 @@ def _scheduled(
         outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
         outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
     return replace(result, outcomes=tuple(outcomes.values()))
+
+
+def require_updatable(context: EntityContext, before: AnyEntity | None, after: AnyEntity) -> None:
+    """Require that an update is allowed. There is no restriction if the entity before could not be read.
+
+    Raises:
+        VerbRefusedError: the type of a datasource changes, or the validity on a scheduled cluster would be over.
+    """
+    if isinstance(before, Datasource) and isinstance(after, Datasource) and before.type is not after.type:
+        raise VerbRefusedError(
+            subject=after.label,
+            reason=f"its type cannot change from {before.type.value!r} to {after.type.value!r}",
+            next_step="Submit another datasource, and change the feeds to it.",
+        )
+    if isinstance(before, Feed | Process) and isinstance(after, Feed | Process):
+        for cluster in find_past_ends(before, after, context.schedules(), context.now):
+            raise VerbRefusedError(
+                subject=after.label,
+                reason=(
+                    f"its validity on {cluster} ends at {render_datetime(after.clusters[cluster].validity.end)}, "
+                    "in the past, and it is scheduled there"
+                ),
+                next_step="Choose an end in the future; or delete it and submit it again.",
+            )
+
+
+def find_past_ends(
+    before: Feed | Process, after: Feed | Process, schedules: ScheduleView, as_of: datetime
+) -> list[str]:
+    """Return the clusters on which a scheduled entity would change in more than soft fields, with its end in the
+    past.
+    """
+    changes = diff_entities(before, after)
+    return [
+        name
+        for name, entry in after.clusters.items()
+        if name in before.clusters
+        and entry.validity.end < as_of
+        and schedules.state(after.kind, after.name, name) is not ScheduleState.SUBMITTED
+        and any(_matters(after.kind, change, name) for change in changes)
+    ]
+
+
+def _matters(kind: Kind, change: FieldChange, cluster: str) -> bool:
+    if change.path[0] == "clusters" and change.path[1:2] != (cluster,):
+        return False
+    return weigh(kind, change.path, change.before, change.after) is not Weight.SOFT

@@ -14,7 +14,7 @@ from feed_assets.definitions.contents import StoredDocument
 from feed_assets.definitions.edits import Edit, Remove
 from feed_assets.definitions.recording import is_in_folder
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.changes import read_documents
+from feed_assets.definitions.verbs.changes import read_documents, require_updatable
 from feed_assets.definitions.verbs.cluster_versions import with_next_version
 from feed_assets.definitions.verbs.context import EntityContext, find_new_issues
 from feed_assets.definitions.verbs.plan_effects import (
@@ -24,7 +24,6 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_staying,
     find_unseen_feeds,
 )
-from feed_assets.definitions.verbs.update_rules import require_updatable
 from feed_assets.definitions.written import (
     digest_as_written,
     find_entity,

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
     from feed_assets.instances.lists.queries import InstancePage
     from feed_assets.instances.lists.ranges import InstanceQuery
-    from feed_assets.instances.lists.runs import ParamsFound
-    from feed_assets.instances.lists.steps import InstanceStep
+    from feed_assets.instances.lists.runs import InstanceStep, ParamsFound
     from feed_assets.instances.lists.triage import TriageGraph
 
 GROUPS = {
@@ -183,7 +182,7 @@ def steps(
 ) -> "Consolidated[InstanceStep]":
     """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
     from feed_assets.context.subjects import resolve_subject
-    from feed_assets.instances.lists.steps import find_steps
+    from feed_assets.instances.lists.runs import find_steps
 
     return find_steps(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=clusters))
 

@@ -11,12 +11,13 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, OrderField
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceQuery, decide_range
-from feed_assets.instances.lists.removed_instances import find_evictions
-from feed_assets.instances.lists.rows import due_between
+from feed_assets.instances.lists.rows import InstanceRow, due_between
 from feed_assets.json_form import NominalTime
+from feed_assets.log.events import EventLog
 from feed_assets.log.instances.instance_pages import InstancePages
-from feed_assets.log.records import FeedInstanceStatus, WatermarkKind
+from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstanceStatus, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
+from feed_assets.plan.records import FeedRecord
 
 UNSCHEDULED = "UNSCHEDULED"
 
@@ -129,3 +130,38 @@ def _count_data(of: ClusterQuery) -> dict[str, int]:
     if after is None and is_expected:
         counts[missing] = counts.get(missing, 0) + max(0, len(due) - sum(counts.values()))
     return counts | ahead
+
+
+def find_evictions(of: ClusterQuery) -> list[InstanceRow]:
+    """Return the last action of retention on each instance of a range: EVICTED or RESTORED.
+
+    Raises:
+        InstanceQueryError: the feed is not on the cluster.
+    """
+    record, log = of.feed, EventLog(of.connection)
+    events = [*log.for_feed(*record.key, FeedEventKind.EVICTED), *log.for_feed(*record.key, FeedEventKind.RESTORED)]
+    newest = {
+        event.nominal_time: event
+        for event in sorted(events, key=lambda event: event.seq)
+        if of.start <= event.nominal_time < of.stop and event.is_of_data
+    }
+    return [
+        _row(record, event) for event in newest.values() if of.query.filter.is_met(event.kind.value, event.recorded_at)
+    ]
+
+
+def _row(record: FeedRecord, event: FeedEvent) -> InstanceRow:
+    reason, sweep, store = (event.payload.get(name) for name in ("reason", "sweep", "store"))
+    return InstanceRow(
+        kind=Kind.FEED,
+        name=record.feed,
+        cluster=record.cluster,
+        lifecycle=Lifecycle.EVICTION,
+        nominal_time=event.nominal_time,
+        status=event.kind.value,
+        reason="; ".join(str(text) for text in (f"sweep {sweep}" if sweep else event.origin, reason) if text),
+        ended_at=event.recorded_at,
+        bytes=event.bytes,
+        files=event.files,
+        url=f"{str(store).rstrip('/')}/{event.payload['path']}" if store else None,
+    )

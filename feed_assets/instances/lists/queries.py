@@ -15,11 +15,10 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.instances.lists.counts import count_listed
+from feed_assets.instances.lists.counts import count_listed, find_evictions
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import OrderField
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceQuery, decide_range
-from feed_assets.instances.lists.removed_instances import find_evictions
 from feed_assets.instances.lists.rows import (
     InstanceRow,
     attempt_rows,

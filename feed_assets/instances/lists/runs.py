@@ -1,12 +1,14 @@
-"""`params` and `logs`: the parameters of an instance's work, and the links to its logs."""
+"""`params`, `logs` and `steps`: the parameters of an instance's work, the links to its logs, and the steps of its
+attempts.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.context.consolidation import Consolidated
+from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.engines.port import InputData, InputInstance
@@ -23,12 +25,17 @@ from feed_assets.instances.lists.lifecycles import find_work
 from feed_assets.instances.lists.queries import InstancePage, list_instances
 from feed_assets.instances.lists.ranges import InstanceQuery
 from feed_assets.instances.lists.rows import Action, InstanceRow, rows_of_attempts
-from feed_assets.json_form import NominalTime
+from feed_assets.instances.steps.frames import StepResult
+from feed_assets.instances.steps.records import StepRun, StepStatus
+from feed_assets.instances.steps.store import Steps
+from feed_assets.json_form import Hidden, NominalTime, shown, shows
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.text import render_text
 
 LEFT_OUT = "LEFT_OUT"
@@ -166,3 +173,56 @@ def _actions(context: OperationContext, connection: Connection, row: InstanceRow
             if edge.optional and edge.name not in published
         ]
     return tuple(actions)
+
+
+@shows("run", "cluster, nominal_time, attempt, step, status, made_in, started_at, ended_at, reason")
+@dataclass(frozen=True, slots=True)
+class InstanceStep:
+    """One step of one attempt. `made_in` is the attempt that has run it, an earlier one if it was KEPT.
+
+    `frames` are the rows of what it has yielded, None if they are not known.
+    """
+
+    run: Hidden[StepRun]
+
+    @shown
+    def frames(self) -> Mapping[str, int | None]:
+        """The rows of each frame."""
+        return StepResult.of(self.run).rows if self.run.is_done else {}
+
+    @property
+    def written(self) -> str:
+        """The frames, for people."""
+        found = self.frames.items()
+        return ", ".join(f"{name} ({counted(rows, 'row')})" if rows is not None else name for name, rows in found)
+
+    @property
+    def state(self) -> str:
+        """The status, or the attempt that has made what was kept."""
+        run = self.run
+        return f"KEPT from {run.made_in}" if run.made_in != run.attempt else run.status.value
+
+
+def find_steps(context: OperationContext, subject: Subject) -> Consolidated[InstanceStep]:
+    """Return the steps of an instance on each of some clusters, in the order of attempts and of running."""
+    with context.read() as connection:
+
+        def read(cluster: str) -> Sequence[InstanceStep]:
+            return list(_iter_steps(connection, ProcessKey(subject.name, cluster, subject.instance)))
+
+        found = consolidate(subject.asked, read)
+    nothing = f"{subject.name} at {render_datetime(subject.instance)}: no attempt with steps has begun"
+    return found if found.items else replace(found, remarks=(nothing,))
+
+
+def _iter_steps(connection: Connection, key: ProcessKey) -> Iterator[InstanceStep]:
+    """Yield the steps; one that was running when its attempt ended has ended with it."""
+    attempts = {attempt.attempt: attempt for attempt in Attempts(connection).of(key)}
+    for run in Steps(connection).of(key):
+        attempt = attempts.get(run.attempt)
+        if run.status is StepStatus.RUNNING and attempt is not None and attempt.ended_at is not None:
+            is_killed = attempt.status is ProcessInstanceStatus.KILLED
+            status = StepStatus.KILLED if is_killed else StepStatus.FAILED
+            yield InstanceStep(replace(run, status=status, ended_at=attempt.ended_at, reason=attempt.reason))
+        else:
+            yield InstanceStep(run)

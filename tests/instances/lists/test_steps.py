@@ -10,7 +10,7 @@ from feed_assets.definitions.checks.code_checks import check_code
 from feed_assets.definitions.checks.code_trials import try_code
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import control_instances
-from feed_assets.instances.lists.steps import find_steps
+from feed_assets.instances.lists.runs import find_steps
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.issues import SourceMap
 from feed_assets.log.instances.attempts import Attempts
