@@ -14,9 +14,8 @@ from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.log.removals.records import Hold
-    from feed_assets.rebuild.feeds import RebuiltFeed
     from feed_assets.rebuild.processes import RebuiltProcess
-    from feed_assets.rebuild.rebuilding import Rebuilt
+    from feed_assets.rebuild.rebuilding import Rebuilt, RebuiltFeed
 
 
 @click.group(cls=Verbs)

@@ -72,8 +72,7 @@ def simulate(
     """
     from feed_assets.definitions.declared import record_location
     from feed_assets.plan.location import load_location
-    from feed_assets.simulate.event_files import load_events
-    from feed_assets.simulate.parts import ArrivalPattern, ClockSteps, iter_arrivals, load_arrivals
+    from feed_assets.simulate.parts import ArrivalPattern, ClockSteps, iter_arrivals, load_arrivals, load_events
     from feed_assets.simulate.simulation import Faults, SimulationSettings
     from feed_assets.simulate.simulation import simulate as run_simulation
 

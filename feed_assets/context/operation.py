@@ -1,7 +1,7 @@
-"""The context of operations: the current definitions, the state, storage, and the clocks."""
+"""The contexts of attempts and operations: the state, storage, the clocks, and a plan or the current definitions."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,9 +10,8 @@ from typing import NoReturn, TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import SystemClock, open_clock
+from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.lifecycle import LifecycleContext
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.flow_names import describe_process
@@ -35,6 +34,48 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleContext:
+    """The state database, the stores and the clocks, shared by attempts, sweeps and commands.
+
+    `clock` tells the time of the data, `real_clock` the real time, which leases and durations use. The two differ only
+    in replays and simulations. The name `Context` is taken: a `python` workflow receives a `Context`.
+    """
+
+    database: Database
+    stores: StorePool
+    clock: Clock
+    real_clock: Clock
+
+    @property
+    def real_now(self) -> datetime:
+        """The real time."""
+        return self.real_clock.now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptContext(LifecycleContext):
+    """A context for attempts: adds the plan of the active release, and its number.
+
+    `current` is the plan of the current declaration; the plan of a release has only its own.
+
+    `run_id` names a Dagster run, a simulation or a command (see `run_names`). `is_cancelled` tells whether somebody has
+    cancelled the run, when it is interrupted.
+    """
+
+    plan: Plan
+    run_id: str
+    release: int | None = None
+    current: Plan | None = None
+    is_cancelled: Callable[[], bool] = lambda: True
+
+    @property
+    def declared(self) -> Plan:
+        """The plan of the current declaration, as far as it is known."""
+        return self.current or self.plan
+
 
 _Record = TypeVar("_Record", FeedRecord, ProcessRecord)
 

@@ -9,7 +9,7 @@ from feed_assets.parameters import SCHEDULABLE, MaybeInstance, Name
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.explain.summaries import Explained, NextBatches
+    from feed_assets.explain.explanations import Explained, NextBatches
 
 Some = Annotated[
     tuple[str, ...], Param("Only these clusters; by default all.", option="cluster", of=(Kind.CLUSTER,), commas=True)
@@ -41,7 +41,7 @@ def why(
     batch waits for.
     """
     from feed_assets.context.subjects import resolve_subject
-    from feed_assets.explain.summaries import NextBatches, tell_why
+    from feed_assets.explain.explanations import NextBatches, tell_why
     from feed_assets.triggers.queues import find_queues
 
     subject = resolve_subject(context, name, instance, kind=kind, preferred=Kind.PROCESS, clusters=clusters)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.external_work.taking import find_governing, init_command, refuse
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps

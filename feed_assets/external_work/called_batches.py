@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, next_step
 from feed_assets.external_work.taking import TakenBatch
 from feed_assets.instances.arrival.store_polls import find_records

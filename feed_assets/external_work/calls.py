@@ -15,8 +15,7 @@ from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import Unconfined
-from feed_assets.context.lifecycle import AttemptContext
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import AttemptContext, OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.context.tick_records import TickStep
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.store_polls import find_records

@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.lifecycle import AttemptContext
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import AttemptContext, OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order

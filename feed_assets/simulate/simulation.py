@@ -14,8 +14,7 @@ from typing import assert_never
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Unconfined
-from feed_assets.context.lifecycle import AttemptContext
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
@@ -41,15 +40,19 @@ from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.replication.flows import FlowRunner
-from feed_assets.simulate.event_files import AUTHOR, Command, FileEvent, GivenCommand, ToldArrival
 from feed_assets.simulate.parts import (
+    AUTHOR,
     Arrival,
     ClockSteps,
+    Command,
     DigestEngine,
+    FileEvent,
+    GivenCommand,
     LogLine,
     QueueShare,
     SimulatedEvent,
     SimulatedStores,
+    ToldArrival,
     WrongClock,
     describe_step,
     no_session,

@@ -14,8 +14,7 @@ from feed_assets.definitions.declared import record_location
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.plan.location import Declared, Location, declare_location, load_location
 from feed_assets.settings import Settings, load_settings
-from feed_assets.simulate.event_files import load_events
-from feed_assets.simulate.parts import Arrival, LogLine, SimulatedEvent
+from feed_assets.simulate.parts import Arrival, LogLine, SimulatedEvent, load_events
 from feed_assets.simulate.simulation import Simulation, SimulationSettings
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import parse_datetime, render_datetime

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import OnError
@@ -14,10 +13,6 @@ from feed_assets.storage.copy_port import Reading, SourceFile, StagedFile, Stagi
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.tasks import CopyTask, TaskCopy, join_staging
-
-if TYPE_CHECKING:
-    pass
-
 
 _BURST = 4
 

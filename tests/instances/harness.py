@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Bulkheads, Unconfined
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.definitions.declared import record_declared
 from feed_assets.engines.port import Context, Engine, OutputReport, Work, WorkReport
 from feed_assets.engines.python_engine import match_messages

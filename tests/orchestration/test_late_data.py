@@ -8,7 +8,7 @@ from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, Dagste
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import SystemClock
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.late import detection
 from feed_assets.log.records import ProcessInstanceStatus

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, RunRequest
 
-from feed_assets.context.lifecycle import AttemptContext
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import AttemptContext, OperationContext
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.context.subjects import resolve_subject
 from feed_assets.explain.explanations import explain

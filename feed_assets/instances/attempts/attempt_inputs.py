@@ -10,7 +10,7 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
 from feed_assets.entities.common import Kind

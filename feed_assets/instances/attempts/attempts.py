@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.catalog.run_metadata import apply_reported
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.bulkheads import AWAY
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import InputEvent
 from feed_assets.engines.run_metadata import FactValue, ReportedMetadata

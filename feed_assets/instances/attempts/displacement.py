@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.entities.copies.options import EXISTING, Existing
 from feed_assets.instances.arrival.polling import describe_owner
 from feed_assets.log.events import EventLog

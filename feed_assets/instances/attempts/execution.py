@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.catalog.run_metadata import Facts, check_reported
 from feed_assets.clock import Stopwatch
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import (
     Engine,
     InputData,

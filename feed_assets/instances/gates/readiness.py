@@ -48,8 +48,13 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.changed import find_changed, forget_changed, note_changed
-from feed_assets.releases.feed_readers import find_feed_readers
-from feed_assets.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
+from feed_assets.releases.timeline import (
+    BEGINNING,
+    ActiveRelease,
+    ReleaseTimeline,
+    find_feed_readers,
+    first_at_or_after,
+)
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.triggers.input_windows import decide_ready, input_states_many, runs_incomplete

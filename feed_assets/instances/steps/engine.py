@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.data.frames import frame_input
 from feed_assets.engines.errors import OutputMismatchError
 from feed_assets.engines.port import Engine, InputData, OutputReport, StepPlace, Work, WorkReport

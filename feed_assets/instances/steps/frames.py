@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import Work, WorkReport
 from feed_assets.engines.run_metadata import ReportedMetadata
 from feed_assets.instances.steps.attempt_steps import StepPart

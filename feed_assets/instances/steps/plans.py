@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.entities.workflow import Step, Workflow, decide_repeated, order_steps
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.steps.records import StepRun, StepStatus

@@ -27,7 +27,7 @@ from feed_assets.plan.rendering import render_first
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from feed_assets.alerts.deadlines.states import FeedLateness
+    from feed_assets.alerts.deadlines.alerts import FeedLateness
     from feed_assets.instances.attempts.verdicts import Verdict
     from feed_assets.instances.late.store import BehindCopies
 
@@ -47,7 +47,7 @@ def build_on_time_checks(runtime: Runtime, layout: AssetLayout, cluster: str) ->
     ]
 
     def evaluate(connection: "Connection", wanted: Sequence[dg.AssetKey]) -> Iterator[dg.AssetCheckEvaluation]:
-        from feed_assets.alerts.deadlines.states import FeedLateness, find_lateness
+        from feed_assets.alerts.deadlines.alerts import FeedLateness, find_lateness
 
         found = find_lateness(connection, cluster, sorted(feeds[key] for key in wanted))
         for key in wanted:
@@ -96,7 +96,7 @@ def feeds_on_time(layout: AssetLayout, cluster: str) -> list[tuple[str, str]]:
 
 def build_evaluation(asset: dg.AssetKey, grid: Grid, lateness: "FeedLateness") -> dg.AssetCheckEvaluation:
     """Return what Dagster is told about a feed; the first late partitions are named."""
-    from feed_assets.alerts.deadlines.states import NAMED
+    from feed_assets.alerts.deadlines.alerts import NAMED
     from feed_assets.log.messages.levels import SlaLevel
 
     late = lateness.late

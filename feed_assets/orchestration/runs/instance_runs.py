@@ -21,7 +21,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
 from feed_assets.engines.port import WorkReport
 from feed_assets.engines.spark.addresses import check_spark_remote

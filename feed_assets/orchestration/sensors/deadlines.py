@@ -14,9 +14,9 @@ from functools import partial
 import dagster as dg
 from sqlalchemy import Connection
 
+from feed_assets.alerts.deadlines.alerts import FeedLateness, find_lateness
 from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines, close_all, revision_of
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss
-from feed_assets.alerts.deadlines.states import FeedLateness, find_lateness
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.deadlines.watermarks import find_present
 from feed_assets.alerts.forecasting.watches import WatchResult, apply_forecasts

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from feed_assets.context.lifecycle import LifecycleContext
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.locations.places import Places
 from feed_assets.log.instances.feed_places import FeedPlaces

@@ -40,9 +40,8 @@ from feed_assets.log.removals.records import Hold
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.releases.feed_readers import FeedReader, find_feed_readers
 from feed_assets.releases.left_out import find_former_holds, find_left_out_neighbour
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.releases.timeline import FeedReader, ReleaseTimeline, find_feed_readers
 from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.lifecycle import LifecycleContext
+from feed_assets.context.operation import LifecycleContext
 from feed_assets.instances.leasing import TTL, Leased
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.removals.chunks import SweepChunks

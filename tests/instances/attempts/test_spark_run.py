@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.lifecycle import AttemptContext
+from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.log.records import ProcessInstanceStatus
