@@ -497,7 +497,8 @@ def render_summary(explanation: Explanation, find_sequence: FindSequence) -> str
     """Return at most `LINES` lines: the instance and its state, its root causes, its own reasons, each with the command
     that ends it. Equal root causes of consecutive instances are one.
     """
-    lines = [explanation.headline, *_iter_roots(explanation, find_sequence), *_iter_own(explanation)]
+    own = (line for reason in _told(explanation) for line in _lines(reason, "  "))
+    lines = [explanation.headline, *_iter_roots(explanation, find_sequence), *own]
     if len(lines) <= LINES:
         return "\n".join(lines)
     return "\n".join([*lines[: LINES - 1], f"  … and {len(lines) - LINES + 1} more lines; --all shows everything"])
@@ -533,11 +534,6 @@ def group_roots(
         count = sum(of == cells and first <= time <= last for of, time in firsts)
         groups.append((first, last, firsts[cells, first], count))
     return groups
-
-
-def _iter_own(explanation: Explanation) -> Iterator[str]:
-    for reason in _told(explanation):
-        yield from _lines(reason, "  ")
 
 
 def _told(explanation: Explanation) -> Iterator[Reason]:
