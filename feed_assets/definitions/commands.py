@@ -104,7 +104,7 @@ def update_cluster_dependents(
     context: "EntityContext", *, cluster: Annotated[str, Param("The cluster.", argument=True, of=(Kind.CLUSTER,))]
 ) -> "VerbResult":
     """Move the feeds and processes that refer to another version of CLUSTER to its current one."""
-    from feed_assets.definitions.verbs.cluster_dependents import update_cluster_dependents
+    from feed_assets.definitions.verbs.changes import update_cluster_dependents
 
     return update_cluster_dependents(context, cluster)
 
@@ -149,7 +149,7 @@ def touch(
     effective_from: Annotated[datetime | None, Param("The effective time, such as 2015-02-28T06:30Z.")] = None,
 ) -> "VerbResult":
     """Start a new release of process NAME with unchanged definitions."""
-    from feed_assets.definitions.verbs.touch import touch
+    from feed_assets.definitions.verbs.schedules import touch
 
     return touch(context, kind, name, clusters or None, effective_from)
 

@@ -1,7 +1,6 @@
 """Evaluate listings of instances, the same for every storage: availability, size, versions of files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -135,7 +134,7 @@ def scan_listing(
         return nothing_to_scan(availability)
     known, unread = files_to_read(scanned_files(content, nanoseconds(now)), earlier)
     entries = read([file.path for file in unread])
-    found = [replace(file, checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
+    found = [file._replace(checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
     ordered = tuple(sorted([*known, *found], key=lambda file: file.path))
     return Scan(availability=availability, files=ordered, read=len(found))
 

@@ -131,9 +131,9 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannedFile:
-    """One content file of a scan: path, size and checksum as in a manifest, and the `version` for a later scan.
+class ScannedFile(NamedTuple):
+    """One content file of a scan, also as it is recorded: path, size and checksum as in a manifest, and the `version`
+    for a later scan.
 
     Equal versions of one path mean that the file was not written in between; "" means unknown and equals no version.
     `checksum` is `blake3:<hex>`, or `etag:<tag>` or `md5:<…>` if the storage itself keeps a checksum of the content.

@@ -7,9 +7,8 @@ from feed_assets.context.safe_mode import Operation, is_safe_mode, load_safe_mod
 from feed_assets.definitions.lists.query_fields import ListQuery
 from feed_assets.definitions.lists.reading import find_page, find_status, show_definition
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.cluster_dependents import update_cluster_dependents
-from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
-from feed_assets.definitions.verbs.touch import touch
+from feed_assets.definitions.verbs.changes import update_cluster_dependents
+from feed_assets.definitions.verbs.schedules import resume, schedule, suspend, touch
 from feed_assets.entities.common import Kind
 from feed_assets.log.audit import Audit
 from feed_assets.sql.database import open_database

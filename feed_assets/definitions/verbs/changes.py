@@ -1,4 +1,6 @@
-"""Submit, update and delete: changes of the declared entities, with all checks before them."""
+"""Submit, update and delete entities, and bring the version of a cluster to those that name it: changes of the declared
+entities, with all checks before them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +10,8 @@ from feed_assets.context.errors import EntityExistsError, EntityReferencedError,
 from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.cluster_versions import with_next_version
-from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, make_change
+from feed_assets.definitions.verbs.cluster_versions import find_outdated, with_cluster_version, with_next_version
+from feed_assets.definitions.verbs.context import AppliedChange, EntityContext, find_kind, get_declared, make_change
 from feed_assets.definitions.verbs.decide_schedules import DELETED, TAKEN_OFF
 from feed_assets.definitions.verbs.plan_effects import describe_left
 from feed_assets.definitions.verbs.schedules import require_schedulable, set_state
@@ -24,6 +26,7 @@ from feed_assets.definitions.verbs.settling import (
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity, entity_digest
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.differences import FieldChange, diff_entities
@@ -38,6 +41,7 @@ from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.release_fingerprint import Weight, weigh
+from feed_assets.releases.decide_releases import ReleaseDecision
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.validation.compatibility import find_dependents
@@ -370,3 +374,51 @@ def _matters(kind: Kind, change: FieldChange, cluster: str) -> bool:
     if change.path[0] == "clusters" and change.path[1:2] != (cluster,):
         return False
     return weigh(kind, change.path, change.before, change.after) is not Weight.SOFT
+
+
+def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
+    """Write the version of a cluster into every feed and process that names another version, all or none. Processes get
+    a new release if the cluster differs for them. Repeating it changes nothing.
+
+    Raises:
+        EntityNotFoundError: there is no such cluster.
+        DefinitionsError: a feed or process would have errors; carries the issues.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(context.database, Operation.UPDATE_CLUSTER_DEPENDENTS)
+    loaded = context.load()
+    cluster = get_declared(loaded, Kind.CLUSTER, name)
+    assert isinstance(cluster, Cluster)
+    entities = {entity.key: entity for entity in loaded.bundle.bundle.entities}
+    changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    for key in find_outdated(cluster, entities):
+        document = loaded.documents[key]
+        put = Put(text=document.text, format=document.format, source=document.file)
+        changed[key] = with_cluster_version(put, entities[key], name, cluster.version, context.store.values)
+    outcomes = tuple(
+        EntityOutcome(
+            kind=kind, name=each, outcome=VerbOutcome.UPDATED, notes=(f"version {cluster.version} of {name}",)
+        )
+        for kind, each in changed
+    )
+    if not changed:
+        unchanged = EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED)
+        return VerbResult(
+            verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value, outcomes=(unchanged,), dry_run=context.dry_run
+        )
+    edits: list[Edit] = [put for put, _ in changed.values()]
+    made = make_change(context, edits, changed.keys(), origin=Operation.UPDATE_CLUSTER_DEPENDENTS.value, refuse=_allow)
+    releases: tuple[ReleaseDecision, ...] = ()
+    if made.change is not None:
+        releases = settle_releases(context, made.after)
+        context.audit(
+            Operation.UPDATE_CLUSTER_DEPENDENTS.value, cluster.label, version=cluster.version, entities=len(changed)
+        )
+    return VerbResult(
+        verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value,
+        outcomes=outcomes,
+        warnings=made.warnings,
+        releases=releases,
+        reload_needed=made.change is not None,
+        dry_run=context.dry_run,
+    )

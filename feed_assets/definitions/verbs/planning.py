@@ -33,7 +33,7 @@ from feed_assets.definitions.written import (
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.gates.readiness import ON_TIME
-from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
+from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
@@ -135,8 +135,8 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
     declared = len(preview.before.bundle.bundle.entities)
-    planned = _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
-    return _with_effects(context, planned, preview.before.bundle.bundle, preview.after.bundle, preview.after.sources)
+    sides = preview.before.bundle.bundle, preview.after.bundle
+    return _planned(context, computed, shown, issues, edits, digest, preview.after, declared, *sides)
 
 
 def plan_folder(context: EntityContext) -> PlannedChanges:
@@ -171,8 +171,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         only=keys,
     )
     digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
-    planned = _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
-    return _with_effects(context, planned, before, after, loaded.bundle.sources)
+    return _planned(context, computed, shown, issues, (), digest, loaded.bundle, len(recorded), before, after)
 
 
 def compute_change(
@@ -274,39 +273,36 @@ def digest_change(
 
 
 def _planned(
+    context: EntityContext,
     computed: ComputedChange,
     shown: tuple[EntityDifference, ...],
-    issues: Iterable[Issue],
+    issues: Sequence[Issue],
     edits: tuple[Edit, ...],
     digest: str,
-    bundle_digest: str,
+    loaded: LoadedBundle,
     declared: int,
+    before: Bundle,
+    after: Bundle,
 ) -> PlannedChanges:
-    found = computed.difference
-    by_key = {entity.key: entity for entity in (*found.entities, *shown)}
-    entities = tuple(by_key[key] for key in sorted(by_key))
+    """Put a plan together; if the change is valid, with the batches that would be cut at once, and what would stay at
+    former places.
+    """
+    by_key = {entity.key: entity for entity in (*computed.difference.entities, *shown)}
+    difference = replace(computed.difference, entities=tuple(by_key[key] for key in sorted(by_key)))
+    if not any(issue.severity is Severity.ERROR for issue in issues):
+        batches = find_first_batches(context, before, after, difference.entities)
+        difference = replace(difference, batches=batches)
+        with context.database.read() as connection:
+            issues = [*issues, *find_staying(connection, before, after, loaded.sources, frozenset(by_key))]
     return PlannedChanges(
-        difference=replace(found, entities=entities),
+        difference=difference,
         issues=tuple(sorted(issues, key=order_of)),
         edits=edits,
-        keys=frozenset(entity.key for entity in entities),
+        keys=frozenset(by_key),
         digest=digest,
-        bundle_digest=bundle_digest,
+        bundle_digest=loaded.digest,
         declared=declared,
     )
-
-
-def _with_effects(
-    context: EntityContext, planned: PlannedChanges, before: Bundle, after: Bundle, sources: SourceMap
-) -> PlannedChanges:
-    """Add the batches that would be cut at once, and what would stay at former places, if the change is valid."""
-    if planned.errors:
-        return planned
-    batches = find_first_batches(context, before, after, planned.difference.entities)
-    with context.database.read() as connection:
-        staying = list(find_staying(connection, before, after, sources, planned.keys))
-    issues = tuple(sorted((*planned.issues, *staying), key=order_of))
-    return replace(planned, difference=replace(planned.difference, batches=batches), issues=issues)
 
 
 def _recorded(context: EntityContext, loaded: Loaded) -> dict[EntityKey, AnyEntity]:

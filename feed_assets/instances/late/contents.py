@@ -17,7 +17,7 @@ from feed_assets.instances.errors import DataRemovedError
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
-from feed_assets.log.instances.manifests import Manifests, RecordedFile, RecordedManifest
+from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
@@ -25,7 +25,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Availability, Scan, ScannedFile
+from feed_assets.storage.records import Availability, Scan
 
 ORIGIN = "late data"
 
@@ -225,7 +225,7 @@ def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
         cluster=content.record.cluster,
         nominal_time=content.nominal_time,
         digest=content.scan.digest,
-        files=tuple(RecordedFile(file.path, file.size, file.version, file.checksum) for file in content.scan.files),
+        files=content.scan.files,
         recorded_at=as_of,
     )
 
@@ -234,8 +234,4 @@ def to_scan(manifest: RecordedManifest | None) -> Scan | None:
     """Return the scan that a recorded manifest keeps."""
     if manifest is None:
         return None
-    files = tuple(
-        ScannedFile(path=file.path, size=file.size, version=file.version, checksum=file.checksum)
-        for file in manifest.files
-    )
-    return Scan(availability=Availability.AVAILABLE, files=files, read=0)
+    return Scan(availability=Availability.AVAILABLE, files=manifest.files, read=0)

@@ -5,28 +5,17 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from feed_assets.log.instances.tables import manifests
 from feed_assets.log.records import FeedKey, OfFeedInstance
 from feed_assets.sql.errors import StateError
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys, select_keys
+from feed_assets.storage.records import ScannedFile
 
 _VERSION = 1
 _T = manifests.c
-
-
-class RecordedFile(NamedTuple):
-    """One file: its path in the instance, its bytes, its version and the checksum of its content.
-
-    The storage changes `version` when the file is rewritten.
-    """
-
-    path: str
-    size: int
-    version: str
-    checksum: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +23,7 @@ class RecordedManifest(OfFeedInstance):
     """The content of one instance; `digest` covers all files."""
 
     digest: str
-    files: tuple[RecordedFile, ...]
+    files: tuple[ScannedFile, ...]
     recorded_at: datetime
 
 
@@ -87,4 +76,4 @@ def _from_row(row: Sequence[Any]) -> RecordedManifest:
             reason=f"a manifest has version {document['version']}, but this release reads up to {_VERSION}",
             next_step="Upgrade feed-assets here to the release that wrote it.",
         )
-    return _ROWS.load(values, files=tuple(RecordedFile(*file) for file in document["files"]))
+    return _ROWS.load(values, files=tuple(ScannedFile(*file) for file in document["files"]))

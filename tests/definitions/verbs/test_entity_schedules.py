@@ -8,9 +8,8 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
+from feed_assets.definitions.verbs.schedules import resume, schedule, suspend, touch
 from feed_assets.definitions.verbs.states import EntityState
-from feed_assets.definitions.verbs.touch import touch
 from feed_assets.definitions.verbs.verb_results import VerbOutcome
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError

@@ -10,7 +10,7 @@ import pytest
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.cluster_dependents import update_cluster_dependents
+from feed_assets.definitions.verbs.changes import update_cluster_dependents
 from feed_assets.definitions.verbs.schedules import resume, schedule, suspend
 from feed_assets.definitions.verbs.states import EntityState
 from feed_assets.definitions.verbs.verb_results import VerbOutcome

@@ -2,24 +2,25 @@
 
 import pytest
 
-from feed_assets.log.instances.manifests import Manifests, RecordedFile, RecordedManifest
+from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.sql.database import Database
+from feed_assets.storage.records import ScannedFile
 from tests.log.samples import hour
 
 pytestmark = pytest.mark.both_databases
 
 
-ODD = RecordedFile("x=\udcff/ä b.csv", 8, "1.2.3", "sha256:1")
+ODD = ScannedFile("x=\udcff/ä b.csv", 8, "1.2.3", "sha256:1")
 
 
-def manifest(n: int, *files: RecordedFile, digest: str = "sha256:a") -> RecordedManifest:
+def manifest(n: int, *files: ScannedFile, digest: str = "sha256:a") -> RecordedManifest:
     return RecordedManifest(
         feed="clicks", cluster="primary", nominal_time=hour(n), digest=digest, files=files, recorded_at=hour(n + 1)
     )
 
 
 def test_manifests_come_back_as_they_were(database: Database) -> None:
-    one, empty = manifest(0, ODD, RecordedFile("b", 0, "", "etag:2")), manifest(1)
+    one, empty = manifest(0, ODD, ScannedFile("b", 0, "", "etag:2")), manifest(1)
     with database.begin() as connection:
         Manifests(connection).put([empty, one])
     with database.read() as connection:
