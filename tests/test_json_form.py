@@ -18,10 +18,9 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.explain.records import Explanation
 from feed_assets.instances.arrival.arrival_notices import NoticeResult
 from feed_assets.instances.lists.control import Controlled
-from feed_assets.instances.lists.counts import InstanceSummary
 from feed_assets.instances.lists.feed_listings import FeedListing
-from feed_assets.instances.lists.queries import InstancePage
-from feed_assets.instances.lists.triage import TriageGraph
+from feed_assets.instances.lists.neighbours import TriageGraph
+from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import (
     VERSION,

@@ -11,8 +11,7 @@ from feed_assets.context.subjects import Subject
 from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
-from feed_assets.instances.lists.counts import count_listed
-from feed_assets.instances.lists.queries import InstancePage, find_rows
+from feed_assets.instances.lists.queries import InstancePage, count_listed, find_rows
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery, clip_range
 from feed_assets.instances.lists.rows import InstanceRow
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus

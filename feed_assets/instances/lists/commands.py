@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext
     from feed_assets.context.subjects import Subject
-    from feed_assets.instances.lists.counts import InstanceSummary
     from feed_assets.instances.lists.feed_listings import FeedListing
-    from feed_assets.instances.lists.neighbours import Neighbours
+    from feed_assets.instances.lists.neighbours import Neighbours, TriageGraph
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
-    from feed_assets.instances.lists.queries import InstancePage
+    from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
     from feed_assets.instances.lists.ranges import InstanceQuery
     from feed_assets.instances.lists.runs import InstanceStep, ParamsFound
-    from feed_assets.instances.lists.triage import TriageGraph
 
 GROUPS = {
     "instance": """Inspect and control instances of feeds and processes.
@@ -157,7 +155,7 @@ def running(
 @operation("instance summary", table="cluster, status, instances", rows="counts")
 def summary(context: "OperationContext", *, query: Ranged, results: Newest = None) -> "InstanceSummary":
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
-    from feed_assets.instances.lists.counts import summarize_instances
+    from feed_assets.instances.lists.queries import summarize_instances
 
     return summarize_instances(context, query.find(context), results)
 
@@ -241,7 +239,7 @@ def dependency(context: "OperationContext", *, subject: Named, instance: Instanc
 @operation("instance triage", rows="graphs", text="text", forms=("dot",))
 def triage(context: "OperationContext", *, subject: Named, instance: Instance) -> "Consolidated[TriageGraph]":
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    from feed_assets.instances.lists.triage import find_triage
+    from feed_assets.instances.lists.neighbours import find_triage
 
     return find_triage(context, subject.resolve(context, instance))
 

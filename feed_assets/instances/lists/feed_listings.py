@@ -10,9 +10,8 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.context.subjects import Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
-from feed_assets.instances.lists.counts import count_listed
 from feed_assets.instances.lists.lifecycles import find_data
-from feed_assets.instances.lists.queries import range_of
+from feed_assets.instances.lists.queries import count_listed, range_of
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.instances.lists.rows import due_between, iter_feed_instances
 from feed_assets.json_form import Hidden, NominalTime, shown

@@ -103,9 +103,9 @@ def poll_range(
     for record, (_, coming) in ranges:
         arrived, known, absent = 0, 0, list[datetime]()
         while times := list(islice(coming, BATCH)):
-            found = poll_now(context, record, times, author=author, dry_run=dry_run)
-            arrived, known = arrived + found.arrived, known + found.known
-            absent.extend(found.absent)
+            polled, before, missing = poll_now(context, record, times, author=author, dry_run=dry_run)
+            arrived, known = arrived + polled, known + before
+            absent.extend(missing)
             done += len(times)
             progress("instances polled", done, total)
         results.append(
@@ -122,19 +122,11 @@ def poll_range(
     return PolledRanges(ranges=tuple(results))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolledInstances:
-    """How many instances have arrived and were known before, and the times of those that are missing or incomplete."""
-
-    arrived: int
-    known: int
-    absent: tuple[datetime, ...]
-
-
 def poll_now(
     context: OperationContext, record: FeedRecord, times: Sequence[datetime], *, author: str, dry_run: bool = False
-) -> PolledInstances:
-    """Poll some instances of an external feed, and record those that have arrived.
+) -> tuple[int, int, list[datetime]]:
+    """Poll some instances of an external feed, and record those that have arrived. Return how many have arrived, how
+    many were known before, and the times of those that are missing or incomplete.
 
     Raises:
         StorageError: storage could not be read.
@@ -153,8 +145,7 @@ def poll_now(
         with context.database.begin() as connection:
             arrived = record_poll_results(connection, polled)
     require_unobstructed(candidates, looks)
-    absent = tuple(each.key.nominal_time for each in polled if each.event is None)
-    return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
+    return arrived, len(settled), [each.key.nominal_time for each in polled if each.event is None]
 
 
 def record_vanished_now(context: OperationContext, subject: Subject, clusters: Iterable[str], author: str) -> int:
@@ -187,7 +178,7 @@ def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], autho
         record = context.plan.feeds.get((key.feed, key.cluster))
         if record is not None and record.is_external and key.nominal_time <= context.as_of:
             times[record].append(key.nominal_time)
-    return sum(poll_now(context, record, found, author=author).arrived for record, found in times.items())
+    return sum(poll_now(context, record, found, author=author)[0] for record, found in times.items())
 
 
 def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:

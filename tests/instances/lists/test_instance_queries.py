@@ -11,9 +11,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.errors import InputsMissingError
-from feed_assets.instances.lists.counts import summarize_instances
 from feed_assets.instances.lists.feed_listings import list_feed
-from feed_assets.instances.lists.queries import find_running, list_instances
+from feed_assets.instances.lists.queries import find_running, list_instances, summarize_instances
 from feed_assets.instances.lists.query_fields import OrderField
 from feed_assets.instances.lists.ranges import InstanceFilter, decide_range, parse_filter
 from feed_assets.log.records import ProcessInstanceStatus

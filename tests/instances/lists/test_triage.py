@@ -4,7 +4,7 @@ from feed_assets.context.consolidation import Result
 from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
-from feed_assets.instances.lists.triage import MOST_VERTICES, TriageGraph, find_triage
+from feed_assets.instances.lists.neighbours import MOST_VERTICES, TriageGraph, find_triage
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.context.contexts import about, context_of, counting_harness, put, row
