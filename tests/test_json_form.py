@@ -34,7 +34,7 @@ from feed_assets.json_form import (
     shows,
 )
 from feed_assets.replication.auditing import Verified
-from feed_assets.replication.mirrors.reading import MirrorPlans, MirrorSnapshotList
+from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapshotList
 from feed_assets.replication.repairing import Repaired
 from feed_assets.replication.status import ReplicationStatus
 from feed_assets.retention.planning import RetentionPlan

@@ -26,7 +26,7 @@ from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
 DRAWN: Mapping[str, str] = MappingProxyType(
-    {"retention show": "feed_assets.cli.retention:print_sweep", "feed take": "feed_assets.cli.feed:print_inboxes"}
+    {"retention show": "feed_assets.cli.drawing:print_sweep", "feed take": "feed_assets.cli.drawing:print_inboxes"}
 )
 """Functions that draw the results of operations for people by hand, as `module:function`, by the operation's name."""
 

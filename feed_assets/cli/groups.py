@@ -1,4 +1,7 @@
-"""Groups of commands: their help has the first sentence of each command, in full, and each call can be recorded."""
+"""Groups of commands: their help has the first sentence of each command, in full, and each call can be recorded.
+
+`keys` is a group of which one command needs no name.
+"""
 
 from typing import Any
 
@@ -56,3 +59,17 @@ class Verbs(click.Group):
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(_SENTENCE)) for name, command in commands if command])
+
+
+class _KeysGroup(Verbs):
+    """A group whose command `list` needs no name: `keys own` is `keys list own`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `list` before what is no command and no question for help."""
+        is_named = args[:1] and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_named else ["list", *args])
+
+
+@click.group(cls=_KeysGroup)
+def keys() -> None:
+    """List the names of properties, and show the values of one; without a command, list."""

@@ -15,8 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from feed_assets.actions import Action, ActionStatus, record_action
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.tick_failures import TickFailures
-from feed_assets.context.tick_records import TickFailure, TickStep
+from feed_assets.context.tick_failures import TickFailure, TickFailures, TickStep
 from feed_assets.errors import NoAnswerError, describe_error
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.process_instances import ProcessInstances

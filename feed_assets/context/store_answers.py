@@ -8,7 +8,7 @@ from typing import TypeVar
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS, Bulkheads
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import NoAnswerError
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.storage.pool import StorePool

@@ -13,8 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.restores import is_restored
 from feed_assets.context.safe_mode import is_safe_mode
-from feed_assets.context.tick_failures import TickFailures
-from feed_assets.context.tick_records import TickFailure
+from feed_assets.context.tick_failures import TickFailure, TickFailures
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.blockers import Launches
 from feed_assets.instances.gates.requests import INSTANCES_A_RUN, RUN_TIME, group_ready, plan_run

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.instances.arrival.stored_data import apply_stored_looks
 from feed_assets.instances.arrival.watching import apply_watches

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     LargeBinary,
     PrimaryKeyConstraint,
     Table,
@@ -68,23 +69,22 @@ class Releases(TableStore):
 
     def on(self, cluster: str) -> dict[EntityKey, list[Release]]:
         """Return the releases of all processes of a cluster, by number."""
-        found: dict[EntityKey, list[Release]] = defaultdict(list)
-        statement = _ROWS.select.where(_T.cluster == cluster).order_by(_T.process, _T.release)
-        for release in _ROWS.find(self._connection, statement):
-            found[EntityKey(release.process, release.cluster)].append(release)
-        return dict(found)
+        return self._by_process(_T.cluster == cluster)
 
     def all(self) -> dict[EntityKey, list[Release]]:
         """Return the releases of all processes, by number."""
-        found: dict[EntityKey, list[Release]] = defaultdict(list)
-        statement = _ROWS.select.order_by(_T.process, _T.cluster, _T.release)
-        for release in _ROWS.find(self._connection, statement):
-            found[EntityKey(release.process, release.cluster)].append(release)
-        return dict(found)
+        return self._by_process()
 
     def put(self, rows: Iterable[Release]) -> None:
         """Insert releases, or replace those with the same number."""
         _ROWS.put(self._connection, rows)
+
+    def _by_process(self, *conditions: ColumnElement[bool]) -> dict[EntityKey, list[Release]]:
+        found: dict[EntityKey, list[Release]] = defaultdict(list)
+        statement = _ROWS.select.where(*conditions).order_by(_T.process, _T.cluster, _T.release)
+        for release in _ROWS.find(self._connection, statement):
+            found[EntityKey(release.process, release.cluster)].append(release)
+        return dict(found)
 
 
 class WorkflowFiles(TableStore):

@@ -39,8 +39,17 @@ from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.replication.flows import find_siblings, is_last_slice
 from feed_assets.replication.queries import AuditQuery
-from feed_assets.replication.scope import AT_ONCE, CopyScope, OnProgress, find_flows, find_scope, is_due, source_of
-from feed_assets.replication.status import UNSCHEDULED, has_been_there
+from feed_assets.replication.status import (
+    AT_ONCE,
+    UNSCHEDULED,
+    CopyScope,
+    OnProgress,
+    find_flows,
+    find_scope,
+    has_been_there,
+    is_due,
+    source_of,
+)
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import render_datetime

@@ -30,7 +30,7 @@ from feed_assets.releases.left_out import find_refused_writes
 from feed_assets.replication.auditing import CopyVerdict, Verified, VerifiedCopy, verify
 from feed_assets.replication.flows import FlowRunner
 from feed_assets.replication.queries import AuditQuery
-from feed_assets.replication.scope import CopyScope, OnProgress, describe_direction, find_scope, source_of
+from feed_assets.replication.status import CopyScope, OnProgress, describe_direction, find_scope, source_of
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.requests import Progress
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState

@@ -18,8 +18,7 @@ from feed_assets.context.bulkheads import (
     Bulkheads,
     without_outages,
 )
-from feed_assets.context.tick_failures import TickFailures
-from feed_assets.context.tick_records import TickFailure, TickStep
+from feed_assets.context.tick_failures import TickFailure, TickFailures, TickStep
 from feed_assets.errors import MOST_CHARACTERS, describe_error
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database

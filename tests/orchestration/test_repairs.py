@@ -15,7 +15,7 @@ from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.replication.queries import AuditQuery
 from feed_assets.replication.repairing import Repaired, RepairOutcome, repair
-from feed_assets.replication.scope import OnProgress
+from feed_assets.replication.status import OnProgress
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import START, key, land

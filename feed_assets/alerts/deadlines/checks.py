@@ -33,7 +33,7 @@ from feed_assets.alerts.deadlines.watermarks import (
 )
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import ScheduleState

@@ -36,7 +36,8 @@ LONGEST_WAIT = timedelta(minutes=10)
 def note_looked(database: Database, cluster: str, as_of: datetime) -> None:
     """Record that everything that had arrived by a time was found; at the end of a tick, a row each `NOTED_EVERY`."""
     with database.read() as connection:
-        looked_at = _find(connection, _looked(cluster))
+        looked = Cursors(connection).get(_looked(cluster))
+    looked_at = None if looked is None else datetime.fromisoformat(looked)
     if looked_at is None or not looked_at <= as_of < looked_at + NOTED_EVERY:
         with database.begin() as connection:
             Cursors(connection).put(_looked(cluster), as_of.isoformat())
@@ -61,11 +62,6 @@ def find_present(database: Database, cluster: str, as_of: datetime, real_now: da
     elif real_now - datetime.fromisoformat(since) > LONGEST_WAIT:
         return as_of
     return min(as_of, looked_at) if looked_at is not None else datetime.min.replace(tzinfo=as_of.tzinfo)
-
-
-def _find(connection: Connection, name: str) -> datetime | None:
-    text = Cursors(connection).get(name)
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def _looked(cluster: str) -> str:

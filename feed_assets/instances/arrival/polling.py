@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads, pause_by_age
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, poll_instances, require_unobstructed
 from feed_assets.instances.late.checks import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks

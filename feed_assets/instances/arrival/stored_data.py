@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.polling import decide_poll_result

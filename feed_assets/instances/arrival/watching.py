@@ -14,7 +14,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.store_answers import ask_stores
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.instance_paths import PathMatcher
 from feed_assets.instances.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined

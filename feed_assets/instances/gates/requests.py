@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
 from feed_assets.instances.late.store import LateChecks, LateKey

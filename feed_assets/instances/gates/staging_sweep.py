@@ -7,7 +7,7 @@ from functools import partial
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import SLOW_SECONDS, Bulkheads
 from feed_assets.context.store_answers import ask_by_store
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import Plan

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY, next_check

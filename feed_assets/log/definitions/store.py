@@ -19,6 +19,8 @@ REVISION_CURSOR = "definitions/revision"
 
 _T = definitions.c
 _ROWS = RowMapper(definitions, DefinitionVersion)
+_NEWEST = select(_T.kind, _T.name, func.max(_T.version).label("version")).group_by(_T.kind, _T.name).subquery()
+_IS_NEWEST = and_(_T.kind == _NEWEST.c.kind, _T.name == _NEWEST.c.name, _T.version == _NEWEST.c.version)
 _ACTIONS = {
     DefinitionAction.SUBMITTED: EntityAction.SUBMIT,
     DefinitionAction.UPDATED: EntityAction.UPDATE,
@@ -62,17 +64,13 @@ class Definitions(TableStore):
 
     def newest(self) -> dict[tuple[str, str], DefinitionVersion]:
         """Return the newest version of every entity ever declared, including deletions; by (kind, name)."""
-        newest = select(_T.kind, _T.name, func.max(_T.version).label("version")).group_by(_T.kind, _T.name).subquery()
-        is_newest = and_(_T.kind == newest.c.kind, _T.name == newest.c.name, _T.version == newest.c.version)
-        found = _ROWS.find(self._connection, _ROWS.select.join(newest, is_newest))
+        found = _ROWS.find(self._connection, _ROWS.select.join(_NEWEST, _IS_NEWEST))
         return {version.key: version for version in found}
 
     def declared_versions(self) -> dict[tuple[str, str], int]:
         """Return the newest version number of every declared entity; without the texts."""
-        newest = select(_T.kind, _T.name, func.max(_T.version).label("version")).group_by(_T.kind, _T.name).subquery()
-        is_newest = and_(_T.kind == newest.c.kind, _T.name == newest.c.name, _T.version == newest.c.version)
         is_declared = _T.action != DefinitionAction.DELETED
-        statement = select(_T.kind, _T.name, _T.version).join(newest, is_newest).where(is_declared)
+        statement = select(_T.kind, _T.name, _T.version).join(_NEWEST, _IS_NEWEST).where(is_declared)
         return {(kind, name): version for kind, name, version in self._connection.execute(statement)}
 
     def recorded(self) -> dict[tuple[str, str], Recorded]:

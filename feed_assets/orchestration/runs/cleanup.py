@@ -12,7 +12,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, is_safe_mode, require_mode
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import SettingsError
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location.runtime import Runtime

@@ -13,7 +13,7 @@ import dagster as dg
 
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.restores import HELD
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
 from feed_assets.log.definitions.schedules import state_without_row

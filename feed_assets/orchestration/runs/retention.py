@@ -17,7 +17,7 @@ from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.restores import HELD
 from feed_assets.context.safe_mode import Operation, require_mode
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import describe_error
 from feed_assets.log.definitions.schedules import load_schedules, state_without_row
 from feed_assets.log.removals.chunks import SweepChunks

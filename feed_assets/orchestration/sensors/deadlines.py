@@ -23,7 +23,7 @@ from feed_assets.alerts.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.log.cursors import Cursors

@@ -7,7 +7,7 @@ import dagster as dg
 
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.instances.late.lateness import count
 from feed_assets.instances.late.store import LateChecks

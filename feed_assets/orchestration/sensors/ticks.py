@@ -16,7 +16,7 @@ from feed_assets.alerts.deadlines.watermarks import note_looked
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.explain.tick_failures import note_tick
 from feed_assets.instances.arrival.announcements import AnnouncedResult

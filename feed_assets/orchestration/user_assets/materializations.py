@@ -15,7 +15,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
 from feed_assets.instances.arrival.recording import Signal
 from feed_assets.log.cursors import Cursors

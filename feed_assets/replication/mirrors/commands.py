@@ -8,8 +8,7 @@ from feed_assets.replication.mirrors.queries import MirrorRequest
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.replication.mirrors.reading import MirrorPlans, MirrorSnapshotList
-    from feed_assets.replication.mirrors.templates import MirrorTemplate
+    from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapshotList, MirrorTemplate
 
 GROUPS = {
     "mirror": """Manage mirrors: directories without dates that are kept equal to others.
@@ -44,7 +43,7 @@ def plan(
 
     Writes nothing. The exit code is 1 if a run would fail.
     """
-    from feed_assets.replication.mirrors.reading import plan_mirrors
+    from feed_assets.replication.mirrors.templates import plan_mirrors
 
     return plan_mirrors(context, process, cluster, removals, limit=limit)
 
@@ -59,7 +58,7 @@ def list_snapshots(
     context: "OperationContext", *, process: Process, cluster: ProcessCluster = None
 ) -> "MirrorSnapshotList":
     """List the snapshots of PROCESS, of source and target, and where older content can be read."""
-    from feed_assets.replication.mirrors.reading import list_snapshots
+    from feed_assets.replication.mirrors.templates import list_snapshots
 
     return list_snapshots(context, process, cluster)
 

@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_records import TickStep
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import Work
 from feed_assets.entities.process import Retry, RetryPolicy

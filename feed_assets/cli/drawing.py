@@ -1,12 +1,14 @@
-"""How a sweep is drawn: its facts, a line each, and a row for each of its paths."""
+"""What is drawn by hand: a sweep with its facts, a line each, and a row for each path; and a table for each inbox."""
 
 from typing import TYPE_CHECKING
 
 from feed_assets.cli.render import Output, print_records, render_size, say
+from feed_assets.plan.rendering import counted
 from feed_assets.retention.commands import ITEMS, SPARE
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
+    from feed_assets.instances.inbox.inbox_lists import InboxResult
     from feed_assets.log.removals.records import Sweep
     from feed_assets.retention.reading import ShownSweep
 
@@ -47,3 +49,10 @@ def _print_facts(sweep: "Sweep") -> None:
             f"feed {count.feed}: {count.instances:,} instances, {count.paths:,} paths, {render_size(count.bytes)}; "
             f"evicted {count.evicted:,}, kept {count.kept:,}, failed {count.failed:,}{kept}"
         )
+
+
+def print_inboxes(inboxes: "tuple[InboxResult, ...]", output: str) -> None:
+    """Print what became of the files of inboxes."""
+    for inbox in inboxes:
+        print_records("file=name, bytes, status, instance=nominal_time, reason", inbox.files, output, spare=("reason",))
+        say(f"feed {inbox.feed!r} on {inbox.cluster}: {counted(len(inbox.files), 'file')} in {inbox.url}", err=True)
