@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feed_assets.definitions.documents import DocumentSpan, find_documents, format_of
+from feed_assets.definitions.documents import DocumentSpan, digest_as_written, find_documents, format_of
 from feed_assets.definitions.folder import DefinitionFolder
-from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.ownership import (
     PYTHON_ORIGIN,
     find_places,
@@ -13,7 +14,6 @@ from feed_assets.definitions.ownership import (
 )
 from feed_assets.definitions.recording import is_gone
 from feed_assets.definitions.store import FOLDER_ORIGIN, open_store
-from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
 from feed_assets.loading.entity_files import digest_files, read_declared_files

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.definitions.contents import Contents, ContentsReader
+from feed_assets.definitions.documents import digest_as_written, find_version_entity
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.definitions.recording import decide_versions
 from feed_assets.definitions.store import find_digest
-from feed_assets.definitions.written import digest_as_written, find_version_entity
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue, Severity, Source
 from feed_assets.loading.interpolation import Values

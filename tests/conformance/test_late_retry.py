@@ -19,13 +19,15 @@ from feed_assets.entities.feed import Feed, LateArrival
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.instances.gates.decide_retries import decide_retry, retry_delay
 from feed_assets.instances.gates.retries import apply_retries
-from feed_assets.instances.late.checks import decide_feed_check, next_check, process_cut_off
 from feed_assets.instances.late.lateness import (
     InputContents,
     LateVerdict,
     decide_before_reading,
     decide_check,
+    decide_feed_check,
     find_changes,
+    next_check,
+    process_cut_off,
 )
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.instances.process_instances import ProcessInstances

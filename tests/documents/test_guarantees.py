@@ -11,7 +11,7 @@ from feed_assets.instances.arrival import polling, watching
 from feed_assets.instances.gates import readiness, reconciliation, requests
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
 from feed_assets.instances.inbox import ingest
-from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY
+from feed_assets.instances.late.lateness import FEED_DELAY, FEED_POLICY
 from feed_assets.log.instances.tables import manifests, process_instances
 from feed_assets.log.tables import feed_events
 from feed_assets.orchestration import names

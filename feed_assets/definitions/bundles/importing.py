@@ -13,6 +13,7 @@ from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import BundleRefusedError, PlanOutdatedError
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity, iter_paths
+from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.applying import apply_planned
@@ -20,7 +21,6 @@ from feed_assets.definitions.verbs.changes import read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
 from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, read_edits
 from feed_assets.definitions.verbs.settling import settle_releases
-from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError

@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
+from feed_assets.definitions.documents import find_entity, find_version_entity
 from feed_assets.definitions.lists.listing import EntityPage, SaidTags, StatusOf, TagsOf, list_entities, select_entities
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
 from feed_assets.definitions.verbs.states import EntityStatus, entity_status
-from feed_assets.definitions.written import find_entity, find_version_entity
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
 from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.cluster_versions import find_outdated, with_cluster_version, with_next_version
@@ -24,7 +25,6 @@ from feed_assets.definitions.verbs.settling import (
     settle_releases,
 )
 from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
-from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, label_of

@@ -5,8 +5,8 @@ name the cluster version that they know in their own entries.
 import re
 from collections.abc import Mapping
 
+from feed_assets.definitions.documents import find_entity
 from feed_assets.definitions.edits import Put
-from feed_assets.definitions.written import find_entity
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind

@@ -11,6 +11,12 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.contents import StoredDocument
+from feed_assets.definitions.documents import (
+    digest_as_written,
+    find_entity,
+    find_version_entity,
+    has_references,
+)
 from feed_assets.definitions.edits import Edit, Remove
 from feed_assets.definitions.recording import is_in_folder
 from feed_assets.definitions.store import Loaded
@@ -23,12 +29,6 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_left_events,
     find_staying,
     find_unseen_feeds,
-)
-from feed_assets.definitions.written import (
-    digest_as_written,
-    find_entity,
-    find_version_entity,
-    has_references,
 )
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of

@@ -17,7 +17,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads, pause_by_age
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, poll_instances, require_unobstructed
-from feed_assets.instances.late.checks import decide_feed_check
+from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog

@@ -17,9 +17,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.work_data import input_data, table_partition
 from feed_assets.instances.errors import BatchEndedError
-from feed_assets.instances.late.checks import decide_process_check
 from feed_assets.instances.late.contents import record_contents, scan_contents
-from feed_assets.instances.late.lateness import UNSETTLED
+from feed_assets.instances.late.lateness import UNSETTLED, decide_process_check
 from feed_assets.instances.late.store import LateChecks, LateKey
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts

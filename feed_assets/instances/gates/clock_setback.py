@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
-from feed_assets.instances.late.checks import decide_feed_check, decide_process_check, process_cut_off
+from feed_assets.instances.late.lateness import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls

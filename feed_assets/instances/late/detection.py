@@ -16,15 +16,17 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.instances.late.checks import FEED_DELAY, FEED_POLICY, next_check
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
 from feed_assets.instances.late.lateness import (
+    FEED_DELAY,
+    FEED_POLICY,
     CheckDecision,
     InputContents,
     LateVerdict,
     decide_before_reading,
     decide_check,
     decide_later,
+    next_check,
 )
 from feed_assets.instances.late.store import UPDATE, LateCheck, LateChecks, LateKey
 from feed_assets.instances.late.updates import decide_update, decide_update_early, is_settled, is_too_late

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.instances.late.checks import cut_off_at
 from feed_assets.instances.late.lateness import (
     UNSETTLED,
     CheckDecision,
     InputContents,
     LateVerdict,
+    cut_off_at,
     describe,
     find_changes,
     find_unreadable,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.instances.late.checks import cut_off_at, latest_cut_off, next_check
+from feed_assets.instances.late.lateness import cut_off_at, latest_cut_off, next_check
 from feed_assets.timing.dates import NEVER
 
 NOMINAL = datetime(2024, 1, 1, tzinfo=UTC)

@@ -8,14 +8,8 @@ import pytest
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.instances.late.checks import (
-    FEED_DELAY,
-    decide_feed_check,
-    decide_process_check,
-    decide_put_off,
-    process_cut_off,
-)
 from feed_assets.instances.late.lateness import (
+    FEED_DELAY,
     UNSETTLED,
     ChangeKind,
     InputChange,
@@ -25,8 +19,12 @@ from feed_assets.instances.late.lateness import (
     count,
     decide_before_reading,
     decide_check,
+    decide_feed_check,
+    decide_process_check,
+    decide_put_off,
     find_changes,
     find_unreadable,
+    process_cut_off,
 )
 from feed_assets.instances.late.store import LateCheck
 from feed_assets.log.records import ProcessInstanceStatus
