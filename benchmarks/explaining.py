@@ -10,8 +10,7 @@ from benchmarks.probes import say
 from benchmarks.report import Figure, Part, Scale, within
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.context.bulkheads import Unconfined
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.definitions.declared import record_declared
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster

@@ -14,8 +14,7 @@ from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from feed_assets.log.removals.records import Hold
-    from feed_assets.rebuild.processes import RebuiltProcess
-    from feed_assets.rebuild.rebuilding import Rebuilt, RebuiltFeed
+    from feed_assets.rebuild.rebuilding import Rebuilt, RebuiltFeed, RebuiltProcess
 
 
 @click.group(cls=Verbs)

@@ -40,7 +40,7 @@ def why(
     For missing data: whether they were evicted. Without INSTANCE, of a process that takes what comes: what its next
     batch waits for.
     """
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.explain.explanations import NextBatches, tell_why
     from feed_assets.triggers.queues import find_queues
 

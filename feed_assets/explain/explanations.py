@@ -22,9 +22,8 @@ from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.context.restores import HELD
-from feed_assets.context.subjects import Subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts

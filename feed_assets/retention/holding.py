@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import OperationContext, Subject, note_target, resolve_subject
 from feed_assets.context.safe_mode import Operation, require_mode
-from feed_assets.context.subjects import Subject, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.displacement import MIRRORED
 from feed_assets.json_form import Hidden

@@ -6,9 +6,8 @@ from datetime import datetime
 from functools import partial
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.operation import OperationContext, note
+from feed_assets.context.operation import OperationContext, note, resolve_subject
 from feed_assets.context.safe_mode import Operation, require_mode
-from feed_assets.context.subjects import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.json_form import Hidden, shown, shows

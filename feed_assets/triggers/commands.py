@@ -108,7 +108,7 @@ def show_batch(
     context: "OperationContext", *, process: Process, instance: Instance, cluster: ProcessCluster = None
 ) -> "BatchContent":
     """Show the events that a batch of PROCESS has taken; its name is its time."""
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.triggers.queues import show_batch
 
     on = () if cluster is None else (cluster,)

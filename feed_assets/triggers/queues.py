@@ -11,8 +11,7 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, note_target
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject, note_target
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.definitions.lists.reading import find_status
 from feed_assets.definitions.verbs.changes import delete, submit
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject, resolve_subject
+from feed_assets.context.operation import OperationContext, Subject, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.queries import InstancePage, list_instances
 from feed_assets.instances.lists.ranges import InstanceQuery

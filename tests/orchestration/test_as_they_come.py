@@ -11,9 +11,8 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets import build_definitions
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.context.safe_mode import set_safe_mode
-from feed_assets.context.subjects import resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.instances.lists.feed_listings import list_feed

@@ -10,8 +10,7 @@ from dagster import AssetKey, AssetMaterialization, DagsterInstance, SensorResul
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets import Feed, build_definitions
-from feed_assets.context.operation import open_context
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import open_context, resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.cursors import Cursors

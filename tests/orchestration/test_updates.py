@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, RunRequest
 
-from feed_assets.context.operation import AttemptContext, OperationContext
+from feed_assets.context.operation import AttemptContext, OperationContext, resolve_subject
 from feed_assets.context.safe_mode import set_safe_mode
-from feed_assets.context.subjects import resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
 from feed_assets.instances.attempts.execution import InstanceRunner

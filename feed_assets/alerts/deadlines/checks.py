@@ -43,8 +43,7 @@ from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import FeedInstance, FeedKey, ProcessInstance, ProcessKey, Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.releases.changed import is_applied
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.releases.timeline import ReleaseTimeline, is_applied
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 

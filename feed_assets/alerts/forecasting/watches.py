@@ -33,8 +33,7 @@ from feed_assets.log.messages.payloads import SlaEvent
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.releases.changed import is_applied
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.releases.timeline import ReleaseTimeline, is_applied
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys

@@ -6,8 +6,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import PAGE, Result
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind

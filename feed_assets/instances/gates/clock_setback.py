@@ -31,8 +31,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, ProcessRecord
-from feed_assets.releases.changed import note_changed
-from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline
+from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline, note_changed
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
 

@@ -24,7 +24,6 @@ from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.releases.changed import _APPLIED, _FIRST_VERSION, DESCRIBED, is_applied, note_changed
 from feed_assets.releases.decide_releases import (
     DeclaredProcess,
     ReleaseDecision,
@@ -34,7 +33,16 @@ from feed_assets.releases.decide_releases import (
     put_releases,
 )
 from feed_assets.releases.errors import ReleaseError
-from feed_assets.releases.timeline import BEGINNING, ReleaseTimeline, first_at_or_after
+from feed_assets.releases.timeline import (
+    _APPLIED,
+    _FIRST_VERSION,
+    BEGINNING,
+    DESCRIBED,
+    ReleaseTimeline,
+    first_at_or_after,
+    is_applied,
+    note_changed,
+)
 from feed_assets.setting_sections import EVERYTHING, SystemMetadataSettings
 from feed_assets.settings import DefinitionChanges
 from feed_assets.sql.database import Database

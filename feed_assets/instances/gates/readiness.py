@@ -47,13 +47,15 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.releases.changed import find_changed, forget_changed, note_changed
 from feed_assets.releases.timeline import (
     BEGINNING,
     ActiveRelease,
     ReleaseTimeline,
+    find_changed,
     find_feed_readers,
     first_at_or_after,
+    forget_changed,
+    note_changed,
 )
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log

@@ -15,8 +15,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import is_command
 from feed_assets.plan.rendering import render_length
-from feed_assets.releases.changed import note_changed
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.releases.timeline import ReleaseTimeline, note_changed
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.timing.dates import NEVER

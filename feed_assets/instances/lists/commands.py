@@ -26,8 +26,7 @@ from feed_assets.parameters import (
 
 if TYPE_CHECKING:
     from feed_assets.context.consolidation import Consolidated
-    from feed_assets.context.operation import OperationContext
-    from feed_assets.context.subjects import Subject
+    from feed_assets.context.operation import OperationContext, Subject
     from feed_assets.instances.lists.feed_listings import FeedListing
     from feed_assets.instances.lists.neighbours import Neighbours, TriageGraph
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
@@ -76,7 +75,7 @@ class Named:
 
     def resolve(self, context: "OperationContext", instance: datetime | None = None, **more: Any) -> "Subject":
         """Find it, and the instance that is meant."""
-        from feed_assets.context.subjects import resolve_subject
+        from feed_assets.context.operation import resolve_subject
 
         more |= {"kind": self.kind, "clusters": self.clusters, "lifecycles": self.lifecycles}
         return resolve_subject(context, self.name, instance, **more)
@@ -179,7 +178,7 @@ def steps(
     context: "OperationContext", *, process: Process, instance: Instance, clusters: Clusters = ()
 ) -> "Consolidated[InstanceStep]":
     """Show the steps of an instance of a process, for each attempt; a KEPT one was made by an earlier attempt."""
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.instances.lists.runs import find_steps
 
     return find_steps(context, resolve_subject(context, process, instance, kind=Kind.PROCESS, clusters=clusters))
@@ -212,7 +211,7 @@ def listing(
     author: str,
 ) -> "FeedListing":
     """List the instances of a feed with availability, size and time."""
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.instances.lists.feed_listings import list_feed
     from feed_assets.instances.lists.ranges import parse_filter
 
@@ -252,7 +251,7 @@ def show_quality(
 
     It is what the newest attempt has found, whether the instance was published or not.
     """
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.instances.lists.quality import show_quality
 
     on = () if cluster is None else (cluster,)
@@ -270,7 +269,7 @@ def quality_history(
     context: "OperationContext", *, feed: Feed, cluster: Cluster = None, limit: Limit = 30
 ) -> "QualityTrend":
     """Show how good the newest instances of FEED were, newest first."""
-    from feed_assets.context.subjects import resolve_subject
+    from feed_assets.context.operation import resolve_subject
     from feed_assets.instances.lists.quality import quality_history
 
     on = () if cluster is None else (cluster,)

@@ -8,9 +8,8 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext, note_target
+from feed_assets.context.operation import OperationContext, Subject, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
-from feed_assets.context.subjects import Subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.attempts.attempt_inputs import require_queue

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from feed_assets.context.consolidation import Answer, Result, consolidate
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
 from feed_assets.instances.lists.lifecycles import find_data

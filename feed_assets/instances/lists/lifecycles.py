@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from feed_assets.command_lines import command_line
 from feed_assets.context.consolidation import Consolidated, Item, Lifecycle, consolidate
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import LIFECYCLES, Subject
+from feed_assets.context.operation import LIFECYCLES, OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import flow_name, is_flow, source_of
 from feed_assets.instances.lists.ranges import InstanceQuery, statuses_of

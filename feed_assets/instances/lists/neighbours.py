@@ -13,8 +13,7 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import Consolidated
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import find_single
 from feed_assets.instances.lists.ranges import join_consecutive, render_range

@@ -10,8 +10,7 @@ from datetime import datetime
 from itertools import islice
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.polling import BATCH, decide_poll_result, record_poll_results

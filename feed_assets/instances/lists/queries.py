@@ -13,8 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import Answer, Consolidated, Lifecycle, Result, consolidate
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, OrderField

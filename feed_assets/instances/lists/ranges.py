@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import PAGE, Lifecycle
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.query_fields import FilterField, OrderField
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus

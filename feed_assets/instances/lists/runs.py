@@ -9,8 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.context.consolidation import Consolidated, consolidate
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import Subject
+from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.instances.attempts.work_data import (
     input_data,

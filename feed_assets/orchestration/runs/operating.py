@@ -8,8 +8,7 @@ from typing import NoReturn
 import dagster as dg
 
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
 from feed_assets.instances.gates.actions import InstanceAction

@@ -11,8 +11,7 @@ from dagster._core.event_api import EventLogCursor
 from dagster._core.instance.utils import RUNLESS_RUN_ID
 
 from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.arrival.announcements import Announcement, apply_announcements

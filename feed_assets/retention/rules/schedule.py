@@ -25,8 +25,7 @@ from feed_assets.log.removals.records import ScheduledRetention
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
-from feed_assets.releases.changed import is_applied
-from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.releases.timeline import ReleaseTimeline, is_applied
 from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER

@@ -11,8 +11,7 @@ from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery
 from feed_assets.alerts.delivery.store import ReceiverState, ReceiverStates
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain

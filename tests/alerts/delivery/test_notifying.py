@@ -9,7 +9,7 @@ import yaml
 
 from feed_assets.alerts.delivery.notifier import Notifier, ReceiverDesk
 from feed_assets.alerts.delivery.store import ReceiverStates
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
 from feed_assets.log.messages.payloads import InstanceOperation

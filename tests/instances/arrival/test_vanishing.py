@@ -11,8 +11,7 @@ import pytest
 
 from feed_assets.context.consolidation import Result
 from feed_assets.context.errors import ArrivalRefusedError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
 from feed_assets.instances.arrival.arrival_notices import Notice, record_notice

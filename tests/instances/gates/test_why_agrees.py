@@ -47,7 +47,7 @@ from feed_assets.log.records import (
     WatermarkKind,
 )
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.releases.changed import note_changed
+from feed_assets.releases.timeline import note_changed
 from feed_assets.sql.errors import LeaseHeldError
 from feed_assets.sql.tables import metadata
 from tests.context.contexts import context_of

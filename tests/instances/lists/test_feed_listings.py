@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.consolidation import Result
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.lists.feed_listings import list_feed
 from feed_assets.json_form import render_document

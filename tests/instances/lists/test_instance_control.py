@@ -7,8 +7,7 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import Controlled, control_instances

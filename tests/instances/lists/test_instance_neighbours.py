@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.consolidation import Result
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.neighbours import NeighbourInstance, find_dependencies
 from feed_assets.json_form import render_document

@@ -6,7 +6,7 @@ import pytest
 
 from feed_assets.context.consolidation import Result
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.attempts.attempts import Published

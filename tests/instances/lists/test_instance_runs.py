@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.consolidation import Result
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.instances.lists.runs import find_logs, find_params
 from tests.context.contexts import WEBSERVER, about, context_of, counting_harness, query_of
 from tests.instances.harness import START, LifecycleHarness, at, feed, process

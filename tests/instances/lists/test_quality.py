@@ -6,7 +6,7 @@ import pytest
 
 from feed_assets.catalog.run_metadata import Facts
 from feed_assets.context.errors import InstanceQueryError
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.instances.lists.quality import show_quality
 from feed_assets.log.records import ProcessKey
 from tests.context.contexts import context_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.definitions.checks.code_checks import check_code
 from feed_assets.definitions.checks.code_trials import try_code
 from feed_assets.instances.gates.actions import InstanceAction

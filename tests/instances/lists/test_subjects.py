@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from feed_assets.context.consolidation import Lifecycle
-from feed_assets.context.operation import OperationContext
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
 from feed_assets.explain.explanations import explain

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from feed_assets.context.consolidation import Result
-from feed_assets.context.subjects import resolve_subject
+from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
 from feed_assets.instances.lists.neighbours import MOST_VERTICES, TriageGraph, find_triage
