@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from feed_assets.definitions.falcon.file_formats import FileFormat
 from feed_assets.errors import WrongUsageError
+from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.operation import Param, operation
 from feed_assets.parameters import AnyKindFirst, Files
 
@@ -25,7 +25,7 @@ Replacements = Annotated[
         metavar="NAME=ENGINE:PATH",
     ),
 ]
-Format = Annotated[FileFormat, Param("The format of the written files.", option="format")]
+Format = Annotated[DocumentFormat, Param("The format of the written files.", option="format")]
 Force = Annotated[bool, Param("Replace files that say something else.")]
 MaybeName = Annotated[str | None, Param("The entity.", argument=True)]
 Every = Annotated[bool, Param("Every entity.", option="all")]
@@ -42,7 +42,7 @@ def import_falcon(
     to: To,
     mapping_file: MappingFile = None,
     replacements: Replacements = None,
-    file_format: Format = FileFormat.YAML,
+    file_format: Format = DocumentFormat.YAML,
     force: Force = False,
     dry_run: bool = False,
 ) -> "ImportReport":

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Any
 
 from feed_assets.command_lines import command_line
-from feed_assets.definitions.falcon.file_formats import FileFormat
 from feed_assets.definitions.falcon.mapping import Addresses, ImportMapping
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
@@ -24,6 +23,7 @@ from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.log.definitions.records import DocumentFormat
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
 from feed_assets.validation.rules_notices import iter_without_effect
@@ -102,7 +102,7 @@ def import_documents(
     folder: DefinitionFolder,
     mapping: ImportMapping,
     *,
-    file_format: FileFormat = FileFormat.YAML,
+    file_format: DocumentFormat = DocumentFormat.YAML,
     is_forced: bool = False,
     is_dry_run: bool = False,
 ) -> ImportReport:
@@ -147,7 +147,7 @@ def _write_all(folder: DefinitionFolder, files: Sequence[ImportedFile]) -> None:
 
 class _Importer:
     def __init__(
-        self, folder: DefinitionFolder, mapping: ImportMapping, file_format: FileFormat, *, is_forced: bool
+        self, folder: DefinitionFolder, mapping: ImportMapping, file_format: DocumentFormat, *, is_forced: bool
     ) -> None:
         self._folder = folder
         self._mapping = mapping
@@ -230,7 +230,7 @@ class _Importer:
         self, file: EntityFile, read: EntityDocument, entity: AnyEntity, notes: tuple[Note, ...]
     ) -> ImportedFile:
         target = f"{entity.kind.value}/{entity.name}.{self._format.value}"
-        render = render_yaml if self._format is FileFormat.YAML else render_falcon
+        render = render_yaml if self._format is DocumentFormat.YAML else render_falcon
         content = render(entity, has_references=True).encode()
         done = ImportedFile(
             source=file.name, key=entity.key, target=target, outcome=ImportOutcome.NEW, notes=notes, content=content

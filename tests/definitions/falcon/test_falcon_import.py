@@ -6,7 +6,6 @@ import pytest
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.falcon.exporting import export_documents, write_documents
 from feed_assets.definitions.falcon.importing import (
-    FileFormat,
     ImportedFile,
     ImportOutcome,
     ImportReport,
@@ -19,6 +18,7 @@ from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.workflow import Workflow, WorkflowEngine
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, read_entity_files
+from feed_assets.log.definitions.records import DocumentFormat
 from tests.loading.bundles import load_bundle
 
 DOCUMENTS = Path(__file__).parents[2] / "loading" / "falcon" / "documents"
@@ -49,7 +49,7 @@ def test_every_document_becomes_a_file_that_says_the_same(tmp_path: Path) -> Non
 
 
 def test_documents_can_be_written_as_falcons_own(tmp_path: Path) -> None:
-    report = import_documents(_files(), open_folder(tmp_path), NOTHING, file_format=FileFormat.XML)
+    report = import_documents(_files(), open_folder(tmp_path), NOTHING, file_format=DocumentFormat.XML)
     assert {file.target for file in report.files} >= {"feed/clicks.xml", "process/daily-spark.xml"}
     environ = {"DB_PASSWORD": "top-secret"}
     assert (
