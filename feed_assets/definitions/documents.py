@@ -121,33 +121,23 @@ def edit_text(text: str | None, splices: Iterable[Splice]) -> str | None:
     """
     text = text or ""
     splices = list(splices)
-    placed = [splice for splice in splices if splice.span is not None]
-    for splice in sorted(placed, key=_start_of, reverse=True):
-        text = _spliced(text, splice)
+    placed = [(splice.span, splice.body) for splice in splices if splice.span is not None]
+    for span, body in sorted(placed, key=lambda each: each[0].start, reverse=True):
+        text = _spliced(text, span, body)
     for splice in splices:
         if splice.span is None and splice.body is not None:
-            text = _appended(text, splice.body)
+            marker = "---\n" if _says_something(text, markers=True) else ""
+            text = _ended(text) + marker + splice.body
     return text if _says_something(text, markers=True) else None
 
 
-def _start_of(splice: Splice) -> int:
-    assert splice.span is not None
-    return splice.span.start
-
-
-def _spliced(text: str, splice: Splice) -> str:
-    span = splice.span
-    assert span is not None
-    if splice.body is None:
+def _spliced(text: str, span: DocumentSpan, body: str | None) -> str:
+    if body is None:
         return text[: span.start] + text[span.end :]
     before, after = text[: span.body_start], text[span.body_end :]
     if before and before[-1] not in _BREAK and before != "\ufeff":
         before += "\n"  # the body was on the line of its marker
-    return before + (_ended(splice.body) if after else splice.body) + after
-
-
-def _appended(text: str, body: str) -> str:
-    return f"{_ended(text)}---\n{body}" if _says_something(text, markers=True) else _ended(text) + body
+    return before + (_ended(body) if after else body) + after
 
 
 def _ended(text: str) -> str:

@@ -154,24 +154,14 @@ def _actions(context: OperationContext, connection: Connection, row: InstanceRow
     """
     if row.outputs is None:
         return ()
-    actions = [
-        Action(name=row.name, status=row.status, ended_at=row.ended_at, log=row.log),
-        *(
-            Action(
-                name=f"{row.name}/{each.name}", status=each.row.kind.value, ended_at=each.row.recorded_at, log=row.log
-            )
-            for each in row.outputs
-        ),
-    ]
+    ends: list[tuple[str, str, datetime | None]] = [(row.name, row.status, row.ended_at)]
+    ends += [(f"{row.name}/{each.name}", each.row.kind.value, each.row.recorded_at) for each in row.outputs]
     active = context.timeline.find(connection, (row.name, row.cluster), row.nominal_time)
     if active is not None and row.status == ProcessInstanceStatus.SUCCEEDED:
         published = {each.name for each in row.outputs}
-        actions += [
-            Action(name=f"{row.name}/{edge.name}", status=LEFT_OUT, ended_at=row.ended_at, log=row.log)
-            for edge in active.record.own_outputs
-            if edge.optional and edge.name not in published
-        ]
-    return tuple(actions)
+        left_out = (each for each in active.record.own_outputs if each.optional and each.name not in published)
+        ends += [(f"{row.name}/{edge.name}", LEFT_OUT, row.ended_at) for edge in left_out]
+    return tuple(Action(name=name, status=status, ended_at=at, log=row.log) for name, status, at in ends)
 
 
 @shows("run", "cluster, nominal_time, attempt, step, status, made_in, started_at, ended_at, reason")
