@@ -111,7 +111,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         Frequency: lambda: options.FREQUENCY,
         int: lambda: click.INT if each.param.least is None else click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
-        str: lambda: proposals.ProposedType(find) if find else click.STRING,
+        str: lambda: click.Path() if each.param.file else proposals.ProposedType(find) if find else click.STRING,
     }
     return made[each.type]()
 

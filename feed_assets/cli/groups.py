@@ -3,6 +3,7 @@
 `keys` is a group of which one command needs no name.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -29,18 +30,27 @@ class Verb(click.Command):
         """Run the command."""
         ctx.meta[_GIVEN] = ctx
         for param in self.params:
-            given = ctx.params.get(param.name or "")
-            if isinstance(param.type, click.types.StringParamType) and param.name not in _PLACES:
-                for text in given if isinstance(given, tuple) else (given,):
-                    if isinstance(text, str) and encodable(text) != text:
-                        raise click.BadParameter(
-                            f"{text!r} has bytes that are not UTF-8. Write it in UTF-8.", ctx, param
-                        )
+            if param.name not in _PLACES and not isinstance(param.type, click.Path | click.File):
+                for text in _iter_texts(ctx.params.get(param.name or "")):
+                    if encodable(text) != text:
+                        reason = f"{text!r} has bytes that are not UTF-8. Write it in UTF-8."
+                        raise click.BadParameter(reason, ctx, param)
         try:
             ctx.params = in_zone(self.params, ctx.params)
             return super().invoke(ctx)
         except WrongUsageError as exc:
             raise click.UsageError(str(exc), ctx) from exc
+
+
+def _iter_texts(given: object) -> Iterator[str]:
+    match given:
+        case str():
+            yield given
+        case tuple() | list():
+            for each in given:
+                yield from _iter_texts(each)
+        case dict():
+            yield from _iter_texts([*given.items()])
 
 
 def find_given(ctx: click.Context) -> click.Context | None:

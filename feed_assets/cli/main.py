@@ -31,6 +31,7 @@ from feed_assets.errors import describe_error
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.operation_list import MODULES
 from feed_assets.settings import load_settings, project_environment
+from feed_assets.timing.dates import render_datetime
 
 _ENTITY = ("name", "feed", "process", "entity", "names", "feeds")
 _FINE = (0, DIFFERENT)
@@ -58,7 +59,7 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
         status, reason = _judge(error)
         action = Action(
             name=given.command_path.partition(" ")[2],
-            dimensions=find_dimensions(given.params),
+            dimensions=find_dimensions(_told(given)),
             status=status,
             seconds=seconds,
             reason=reason,
@@ -68,6 +69,12 @@ def _record(ctx: click.Context, seconds: float, error: BaseException | None) -> 
         close_actions()
     except Exception:
         _logger.debug("the command was not recorded", exc_info=True)
+
+
+def _told(given: click.Context) -> dict[str, Any]:
+    """Return the parameters without those that have their defaults."""
+    default = click.core.ParameterSource.DEFAULT
+    return {name: value for name, value in given.params.items() if given.get_parameter_source(name) is not default}
 
 
 def _judge(error: BaseException | None) -> tuple[ActionStatus, str]:
@@ -91,7 +98,8 @@ def find_dimensions(params: Mapping[str, Any]) -> dict[str, str | None]:
     {'kind': 'feed', 'entity': 'clicks', 'cluster': 'a,b', 'instances': None, 'user': 'ann', 'dry_run': None}
     """
     start, end = _text(params.get("start")), _text(params.get("end"))
-    instance = next((text for name in ("instance", "nominal_time") if (text := _text(params.get(name)))), None)
+    moment = next((value for name in ("instance", "nominal_time") if (value := params.get(name))), None)
+    instance = render_datetime(moment) if isinstance(moment, datetime) else _text(moment)
     return {
         "kind": _text(params.get("kind")),
         "entity": next((text for name in _ENTITY if (text := _text(params.get(name)))), None),

@@ -88,7 +88,9 @@ def names_argument(name: str, form: str) -> click.Argument:
     """Return an argument such as `[KIND] NAMES...`, which sets the parameters `kind` and `names`."""
 
     def split(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-        kind = next((each for each in Kind if words[1:] and each.value == words[0].lower()), None)
+        kind = next((each for each in Kind if words and each.value == words[0].lower()), None)
+        if kind is not None and not words[1:] and not ctx.resilient_parsing:
+            raise click.UsageError(f"There is no name after the kind {words[0]!r}.", ctx)
         ctx.params["kind"] = kind
         return words if kind is None else words[1:]
 
@@ -161,6 +163,11 @@ class ParsedType(click.ParamType[Any]):
             return self._parse(value) if isinstance(value, str) else value
         except (TimingError, ValueError) as exc:
             self.fail(str(exc), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return what a shell takes for a file, if it is one."""
+        is_file = self.name == "file"
+        return [CompletionItem(incomplete, type="file")] if is_file else super().shell_complete(ctx, param, incomplete)
 
 
 def _parse_object(text: str) -> dict[str, object]:

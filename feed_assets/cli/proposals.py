@@ -69,7 +69,8 @@ def names_of(*kinds: Kind) -> Proposal:
     """Return the proposal of the names of entities of these kinds; of the kind that the line names, if it names one."""
 
     def find(ctx: click.Context) -> Iterable[str]:
-        return _names([ctx.params["kind"]] if isinstance(ctx.params.get("kind"), Kind) else kinds)
+        kind = ctx.params.get("kind")
+        return _names([kind] if kind in (kinds or tuple(Kind)) else kinds)
 
     return find
 

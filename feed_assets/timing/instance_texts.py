@@ -15,7 +15,7 @@ UTC_KEYS = ZoneInfo("UTC")
 """The zone of days and keys where no entity is named."""
 
 _LOCAL = re.compile(r"(\d{4}-\d{2})(-\d{2})?(?:(?<=-\d\d-\d\d)[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03-05:00
-_OFFSET = re.compile(r"(\S+T[\d:]+)([+-])(\d{2}):?(\d{2})")  # 2013-11-03T05:00+01:00
+_OFFSET = re.compile(r"(\S+T[\d:]+)([+-])(0\d|1[0-4]):?([0-5]\d)")  # 2013-11-03T05:00+01:00
 _RELATIVE = re.compile(r"now(?:([+-]\d{1,4})([mhdw]))?")  # now, now-7d
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

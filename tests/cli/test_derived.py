@@ -129,6 +129,10 @@ def test_a_value_is_of_the_type_of_its_parameter(tmp_path: Path) -> None:
     ("annotation", "words", "message"),
     [
         (Annotated[dict[str, str], Param()], ("--value", "a"), "'a' is not NAME=VALUE."),
+        (Annotated[dict[str, str], Param()], ("--value", "a=\udcff"), "'\\udcff' has bytes that are not UTF-8."),
+        (Annotated[datetime | None, Param()], ("--value", "2013-11-03T02:00+25:00"), "is not a date and time"),
+        (Annotated[datetime | None, Param()], ("--value", "2013-11-03T02:00+01:99"), "is not a date and time"),
+        (Names, ("feed",), "There is no name after the kind 'feed'."),
         (Annotated[int | None, Param(least=1)], ("--value", "0"), "0 is not in the range x>=1."),
         (Annotated[Colour | None, Param()], ("--value", "green"), "'green' is not one of 'red', 'blue'."),
         (Annotated[Frequency | None, Param()], ("--value", "daily"), "'daily' is not a frequency"),
@@ -410,6 +414,13 @@ def test_a_shell_proposes_what_a_name_is_of(project: Path) -> None:
     assert proposed("sla", "history", "--name", "co") == ["counting", "counts"]
     assert proposed("sla", "history", "--level", "h") == ["high"]
     assert len(proposed("facts", "history", "counting", "--start", "")) == 20
+    assert proposed("instance", "kill", "process", "counting", "--clusters", "") == ["primary"]
+
+
+def test_a_shell_completes_files() -> None:
+    for words in (["bundle", "import"], ["instance", "rerun", "counting", "--file"], ["mirror", "new", "--file"]):
+        (item,) = ShellComplete(main, {}, "feed-assets", "_FEED_ASSETS_COMPLETE").get_completions(words, "")
+        assert item.type == "file", words
 
 
 def declared() -> Iterator[Operation]:

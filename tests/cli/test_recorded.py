@@ -50,7 +50,9 @@ def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: 
     assert run("entity", "submit", "all.yaml", "--author", "ann").exit_code == 0
     assert run("instance", "list", "feed", "clicks", "--clusters", "primary", "--end", END).exit_code == 0
     assert run("entity", "suspend", "process", "nobody", "--dry-run").exit_code == 1
-    submitted, listed, suspended = recorded(project)
+    assert run("sla", "alerts", "--start", "2026-01").exit_code == 0
+    assert run("why", "clicks", "2026-01-01").exit_code in (0, 1)
+    submitted, listed, suspended, alerted, asked = recorded(project)
     assert (submitted["action"], submitted["status"]) == ("entity submit", "SUCCEEDED")
     assert submitted["dimensions"]["user"] == "ann"
     assert listed["action"] == "instance list"
@@ -65,6 +67,8 @@ def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: 
     assert (suspended["action"], suspended["status"]) == ("entity suspend", "FAILED")
     assert suspended["dimensions"]["dry_run"] == "true"
     assert "nobody" in suspended["reason"]
+    assert alerted["dimensions"]["instances"] == "2026-01-01T00:00:00+00:00/"
+    assert asked["dimensions"]["instances"] == "2026-01-01T00:00Z"
     assert all(each["seconds"] >= 0 for each in (submitted, listed, suspended))
 
 

@@ -1,5 +1,6 @@
 """docs/retention.md against the code: rules, protections, states, codes, outcomes, messages and numbers."""
 
+import inspect
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from enum import StrEnum
 import pytest
 
 from feed_assets.entities.common import LocationKind, Retention
+from feed_assets.explain import sentences
 from feed_assets.explain.records import ReasonCode
 from feed_assets.instances.leasing import TTL
 from feed_assets.log.messages.outbox import outbox
@@ -29,7 +31,8 @@ from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/retention.md"
 PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
-SOURCE = ROOT / "feed_assets/explain/retention.py"
+TOLD_BY = (sentences._explain_eviction, sentences._whereabouts, sentences._explain_keeping)
+"""What `why` says of retention."""
 
 
 def rows_of(header: str) -> list[tuple[str, ...]]:
@@ -57,7 +60,7 @@ def test_each_name_is_described_once(header: str, enumeration: type[StrEnum]) ->
 
 def test_codes_of_why_are_those_that_retention_gives() -> None:
     (table,) = [table for table in tables_of(DOCUMENT) if table.section == "Reports"]
-    used = set(re.findall(r"ReasonCode\.([A-Z_]+)", SOURCE.read_text("utf-8")))
+    used = {name for each in TOLD_BY for name in re.findall(r"ReasonCode\.([A-Z_]+)", inspect.getsource(each))}
     assert set(names_in(table.rows)) == {ReasonCode[name].value for name in used}
 
 

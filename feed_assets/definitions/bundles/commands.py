@@ -18,8 +18,8 @@ GROUPS = {"bundle": _ABOUT}
 Names = Annotated[tuple[str, ...], Param("The entities.", argument=True, of=tuple(Kind))]
 Everything = Annotated[bool, Param("All entities, and the metadata of all that is described.", option="all")]
 WithNeeds = Annotated[bool, Param("Also what they need: feeds, clusters and datasources.", option="with-dependencies")]
-Target = Annotated[str, Param("The file to write.", metavar="FILE")]
-File = Annotated[str, Param("The bundle.", argument=True)]
+Target = Annotated[str, Param("The file to write.", metavar="FILE", file=True)]
+File = Annotated[str, Param("The bundle.", argument=True, file=True)]
 
 
 @operation("bundle export", text="lines", example="flights --with-dependencies --to flights.zip", route=False)
