@@ -26,13 +26,13 @@ from feed_assets.sql.database import open_database
 
 PEER = "import sqlalchemy, pydantic, click"
 COMMANDS = (
-    (("--help",), 1.2),
+    (("--help",), None),
     (("validate",), 1.6),
     (("entity", "list"), 2.5),
     (("instance", "list", "process", "process-0000"), 2.5),
     (("why", "process-0000", "2025-01-01T00:00Z"), 3.0),
 )
-"""Each with the most times that it may take longer."""
+"""Each with the most times that it may take longer, if that is bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
