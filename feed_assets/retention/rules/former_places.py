@@ -48,22 +48,26 @@ class Neighbours:
             recorded = FeedPlaces(connection).all()
         located = iter_locations(loaded.bundle, left_out=loaded.salvaged, places=self._places)
         self._others: list[tuple[LocationKey, tuple[str, ...], str]] = [(key, (), text) for key, text in located]
-        for feed, cluster, *where in recorded:
-            text = self._places.canonical("/".join(where[:2]))
-            self._others.append(((feed, cluster, LocationKind.DATA), (feed, cluster, *where), text))
+        for feed, cluster, *where, _ in recorded:
+            text = self._places.canonical("/".join(where))
+            self._others.append(((feed, cluster, LocationKind.DATA), tuple(where), text))
 
     def find_obstacle(self, there: FeedRecord) -> str | None:
         """Return why what is at a former place of a feed may be something else's by now; None if nothing else is, or
         was, at it, inside it or around it, but the storage.
+
+        The same location of the feed with another `path_timezone` is nothing else: `find_protections` knows what else
+        a path can mean there.
         """
         if there.table is not None or not there.template.covers(there.sequence.frequency):
             return "it is a table" if there.table is not None else "several instances may have one path there"
-        where = (there.store.url, there.template.text, there.template.zone.key)
-        own = self._places.canonical("/".join(where[:2]))
+        where = (there.store.url, there.template.text)
+        own = self._places.canonical("/".join(where))
         for key, place, text in self._others:
             nesting = find_nesting(text, own)
             is_above = key[2] is FixedPlace.STORAGE and nesting is Nesting.AROUND
-            if nesting is not None and not is_above and place != (*there.key, *where):
+            is_own = key == (*there.key, LocationKind.DATA) and text == own and place in ((), where)
+            if nesting is not None and not is_above and not is_own:
                 return f"{describe_location(key)} is, or was, {PHRASES[nesting]}"
         return None
 

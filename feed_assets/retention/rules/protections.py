@@ -19,10 +19,12 @@ from feed_assets.clock import Clock, FrozenClock
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.errors import FeedAssetsError
+from feed_assets.instances.arrival.instance_paths import find_nominal_time, plain_template
 from feed_assets.instances.attempts.copy_records import copy_of, has_changed
 from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.instance_pages import InstancePages, PageOrder
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.leases import find_held
@@ -154,7 +156,46 @@ def find_protections(
     for cluster in policy.until_replicated_to if policy else ():
         note(ProtectionKind.REPLICA, _find_missing_on(connection, timeline.plan, record, cluster, expected))
     note(ProtectionKind.REPLICA, _find_pending_copies(connection, timeline.plan, record, expected, query.as_of))
+    present = timeline.plan.feeds.get(record.key)
+    if present is not None and present.place != record.place:
+        for time, found in _find_shared(connection, timeline, present, record, expected, query).items():
+            kept.setdefault(time, []).extend(found)
     return kept
+
+
+def find_meant(present: FeedRecord, there: FeedRecord, times: Iterable[datetime]) -> dict[datetime, datetime]:
+    """Return which other instances the paths of instances at a former place mean at the present one."""
+    if there.store.url != present.store.url:
+        return {}
+    template, former = plain_template(present.template), plain_template(there.template)
+    found = {time: find_nominal_time(template, former.render(time), present.sequence) for time in times}
+    return {time: other for time, other in found.items() if other is not None and other != time}
+
+
+def _find_shared(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    present: FeedRecord,
+    there: FeedRecord,
+    times: Collection[datetime],
+    query: ProtectionQuery,
+) -> dict[datetime, list[Protection]]:
+    """Return the instances at a former place that stay for another one with the same path: it is recorded there, or
+    has that path at the present place and is protected.
+    """
+    found: dict[datetime, list[Protection]] = {}
+    for key, other in FeedPlaces(connection).find_owners([(there, time) for time in times]).items():
+        reason = f"instance {render_datetime(other)} is recorded at its path, too"
+        found[key.nominal_time] = [Protection(ProtectionKind.PLACE, reason)]
+    meant = find_meant(present, there, times)
+    kept = find_protections(connection, timeline, present, set(meant.values()), query)
+    count = present.retention.keep_newest if present.retention else 0
+    for other in FeedInstances(connection).latest_available(*present.key, query.as_of, count) if count else ():
+        kept.setdefault(other, []).append(Protection(ProtectionKind.NEWEST, f"it is among the {count} newest"))
+    for time, other in meant.items():
+        whose = f"its path is now that of instance {render_datetime(other)}, which stays: "
+        found.setdefault(time, []).extend(Protection(kind, whose + reason) for kind, reason in kept.get(other, ()))
+    return {time: protections for time, protections in found.items() if protections}
 
 
 def _find_queued(

@@ -31,6 +31,7 @@ from feed_assets.retention.rules.protections import (
     Protection,
     ProtectionKind,
     ProtectionQuery,
+    find_meant,
     find_protections,
     find_replica_protections,
 )
@@ -138,9 +139,7 @@ def survey_feed(
         if location.obstacle is None
     }
     if LocationKind.DATA in found:
-        others = {path for there, each in former if there.store == record.store for path in each.paths}
-        paths = found[LocationKind.DATA].paths
-        found[LocationKind.DATA] = found[LocationKind.DATA].pick(path not in others for path in paths)
+        found[LocationKind.DATA] = _without(found[LocationKind.DATA], record, former)
     data = found.get(LocationKind.DATA, _NONE)
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
     present = _find_newest(measurer, [(record, data)], count_newest(policy), policy.judged_at(query.as_of))
@@ -154,6 +153,12 @@ def survey_feed(
             each[LocationKind.DATA] = left.pick(time not in goes for time in left.times)
         eligible = decide_eligible(policy, each, present, query.as_of, weights)
         place = None if there is record else there.place
+        if place is not None:
+            meant = find_meant(record, there, [time for _, _, old in eligible for time in old.times])
+            eligible = [
+                Eligible(kind, cut, old.pick(meant.get(time, time) < cut.before for time in old.times))
+                for kind, cut, old in eligible
+            ]
         items_of, stay = _take(database, stores, timeline, there, eligible, query, measurer, place)
         taken |= {(kind, place): items for kind, items in items_of.items()}
         protected += stay
@@ -186,9 +191,15 @@ def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) 
     if location is None:
         return survey
     data = collect_candidates(stores.get(location.store), location, record.sequence, None)
-    everywhere = [(record, data), *survey.elsewhere]
+    everywhere = [(record, _without(data, record, survey.elsewhere)), *survey.elsewhere]
     survey = replace(survey, present=sum(len(each.paths) for _, each in everywhere))
     return replace(survey, stay=_count_staying(measurer, survey, everywhere))
+
+
+def _without(data: Candidates, record: FeedRecord, former: Sequence[At]) -> Candidates:
+    """Return the data at the place of a feed without the paths that the record gives to instances at former ones."""
+    others = {path for there, each in former if there.store == record.store for path in each.paths}
+    return data.pick(path not in others for path in data.paths)
 
 
 def _take(

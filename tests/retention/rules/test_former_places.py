@@ -1,9 +1,9 @@
 """A feed whose path or zone of paths has changed: retention removes what the record has at the former place, unless
-that may be something else by now.
+that may be something else by now. At the same location a path may mean two instances: it goes when both may go.
 """
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from time import sleep
@@ -15,6 +15,8 @@ from obstore.store import MemoryStore
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.leasing import TTL
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.leases import Leases
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.log.removals import chunks as sweep_chunks
 from feed_assets.log.removals.holds import Holds
@@ -36,6 +38,10 @@ from tests.retention.harness import RetentionHarness, hourly, kept_feed, paths_o
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
 MOVED = kept_feed(locations={"data": "/new/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
+EAST = kept_feed().model_copy(update={"path_timezone": "Asia/Tokyo"})
+"""Each path means, at the same location, the instance nine hours before."""
+WEST = kept_feed().model_copy(update={"path_timezone": "Etc/GMT+5"})
+"""The instance five hours after."""
 
 
 TAKEN = Feed(
@@ -107,10 +113,13 @@ def harness(storage: Storage, tmp_path: Path, state_url: str) -> RetentionHarnes
     return harness
 
 
-def test_what_expires_at_a_former_place_is_removed_there(harness: RetentionHarness, storage: Storage) -> None:
+@pytest.mark.parametrize("moved", [MOVED, EAST], ids=["another location", "another zone"])
+def test_what_expires_at_a_former_place_is_removed_there(
+    harness: RetentionHarness, storage: Storage, moved: Feed
+) -> None:
     """It is recorded, told, restored and purged where it is; what is not old enough stays, and nothing is told."""
     before, there = storage.instances(), harness.lifecycle.feed("clicks")
-    harness.lifecycle.declare(MOVED)
+    harness.lifecycle.declare(moved)
     planned = harness.plan()
     (feed,) = planned.feeds
     assert feed.survey is not None
@@ -183,11 +192,10 @@ def test_a_sweep_of_a_former_place_goes_on_after_a_death(
         (kept_feed("other", "months(1)", locations={"data": "/clicks/2013-11-02/03/${YEAR}${MONTH}"}), "data"),
         (kept_feed("other", locations={"data": "/o/${YEAR}${MONTH}${DAY}${HOUR}", "stats": "/clicks"}), "stats"),
         (TAKEN, "inbox of feed 'taken'"),
-        (kept_feed().model_copy(update={"path_timezone": "Asia/Tokyo"}), "data of feed 'clicks'"),
     ],
 )
 def test_where_something_else_can_be_by_now_all_stays(tmp_path: Path, state_url: str, other: Feed, told: str) -> None:
-    """Also what was planned before: a feed around or inside, stats or an inbox above, the paths of another zone."""
+    """Also what was planned before: a feed around or inside, stats or an inbox above."""
     harness, storage = RetentionHarness.of(tmp_path, state=state_url), Storage(tmp_path / "primary", None)
     for path in paths_of([*EXPIRED, *YOUNG]):
         storage.land(path)
@@ -195,7 +203,7 @@ def test_where_something_else_can_be_by_now_all_stays(tmp_path: Path, state_url:
     before = storage.instances()
     harness.lifecycle.declare(MOVED)
     sweep = harness.planned()
-    harness.lifecycle.declare(*([other] if other.name == "clicks" else [MOVED, other]))
+    harness.lifecycle.declare(MOVED, other)
     assert harness.outcomes(harness.run(sweep)) == {ItemOutcome.KEPT: 24}
     planned = harness.plan("clicks")
     assert planned.sweeps == ()
@@ -205,6 +213,63 @@ def test_where_something_else_can_be_by_now_all_stays(tmp_path: Path, state_url:
     assert place.obstacle.startswith("72 instances at the former place file://")
     assert f" stay: the {told} " in place.obstacle
     assert storage.instances() == before
+
+
+@NOT_REMOTE
+def test_a_path_that_means_two_instances_goes_when_both_are_old_enough(
+    harness: RetentionHarness, storage: Storage
+) -> None:
+    harness.lifecycle.declare(WEST)
+    done = harness.sweep_now()
+    assert set(harness.results(done)) == paths_of(EXPIRED[:-5])
+    assert storage.instances() == paths_of([*EXPIRED[-5:], *YOUNG])
+
+
+def test_a_path_that_means_two_instances_stays_for_each_of_them(tmp_path: Path, state_url: str) -> None:
+    """For a hold, a lease, and a second one on record, when it is planned and when it is run; and other content."""
+    harness, storage = RetentionHarness.of(tmp_path, state=state_url), Storage(tmp_path / "primary", None)
+    for path in paths_of([*EXPIRED, *YOUNG]):
+        storage.land(path)
+    harness.arrive(at("04"))
+    lifecycle = harness.lifecycle
+    lifecycle.declare(WEST)
+    meant = {EXPIRED[n]: EXPIRED[n + 5] for n in range(4)}
+    held, leased, second, changed = meant
+    planned = harness.planned()
+    paths = dict(zip(meant, sorted(paths_of(meant)), strict=True))
+    harness.hold("one", first=meant[held], last=meant[held])
+    Leases(lifecycle.database).acquire("feed/clicks", "primary", meant[leased], "writer", harness.now, TTL)
+    with lifecycle.database.begin() as connection:
+        row = replace(lifecycle.feed_instances("clicks")[meant[second]], place=lifecycle.feed("clicks").place)
+        FeedInstances(connection).put([row])
+    storage.land(paths[changed], b"other data")
+    (feed,) = harness.plan(dry_run=True).feeds
+    assert feed.survey is not None
+    told = {each.path: (each.kept[0].kind, each.kept[0].reason) for each in feed.survey.protected}
+    whose = "its path is now that of instance 2013-11-01T05:00Z, which stays: hold 'one' of bob: an audit"
+    assert told[paths[held]] == (ProtectionKind.HOLD, whose)
+    assert told[paths[leased]][0] is ProtectionKind.LEASE
+    assert told[paths[second]] == (ProtectionKind.PLACE, "instance 2013-11-01T07:00Z is recorded at its path, too")
+    assert told[paths[changed]] == (ProtectionKind.PLACE, "what is there is not what the record says")
+    done = harness.run(planned)
+    stay = paths_of([*meant, *(meant[time] for time in (held, leased, second))])
+    results = {path for path, result in harness.results(done).items() if result.outcome is not ItemOutcome.EVICTED}
+    assert results == stay
+    assert storage.instances() == stay | paths_of([*EXPIRED[-5:], *YOUNG])
+
+
+def test_a_path_that_means_two_instances_is_counted_once(tmp_path: Path, state_url: str) -> None:
+    """All of it would go: it asks, also after all of the storage has been walked."""
+    harness, storage = RetentionHarness.of(tmp_path, state=state_url), Storage(tmp_path / "primary", None)
+    for path in paths_of([*EXPIRED, *YOUNG]):
+        storage.land(path)
+    harness.arrive(at("04"))
+    harness.lifecycle.declare(EAST)
+    harness.wait(at("06"))
+    (feed,) = harness.plan(dry_run=True).feeds
+    assert feed.survey is not None
+    assert (feed.survey.instances, feed.survey.present, feed.survey.stay) == (72, 72, 0)
+    assert feed.obstacles
 
 
 @NOT_REMOTE
