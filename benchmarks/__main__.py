@@ -17,6 +17,7 @@ from benchmarks.definitions import measure_definitions
 from benchmarks.deliveries import measure_deliveries
 from benchmarks.explaining import measure_explaining
 from benchmarks.inboxes import measure_inboxes
+from benchmarks.keeping import measure_keeping
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
@@ -103,6 +104,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_inboxes
         case Part.STARTING:
             measure = measure_starting
+        case Part.KEEPING:
+            measure = measure_keeping
         case _:
             assert_never(part)
     folder.mkdir()

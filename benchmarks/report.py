@@ -57,6 +57,7 @@ class Part(StrEnum):
     DELIVERIES = "l"
     INBOXES = "m"
     STARTING = "n"
+    KEEPING = "o"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ clusters:
   primary:
     type: source
     validity: {{start: 2025-01-01T00:00Z, end: 2027-01-01T00:00Z}}
-    retention: {{limit: days(800), action: delete}}
+    retention: {{limit: days({kept}), action: delete}}
 tags: {{owner: ops, classification: public}}
 groups: [group{group}]
 """
@@ -67,10 +67,10 @@ class Pair:
     def group(self) -> int:
         return self.number % 20
 
-    def render(self) -> str:
-        """Return the entities as one YAML file."""
+    def render(self, kept: int = 800) -> str:
+        """Return the entities as one YAML file; data are `kept` for days."""
         feeds = [
-            _FEED.format(name=name, description=f"{kind} {self.number}", group=self.group)
+            _FEED.format(name=name, description=f"{kind} {self.number}", group=self.group, kept=kept)
             for name, kind in ((self.source, "Source"), (self.result, "Result"))
         ]
         process = _PROCESS.format(
@@ -88,7 +88,7 @@ def pairs_of(count: int) -> list[Pair]:
     return [Pair(number=number) for number in range(count)]
 
 
-def write_entities(folder: Path, pairs: list[Pair], storage: Path) -> None:
+def write_entities(folder: Path, pairs: list[Pair], storage: Path, kept: int = 800) -> None:
     """Write one file for each pair, and one with the cluster."""
     folder.mkdir(parents=True)
     cluster = (
@@ -96,7 +96,7 @@ def write_entities(folder: Path, pairs: list[Pair], storage: Path) -> None:
     )
     (folder / "cluster.yaml").write_text(cluster)
     for pair in pairs:
-        (folder / f"{pair.process}.yaml").write_text(pair.render())
+        (folder / f"{pair.process}.yaml").write_text(pair.render(kept))
 
 
 def land(storage: Path, pair: Pair, nominal_time: datetime) -> None:

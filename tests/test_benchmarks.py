@@ -21,6 +21,7 @@ MARKS = {
     Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.drill],
     Part.SEARCHING: [pytest.mark.server],
     Part.INBOXES: [pytest.mark.server],
+    Part.KEEPING: [pytest.mark.server],
 }
 
 
