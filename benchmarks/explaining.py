@@ -8,9 +8,9 @@ from statistics import median
 
 from benchmarks.probes import say
 from benchmarks.report import Figure, Part, Scale, within
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext, resolve_subject
+from feed_assets.context.tick import open_tick
 from feed_assets.definitions.declared import record_declared
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
@@ -60,12 +60,13 @@ def _context(folder: Path, window: str) -> OperationContext:
     stores, timeline, as_of = StorePool(), ReleaseTimeline(location.plan), START + timedelta(days=2)
     apply_plan(database, timeline, as_of)
     clock = FrozenClock(as_of)
-    bulkheads = Unconfined("primary", clock)
-    apply_arrivals(database, stores, location.plan, "primary", as_of, TimeBudget(60.0), bulkheads)
-    apply_readiness(database, timeline, "primary", as_of, TimeBudget(60.0), bulkheads)
-    return OperationContext(
+    context = OperationContext(
         timeline=timeline, database=database, stores=stores, clock=clock, real_clock=clock, as_of=as_of
     )
+    tick = open_tick(context, "primary")
+    apply_arrivals(tick)
+    apply_readiness(tick)
+    return context
 
 
 def _entities(folder: Path, window: str) -> list[AnyEntity]:

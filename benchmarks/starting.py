@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -14,8 +14,8 @@ from statistics import median
 from benchmarks.probes import ROOT, ProbeError, say
 from benchmarks.report import Figure, Part, Scale, slower
 from benchmarks.workload import START, pairs_of, write_entities
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import open_context
+from feed_assets.context.tick import open_tick
 from feed_assets.definitions.declared import record_location
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.instances.gates.readiness import apply_readiness
@@ -96,7 +96,7 @@ def _project(folder: Path) -> dict[str, str]:
     record_location(database, settings, location, as_of)
     timeline = ReleaseTimeline(location.plan)
     apply_plan(database, timeline, as_of)
-    bulkheads = Unconfined("primary", FrozenClock(as_of))
-    apply_readiness(database, timeline, "primary", as_of, TimeBudget(60.0), bulkheads)
+    context = replace(open_context(settings, database, timeline), as_of=as_of)
+    apply_readiness(open_tick(context, "primary"))
     database.close()
     return environ

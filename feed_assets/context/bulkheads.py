@@ -49,6 +49,7 @@ NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Otherwise = TypeVar("_Otherwise")
 _Arguments = ParamSpec("_Arguments")
 
 _logger = get_logger(__name__)
@@ -108,11 +109,11 @@ class Bulkheads:
     def run(
         self,
         step: TickStep,
-        otherwise: _Result,
+        otherwise: _Otherwise,
         work: Callable[_Arguments, _Result],
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
-    ) -> _Result:
+    ) -> _Result | _Otherwise:
         """Return the result of a step that is one unit: see `run_unit`. Each call is recorded as an action."""
         watch = Stopwatch()
         result = self.run_unit(step, "", otherwise, work, *args, **kwargs)
@@ -124,11 +125,11 @@ class Bulkheads:
         self,
         step: TickStep,
         subject: str,
-        otherwise: _Result,
+        otherwise: _Otherwise,
         work: Callable[_Arguments, _Result],
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
-    ) -> _Result:
+    ) -> _Result | _Otherwise:
         """Call `work` and return its result; return `otherwise` if it fails, or is put off.
 
         Raises:
@@ -265,11 +266,16 @@ class Bulkheads:
 
 
 class Unconfined(Bulkheads):
-    """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks."""
+    """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks. Steps
+    are not recorded either.
+    """
 
     def fail(self, step: TickStep, subject: str, error: Exception, *_: object, **__: object) -> None:  # noqa: ARG002
         """Raise the error."""
         raise error
+
+    def _record(self, *_: object, **__: object) -> None:
+        """Record nothing."""
 
 
 def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:

@@ -12,11 +12,10 @@ from functools import partial
 from sqlalchemy import Connection
 
 from feed_assets.catalog.run_metadata import check_reported
-from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
-from feed_assets.context.bulkheads import Unconfined
 from feed_assets.context.operation import AttemptContext, OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.tick import open_tick
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
 from feed_assets.errors import describe_error
@@ -245,8 +244,7 @@ def init_batch(
             record, "the marking of batch.until ends its batches, and --max would cut through", "Leave out --max."
         )
     if not dry_run:
-        bulkheads, budget = Unconfined(record.cluster, context.clock), TimeBudget.ample()
-        apply_triggers(context.database, context.plan, record.cluster, context.as_of, budget, bulkheads, may_cut=False)
+        apply_triggers(open_tick(context, record.cluster, is_held=True))
     with context.database.begin() as connection:
         lock_queues(connection)
         if dry_run:

@@ -12,14 +12,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import assert_never
 
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import AttemptContext, OperationContext
+from feed_assets.context.tick import open_tick
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
-from feed_assets.instances.arrivals import look_for_arrivals
+from feed_assets.instances.arrival.polling import apply_arrivals
+from feed_assets.instances.arrival.stored_data import apply_stored_looks
+from feed_assets.instances.arrival.watching import apply_watches
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.gates.clock_setback import apply_clock
@@ -352,10 +354,9 @@ class Simulation:
 
     def _begin(self) -> None:
         """Follow the triggers from now on: what has happened before is history."""
-        as_of = self._clock.read(self.settings.start)
+        context = self._operation_context(self.settings.start)
         for cluster in sorted(self.plan.clusters):
-            bulkheads = Unconfined(cluster, FrozenClock(as_of))
-            apply_triggers(self.database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads, may_cut=False)
+            apply_triggers(open_tick(context, cluster, is_held=True))
 
     def _happen(self, event: Arrival | FileEvent) -> Iterator[LogLine]:
         context = self._operation_context(event.at)
@@ -372,26 +373,22 @@ class Simulation:
                 assert_never(event)
 
     def _tick(self, now: datetime) -> Iterator[LogLine]:
-        as_of = self._clock.read(now)
-        database, stores, timeline = self.database, self.stores.pool, self._timeline
-        apply_plan(database, timeline, as_of)
+        context = self._operation_context(now)
+        apply_plan(self.database, context.timeline, context.as_of)
         for cluster in sorted(self.plan.clusters):
-            apply_clock(database, timeline, cluster, as_of, as_of)
-            self._reconcile(cluster, as_of)
-            bulkheads = Unconfined(cluster, FrozenClock(as_of))
-            look_for_arrivals(
-                database, stores, self.plan, cluster, as_of, as_of, TimeBudget.ample(), bulkheads, may_take=False
-            )
-            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget.ample(), bulkheads)
-            apply_retries(database, timeline, cluster, as_of, bulkheads)
-            done = apply_triggers(database, self.plan, cluster, as_of, TimeBudget.ample(), bulkheads)
+            tick = open_tick(context, cluster)
+            apply_clock(tick)
+            self._reconcile(cluster, tick.as_of)
+            apply_arrivals(tick)
+            apply_watches(tick)
+            apply_stored_looks(tick)
+            apply_late_checks(tick)
+            apply_retries(tick)
+            done = apply_triggers(tick)
             yield from self._queue_lines(cluster, done, now)
-            on_time = max(ON_TIME, self.settings.every)
-            readied = apply_readiness(
-                database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads, on_time=on_time
-            )
-            apply_updates(database, timeline, cluster, as_of, TimeBudget.ample(), bulkheads)
-            requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK, bulkheads)
+            readied = apply_readiness(tick, on_time=max(ON_TIME, self.settings.every))
+            apply_updates(tick)
+            requests = apply_requests(tick, _REQUESTS_A_TICK)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
             for request in requests:

@@ -11,17 +11,14 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.triggers import StartFrom
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import EntityKey, ProcessKey
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.trigger_records import TriggerRecord
-from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_queues
 from feed_assets.triggers.cuts import Cut, apply_cuts, decide_cut
 from feed_assets.triggers.decide_firing import Pending, decide_fire, first_times
@@ -45,54 +42,45 @@ class TriggerResult:
     is_complete: bool = True
 
 
-def apply_triggers(
-    database: Database,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    *,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
-    may_cut: bool = True,
-) -> TriggerResult:
+@tick_step(TickStep.EVENTS, otherwise=TriggerResult())
+def apply_triggers(tick: Tick) -> TriggerResult:
     """Route new events of the log to the consumers of a cluster, and cut the batches that may run.
 
-    A process that is not scheduled gets no batches; `without_row` is the state of processes that have no schedule. With
-    `may_cut` false, events are routed, and batches wait. Nor are any cut of work elsewhere: whoever does it takes them.
-    A consumer that cannot be decided keeps its queue, and is tried again later.
+    A process that is not scheduled gets no batches. While the tick is held, events are routed, and batches wait. None
+    are cut of work elsewhere: whoever does it takes them. A consumer that cannot be decided keeps its queue, and is
+    tried again later.
     """
-    if not plan.triggered_on(cluster):
+    if not tick.plan.triggered_on(tick.cluster):
         return TriggerResult()
-    followed = f"triggers/plan/{cluster}"
-    with database.read() as connection:
-        known = Cursors(connection).get_many((followed, routed_cursor(cluster)))
-        is_new = known.get(followed) != plan.digest
-        is_behind = int(known.get(routed_cursor(cluster)) or 0) < EventLog(connection).last_seq()
-        due = Triggers(connection).due(cluster, as_of, 1, without_row=without_row)
+    followed = f"triggers/plan/{tick.cluster}"
+    with tick.database.read() as connection:
+        known = Cursors(connection).get_many((followed, routed_cursor(tick.cluster)))
+        is_new = known.get(followed) != tick.plan.digest
+        is_behind = int(known.get(routed_cursor(tick.cluster)) or 0) < EventLog(connection).last_seq()
+        due = Triggers(connection).due(tick.cluster, tick.as_of, 1, without_row=tick.without_row)
     if is_new:
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             lock_queues(connection)
-            follow_triggers(connection, plan, cluster, as_of)
-            Cursors(connection).put(followed, plan.digest)
+            follow_triggers(connection, tick.plan, tick.cluster, tick.as_of)
+            Cursors(connection).put(followed, tick.plan.digest)
     routed, is_more = 0, is_new or is_behind
     while is_more:
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             lock_queues(connection)
-            count, is_more = route_events(connection, plan, cluster, as_of)
+            count, is_more = route_events(connection, tick.plan, tick.cluster, tick.as_of)
         routed += count
-        if is_more and budget.is_spent:
+        if is_more and tick.budget.is_spent:
             return TriggerResult(routed=routed, is_complete=False)
-    if not may_cut or not (is_new or is_behind or due):
+    if tick.is_held or not (is_new or is_behind or due):
         return TriggerResult(routed=routed)
     batches: list[ProcessKey] = []
     after: str | None = ""
     while after is not None:
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             lock_queues(connection)
-            cut, after = _decide_due(connection, plan, cluster, as_of, bulkheads, after, without_row)
+            cut, after = _decide_due(connection, tick, after)
         batches += cut
-        if after is not None and budget.is_spent:
+        if after is not None and tick.budget.is_spent:
             return TriggerResult(routed=routed, batches=tuple(batches), is_complete=False)
     return TriggerResult(routed=routed, batches=tuple(batches))
 
@@ -207,45 +195,39 @@ class Outcome(NamedTuple):
     cut: Cut | None
 
 
-def _decide_due(
-    connection: Connection,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    bulkheads: Bulkheads,
-    after: str,
-    without_row: ScheduleState,
-) -> tuple[list[ProcessKey], str | None]:
+def _decide_due(connection: Connection, tick: Tick, after: str) -> tuple[list[ProcessKey], str | None]:
     """Decide about the next consumers that are due, and cut their batches; return these, and behind whom to go on."""
-    due = Triggers(connection).due(cluster, as_of, CONSUMERS_A_STEP, after, without_row=without_row)
+    due = Triggers(connection).due(tick.cluster, tick.as_of, CONSUMERS_A_STEP, after, without_row=tick.without_row)
     records = {
-        name: record for name in (state.process for state in due) if (record := plan.processes.get((name, cluster)))
+        name: record
+        for name in (state.process for state in due)
+        if (record := tick.plan.processes.get((name, tick.cluster)))
     }
     late = [record for state in due if (record := records.get(state.process)) and not is_followed(record, state)]
     if late:
-        _follow(connection, late, {}, cluster, as_of)
+        _follow(connection, late, {}, tick.cluster, tick.as_of)
     states = {state.key: state for state in due}
     if late:
         states |= {
-            state.key: state for state in Triggers(connection).of_cluster(cluster).values() if state.key in states
+            state.key: state for state in Triggers(connection).of_cluster(tick.cluster).values() if state.key in states
         }
-    routed = find_routed(connection, cluster)
+    routed = find_routed(connection, tick.cluster)
     marks = TriggerInputs(connection).of(states)
     busy = Batches(connection).under_way(states)
     events = PendingEvents(connection, routed, states)
 
     def decide(state: TriggerState) -> Outcome:
         record = records[state.process]
-        return decide_batch(record, state, marks.get(state.key, {}), busy.get(state.key, 0), events, as_of)
+        return decide_batch(record, state, marks.get(state.key, {}), busy.get(state.key, 0), events, tick.as_of)
 
     outcomes = [
         outcome
         for state in states.values()
         if state.process in records
-        if (outcome := bulkheads.run_unit(TickStep.TRIGGERS, state.process, None, decide, state)) is not None
+        if (outcome := tick.bulkheads.run_unit(TickStep.TRIGGERS, state.process, None, decide, state)) is not None
     ]
     Triggers(connection).set_times([each.state for each in outcomes if each.state != states[each.state.key]])
-    cut = apply_cuts(connection, [each.cut for each in outcomes if each.cut is not None], as_of)
+    cut = apply_cuts(connection, [each.cut for each in outcomes if each.cut is not None], tick.as_of)
     return cut, due[-1].process if len(due) == CONSUMERS_A_STEP else None
 
 

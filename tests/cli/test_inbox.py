@@ -2,14 +2,15 @@
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import open_context
+from feed_assets.context.tick import open_tick
 from feed_assets.instances.inbox import ingest
 from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.settings import load_settings
@@ -65,8 +66,7 @@ def tick(project: Path) -> None:
     """Look into the inbox as a sensor does, two minutes from now."""
     context = open_context(load_settings({}, start=project), open_database(f"sqlite:///{project}/state.db"))
     now = datetime.now(UTC) + timedelta(minutes=2)
-    bulkheads = Unconfined("here", FrozenClock(now))
-    apply_inboxes(context.database, context.stores, context.plan, "here", now, now, TimeBudget.ample(), bulkheads)
+    apply_inboxes(open_tick(replace(context, as_of=now, real_clock=FrozenClock(now)), "here"))
 
 
 def files(*more: str, feed: str = "orders") -> list[list[str]]:

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Unconfined
 from feed_assets.context.operation import OperationContext, open_context
+from feed_assets.context.tick import open_tick
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import open_database
 from feed_assets.triggers.apply_triggers import apply_triggers
@@ -55,9 +54,7 @@ def tick(project: Path, cluster: str = "here", *feeds: str) -> list[str]:
     """What a tick does for triggers after notices of feeds; returns the names of the batches that were cut."""
     for feed in feeds:
         notify(feed)
-    opened = context(project)
-    bulkheads = Unconfined(cluster, opened.clock)
-    done = apply_triggers(opened.database, opened.plan, cluster, opened.as_of, TimeBudget(60), bulkheads)
+    done = apply_triggers(open_tick(context(project), cluster))
     return [f"{batch.nominal_time:%Y-%m-%dT%H:%M:%SZ}" for batch in done.batches]
 
 

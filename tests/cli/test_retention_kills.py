@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import TimeBudget
 from feed_assets.context.operation import open_context
+from feed_assets.context.tick import open_tick
 from feed_assets.instances.arrival.polling import apply_arrivals
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -65,15 +65,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     context = open_context(settings, database)
     apply_plan(database, context.timeline, context.as_of)
-    apply_arrivals(
-        database,
-        context.stores,
-        context.plan,
-        "primary",
-        context.as_of,
-        TimeBudget(60.0),
-        Unconfined("primary", FrozenClock(context.as_of)),
-    )
+    apply_arrivals(open_tick(context, "primary"))
     return tmp_path
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Unconfined
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed, LateArrival
@@ -81,9 +79,7 @@ def check_retry_when_due(case: Case) -> None:
         with made.database.begin() as connection:
             key = ProcessKey("p", "primary", NOW)
             ProcessInstances(connection).transition(key, {status}, retry_at=NOW, updated_at=NOW)
-        again = apply_retries(
-            made.database, made.timeline, "primary", NOW, Unconfined("primary", FrozenClock(NOW))
-        ).again
+        again = apply_retries(made.open_tick(NOW)).again
         assert bool(again) == (case["expected"] == "rerun")
         assert "rerun_call_fails" not in case
 

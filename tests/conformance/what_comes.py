@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from feed_assets.clock import TimeBudget
 from feed_assets.context.operation import OperationContext
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.bundle import AnyEntity
@@ -33,7 +32,7 @@ from feed_assets.log.records import ProcessKey
 from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queues import QueuedEvent, show_batch, show_queue
 from tests.context.contexts import about, context_of
-from tests.instances.harness import PLENTY, START, LifecycleHarness, validity
+from tests.instances.harness import START, LifecycleHarness, validity
 
 ON = {"primary": validity(START, None)}
 
@@ -70,11 +69,7 @@ class Flow:
     def tick(self) -> list[ProcessKey]:
         """Return the batches that a tick cuts."""
         self.now += timedelta(seconds=1)
-        bulkheads = self.lifecycle.bulkheads("primary", self.now)
-        done = apply_triggers(
-            self.lifecycle.database, self.lifecycle.plan, "primary", self.now, TimeBudget(PLENTY), bulkheads
-        )
-        return list(done.batches)
+        return list(apply_triggers(self.lifecycle.open_tick(self.now)).batches)
 
     def taken(self, batch: ProcessKey) -> tuple[QueuedEvent, ...]:
         return about(show_batch, self.later(), batch.process, batch.nominal_time).events

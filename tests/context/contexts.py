@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext, Subject, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.queries import InstancePage, list_instances
@@ -22,11 +21,7 @@ WEBSERVER = "http://dagster.example:3000"
 
 def context_of(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> OperationContext:
     """What a command sees of a harness."""
-    clock = FrozenClock(as_of)
-    given: dict[str, Any] = {"clock": clock, "real_clock": clock, "as_of": as_of, "webserver": WEBSERVER}
-    return OperationContext(
-        timeline=lifecycle.timeline, database=lifecycle.database, stores=lifecycle.stores, **(given | more)
-    )
+    return lifecycle.context(as_of, **({"webserver": WEBSERVER} | more))
 
 
 def counting_harness(root: Path, state: str | None = None, **more: Any) -> LifecycleHarness:

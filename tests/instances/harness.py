@@ -13,8 +13,9 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event
 
 from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Bulkheads, Unconfined
-from feed_assets.context.operation import AttemptContext
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.operation import AttemptContext, OperationContext
+from feed_assets.context.tick import Tick, open_tick
 from feed_assets.definitions.declared import record_declared
 from feed_assets.engines.port import Context, Engine, OutputReport, Work, WorkReport
 from feed_assets.engines.python_engine import match_messages
@@ -301,61 +302,55 @@ class LifecycleHarness:
         file = self.folder(name, time) / "part-0.csv"
         return file.read_text() if file.exists() else None
 
-    def bulkheads(self, cluster: str, as_of: datetime) -> Bulkheads:
-        """What a tick fails with; here it is raised."""
-        return Unconfined(cluster, FrozenClock(as_of))
+    def context(self, as_of: datetime, **more: Any) -> OperationContext:
+        """What a command or a tick sees at a time."""
+        clock = FrozenClock(as_of)
+        given: dict[str, Any] = {"clock": clock, "real_clock": clock, "as_of": as_of}
+        return OperationContext(timeline=self.timeline, database=self.database, stores=self.stores, **(given | more))
+
+    def open_tick(
+        self,
+        as_of: datetime,
+        cluster: str = "primary",
+        bulkheads: Bulkheads | None = None,
+        *,
+        seconds: float = PLENTY,
+        is_held: bool = False,
+        **more: Any,
+    ) -> Tick:
+        """A tick for single steps; without bulkheads what fails is raised. `more` is of its context."""
+        context, budget = self.context(as_of, **more), TimeBudget(seconds)
+        return open_tick(context, cluster, bulkheads, budget=budget, is_held=is_held)
 
     def arrive(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ArrivalResult:
-        return apply_arrivals(
-            self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds), self.bulkheads(cluster, as_of)
-        )
+        return apply_arrivals(self.open_tick(as_of, cluster, seconds=seconds))
 
     def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ReadinessResult:
         self.now = max(self.now, as_of)
-        return apply_readiness(
-            self.database, self.timeline, cluster, as_of, TimeBudget(seconds), self.bulkheads(cluster, as_of)
-        )
+        return apply_readiness(self.open_tick(as_of, cluster, seconds=seconds))
 
-    def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> list[LaunchRequest]:
-        return apply_requests(
-            self.database, self.timeline, cluster, as_of, as_of, limit, self.bulkheads(cluster, as_of)
-        )
+    def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> Sequence[LaunchRequest]:
+        return apply_requests(self.open_tick(as_of, cluster), limit)
 
-    def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
+    def tick(self, as_of: datetime, cluster: str = "primary") -> Sequence[LaunchRequest]:
         """A whole tick of a cluster's sensor, but for Dagster's part."""
         self.now = max(self.now, as_of)
         apply_plan(self.database, self.timeline, as_of, self.policy)
-        self.arrive(as_of, cluster)
-        apply_past_polls(self.database, self.stores, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
-        apply_retries(self.database, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
-        self.ready(as_of, cluster)
-        self.update(as_of, cluster)
-        return self.request(as_of, cluster)
+        tick = self.open_tick(as_of, cluster)
+        apply_arrivals(tick)
+        apply_past_polls(tick)
+        apply_retries(tick)
+        apply_readiness(tick)
+        apply_updates(tick)
+        return apply_requests(tick, 50)
 
     def update(self, as_of: datetime, cluster: str = "primary", *, is_held: bool = False) -> int:
-        return apply_updates(
-            self.database,
-            self.timeline,
-            cluster,
-            as_of,
-            TimeBudget(PLENTY),
-            self.bulkheads(cluster, as_of),
-            is_held=is_held,
-        )
+        return apply_updates(self.open_tick(as_of, cluster, is_held=is_held))
 
-    def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> LateCheckResult:
-        """A whole tick of a cluster's sensor for late data."""
-        return apply_late_checks(
-            self.database,
-            self.stores,
-            self.timeline,
-            cluster,
-            as_of,
-            as_of,
-            TimeBudget(PLENTY),
-            Bulkheads(cluster, FrozenClock(as_of)),
-            **more,
-        )
+    def look_for_late(self, as_of: datetime, cluster: str = "primary", *, is_held: bool = False) -> LateCheckResult:
+        """A whole tick of a cluster's sensor for late data; what fails is confined."""
+        bulkheads = Bulkheads(cluster, FrozenClock(as_of))
+        return apply_late_checks(self.open_tick(as_of, cluster, bulkheads, is_held=is_held))
 
     def late_check(
         self, name: str, time: datetime, kind: str = "process", cluster: str = "primary"

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
-from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.engines.port import Work
@@ -21,7 +21,7 @@ from feed_assets.instances.gates.requests import LaunchRequest
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.triggers.apply_triggers import apply_triggers
 from tests.alerts.deadlines.looks import look
-from tests.instances.harness import PLENTY, START, LifecycleHarness, process
+from tests.instances.harness import START, LifecycleHarness, process
 from tests.retention.harness import RetentionHarness
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -83,7 +83,7 @@ def tell_story(root: Path) -> LifecycleHarness:
     bulkheads.fail(TickStep.RETENTION, "counts", PermissionError("the storage is read-only"))
     bulkheads.save(lifecycle.database)
     for cluster in ("primary", "backup"):
-        apply_clock(lifecycle.database, lifecycle.timeline, cluster, NOW - 2 * MINUTE, NOW)
+        apply_clock(lifecycle.open_tick(NOW - 2 * MINUTE, cluster, real_clock=FrozenClock(NOW)))
     look(lifecycle, NOW)
     _deliver_some(lifecycle)
     return lifecycle
@@ -113,8 +113,7 @@ def _pass_hour(lifecycle: LifecycleHarness, hour: datetime, failures: list[datet
             lifecycle.land("clicks", hour)
         for cluster in ("primary", "backup"):
             requests = lifecycle.tick(moment, cluster)
-            bulkheads = lifecycle.bulkheads(cluster, moment)
-            apply_triggers(lifecycle.database, lifecycle.plan, cluster, moment, TimeBudget(PLENTY), bulkheads)
+            apply_triggers(lifecycle.open_tick(moment, cluster))
             _run(lifecycle, requests, moment + MINUTE)
             look(lifecycle, moment, cluster=cluster)
 

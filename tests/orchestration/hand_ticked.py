@@ -6,10 +6,13 @@ from dagster import DagsterInstance, SensorResult
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import FrozenClock
+from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, open_tick
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
+from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import Location, load_location
@@ -58,6 +61,11 @@ class LocationHarness:
         result = run_tick(self.runtime, self.layout, cluster, self.instance, self.cursors.get(cluster), graph)
         self.cursors[cluster] = result.cursor
         return result
+
+    def open_tick(self, cluster: str, bulkheads: Bulkheads | None = None) -> Tick:
+        """A tick for single steps; without bulkheads what fails is raised."""
+        timeline, database = self.runtime.timeline(self.location), self.runtime.database(self.instance)
+        return open_tick(build_context(self.runtime, timeline, database, self.runtime.clock.now()), cluster, bulkheads)
 
     @property
     def cursor(self) -> str | None:

@@ -165,11 +165,10 @@ def test_who_acknowledges_what_is_late_silences_it_until_it_misses_the_next_dead
 
 def test_a_feed_that_loses_its_sla_while_it_is_late_turns_green_a_last_time(late: LocationHarness) -> None:
     at(late, 2, 1)
-    database = late.runtime.database(late.instance)
     feeds = {key: replace(record, sla=None) for key, record in late.layout.plan.feeds.items()}
     without = replace(late.layout, plan=replace(late.layout.plan, feeds=feeds, digest="without"))
     for _ in range(2):
-        report_changed(database, without, "here", late.instance, late.layout)
+        report_changed(late.open_tick("here"), without, late.instance, late.layout)
     assert checks(late.instance)[1:] == [
         (False, "WARN", "1 instance late: 2026-01-01T01:00Z"),
         (True, "ERROR", "no instance is late"),

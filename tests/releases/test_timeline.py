@@ -106,16 +106,7 @@ def test_what_is_no_partition_any_more_is_run_in_the_other_way(tmp_path: Path) -
     assert lifecycle.times("count", READY) == hours(5)[1:]
 
     def asked(mode: LaunchMode) -> list[datetime]:
-        found = apply_requests(
-            lifecycle.database,
-            lifecycle.timeline,
-            "primary",
-            at("01T04:10"),
-            at("01T04:10"),
-            9,
-            lifecycle.bulkheads("primary", at("01T04:10")),
-            mode=mode,
-        )
+        found = apply_requests(lifecycle.open_tick(at("01T04:10")), 9, mode=mode)
         return sorted(time for request in found for time in request.nominal_times)
 
     assert asked(LaunchMode.PARTITIONS) == [at("01T02:00"), at("01T04:00")]

@@ -11,9 +11,9 @@ import pytest
 from feed_assets.alerts.forecasting.forecasts import forecast_deadlines
 from feed_assets.alerts.forecasting.outlooks import FEWEST
 from feed_assets.alerts.forecasting.watches import apply_forecasts
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick import open_tick
 from feed_assets.definitions.declared import record_declared
 from feed_assets.entities.cluster import Cluster
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -140,14 +140,7 @@ class Watch:
             is_one = (each.kind, each.level) in (("feed", SlaLevel.LOW), ("process", SlaLevel.HIGH))
             if is_one and each.probability is not None and each.nominal_time <= as_of:
                 self.said.append(((each.kind, each.name), each.nominal_time, each.due_at - as_of, each.probability))
-        apply_forecasts(
-            context.database,
-            self.timeline,
-            "primary",
-            as_of,
-            TimeBudget.ample(),
-            Unconfined("primary", clock),
-        )
+        apply_forecasts(open_tick(context, "primary"))
 
 
 def outcome(simulation: Simulation, days: Sequence[Lateness], pace: Pace) -> dict[tuple[str, str], set[datetime]]:

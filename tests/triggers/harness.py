@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.clock import FrozenClock
+from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick import open_tick
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
@@ -28,7 +29,9 @@ from feed_assets.log.records import (
 )
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
+from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
+from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 from feed_assets.triggers.foresight import foresee_batches
@@ -112,11 +115,19 @@ class Queues:
         with self.database.begin() as connection:
             EventLog(connection).append(events)
 
-    def tick(self, as_of: datetime | None = None, **options: Any) -> list[list[int]]:
+    def tick(self, as_of: datetime | None = None, *, is_held: bool = False) -> list[list[int]]:
         """Tick at a time, a second after the last event by default; return the events of each batch that was cut."""
         self.now = as_of or self.now + timedelta(seconds=1)
-        bulkheads = Unconfined(CLUSTER, FrozenClock(self.now))
-        done = apply_triggers(self.database, self.plan, CLUSTER, self.now, TimeBudget(3600.0), bulkheads, **options)
+        clock, timeline = FrozenClock(self.now), ReleaseTimeline(self.plan)
+        context = OperationContext(
+            timeline=timeline,
+            database=self.database,
+            stores=StorePool(),
+            clock=clock,
+            real_clock=clock,
+            as_of=self.now,
+        )
+        done = apply_triggers(open_tick(context, CLUSTER, is_held=is_held))
         self.ticks.append(done)
         return [self.events_of(batch) for batch in done.batches]
 

@@ -264,7 +264,7 @@ def test_two_cuts_in_one_second_and_a_clock_that_was_set_back_get_names_of_their
 def test_a_batch_in_safe_mode_waits(database: Database) -> None:
     queues = joined(database, ("d1",))
     queues.come("d1")
-    assert queues.tick(may_cut=False) == []
+    assert queues.tick(is_held=True) == []
     assert queues.pending("joined") == {"d1": [1]}
     assert queues.tick() == [[1]]
 

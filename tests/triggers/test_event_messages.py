@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import EventRefusedError, UnknownFeedError
 from feed_assets.engines.port import Context, InputEvent
 from feed_assets.entities.process import Process
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 from feed_assets.triggers.queues import show_batch, show_queue
 from tests.context.contexts import about, context_of
-from tests.instances.harness import PLENTY, START, LifecycleHarness, at, feed, hours, process, validity
+from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process, validity
 
 AS_OF = at("02T00:00")
 
@@ -41,8 +40,7 @@ def said(lifecycle: LifecycleHarness, code: Callable[[Context], None], hour: int
 
 def route(lifecycle: LifecycleHarness, *, may_cut: bool = True) -> TriggerResult:
     """Read the log as a tick does."""
-    bulkheads, budget = lifecycle.bulkheads("primary", AS_OF), TimeBudget(PLENTY)
-    return apply_triggers(lifecycle.database, lifecycle.plan, "primary", AS_OF, budget, bulkheads, may_cut=may_cut)
+    return apply_triggers(lifecycle.open_tick(AS_OF, is_held=not may_cut))
 
 
 def newest(lifecycle: LifecycleHarness, feed: str, hour: int = 0) -> InputEvent | None:

@@ -25,7 +25,7 @@ def test_a_row_that_is_spoilt_by_hand_is_named(database: Database, spoil: str, s
         queues.tick()
         queues.end()
     queues.come("d1")
-    queues.tick(may_cut=False)
+    queues.tick(is_held=True)
     with database.read() as connection:
         assert verify_queues(connection, queues.plan, CLUSTER) == []
     with database.begin() as connection:

@@ -31,19 +31,17 @@ from feed_assets.alerts.deadlines.watermarks import (
     note_followed,
     watermark_at,
 )
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.records import FeedInstance, FeedKey, ProcessInstance, ProcessKey, Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.releases.timeline import ReleaseTimeline, is_applied
+from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 
@@ -110,89 +108,78 @@ class _Findings:
         return (*self.recovered, *(self.plan_effect.over if self.plan_effect is not None else ()))
 
 
-def apply_deadlines(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    find_causes: FindCauses,
-    *,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
-) -> LookResult:
+@tick_step(TickStep.DEADLINES, otherwise=LookResult(is_complete=False))
+def apply_deadlines(tick: Tick, find_causes: FindCauses) -> LookResult:
     """Record and tell the deadlines of a cluster that have passed, and the late instances that are not late any more.
 
-    Deadlines of processes count only while these are scheduled; `without_row` is the state of those without a schedule.
-    Without anything new this takes a handful of queries. `find_causes` is asked outside any transaction.
+    Deadlines of processes count only while these are scheduled. Without anything new this takes a handful of queries.
+    `find_causes` is asked outside any transaction.
     """
-    look = _Look(timeline=timeline, cluster=cluster, as_of=as_of, bulkheads=bulkheads, without_row=without_row)
+    look = _Look(tick=tick)
     result = LookResult()
     done: frozenset[tuple[WatermarkKind, str]] = frozenset()
     while True:
-        with database.read() as connection:
-            timeline.refresh(connection, as_of)
-            if not is_applied(connection, timeline):
+        with tick.database.read() as connection:
+            tick.timeline.refresh(connection, tick.as_of)
+            if not is_applied(connection, tick.timeline):
                 return replace(result, is_complete=False)
             found = look.find(connection, done)
         if found.is_empty:
             return result
         causes = find_causes(first_of_each(found.misses))
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             lock_log(connection)
             found = look.find(connection, done)
-            _write(connection, timeline, cluster, found, causes, as_of)
+            _write(connection, tick, found, causes)
         done |= {(each.kind, each.entity) for each in found.moved}
         result += LookResult(
             missed=sum(miss.told_at is not None for miss in found.misses),
             recorded=sum(miss.told_at is None for miss in found.misses),
             recovered=len(found.over),
         )
-        if budget.is_spent:
+        if tick.budget.is_spent:
             return replace(result, is_complete=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    timeline: ReleaseTimeline
-    cluster: str
-    as_of: datetime
-    bulkheads: Bulkheads
-    without_row: ScheduleState
+    tick: Tick
 
     def find(self, connection: Connection, done: frozenset[tuple[WatermarkKind, str]]) -> _Findings:
         """Return what the next step writes. `done` are the deadlines that this tick has walked along: one message
         each.
         """
-        if not is_followed(connection, self.timeline.plan, self.cluster):
-            return _Findings(plan_effect=find_plan_effect(connection, self.timeline, self.cluster, self.as_of))
+        if not is_followed(connection, self.tick.plan, self.tick.cluster):
+            return _Findings(
+                plan_effect=find_plan_effect(connection, self.tick.timeline, self.tick.cluster, self.tick.as_of)
+            )
         walks: list[_Walk] = []
         for (kind, level), mark in KINDS.items():
             for watermark in self._due(connection, kind, mark):
                 if (mark, watermark.entity) not in done:
-                    walk = self.bulkheads.run_unit(
+                    walk = self.tick.bulkheads.run_unit(
                         TickStep.DEADLINES, watermark.entity, None, self._walk, connection, kind, level, watermark
                     )
                     walks += [walk] if walk is not None else []
-        recovered = SlaMisses(connection).recovered(self.cluster, RECOVERED_A_STEP)
+        recovered = SlaMisses(connection).recovered(self.tick.cluster, RECOVERED_A_STEP)
         return _Findings(
             moved=tuple(walk.following for walk in walks),
-            misses=tuple(find_misses(connection, walks, self.as_of)),
+            misses=tuple(find_misses(connection, walks, self.tick.as_of)),
             recovered=tuple(recovered),
         )
 
     def _due(self, connection: Connection, kind: Kind, mark: WatermarkKind) -> list[Watermark]:
-        without_row = self.without_row if kind is Kind.PROCESS else None
+        without_row = self.tick.without_row if kind is Kind.PROCESS else None
         return Watermarks(connection).due(
-            mark, self.as_of - _MOMENT, ENTITIES_A_STEP, cluster=self.cluster, without_row=without_row
+            mark, self.tick.as_of - _MOMENT, ENTITIES_A_STEP, cluster=self.tick.cluster, without_row=without_row
         )
 
     def _walk(self, connection: Connection, kind: Kind, level: SlaLevel, watermark: Watermark) -> _Walk | None:
         """Walk along the deadlines that have passed; None if the entity is not in the plan."""
-        deadlines = open_deadlines(connection, self.timeline, kind, watermark.entity, self.cluster, level)
+        deadlines = open_deadlines(connection, self.tick.timeline, kind, watermark.entity, self.tick.cluster, level)
         if deadlines is None or watermark.next_time is None:
             return None
-        times = tuple(islice(deadlines.passed(watermark.next_time, self.as_of), INSTANCES_A_STEP))
+        times = tuple(islice(deadlines.passed(watermark.next_time, self.tick.as_of), INSTANCES_A_STEP))
         following = deadlines.ceil(times[-1] + _MOMENT if times else watermark.next_time)
         return _Walk(deadlines=deadlines, times=times, following=watermark_at(deadlines, following))
 
@@ -218,26 +205,19 @@ def find_misses(connection: Connection, walks: Sequence[_Walk], as_of: datetime)
     return [replace(miss, episode=last.get((miss.instance, miss.level), 0) + 1) for miss in misses]
 
 
-def _write(
-    connection: Connection,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    found: _Findings,
-    causes: Mapping[LateInstance, str],
-    as_of: datetime,
-) -> None:
+def _write(connection: Connection, tick: Tick, found: _Findings, causes: Mapping[LateInstance, str]) -> None:
     misses = SlaMisses(connection)
     if found.plan_effect is not None:
         apply_plan_effect(connection, found.plan_effect)
-        note_followed(connection, timeline.plan, cluster)
+        note_followed(connection, tick.plan, tick.cluster)
     Watermarks(connection).put(found.moved)
     misses.add(found.misses)
     misses.close(found.recovered)
-    messages = build_missed(found.misses, causes, as_of)
-    messages += build_recovered(found.over, find_still_late(misses, found.over), as_of)
+    messages = build_missed(found.misses, causes, tick.as_of)
+    messages += build_recovered(found.over, find_still_late(misses, found.over), tick.as_of)
     Outbox(connection).append_many(messages)
     if found.misses or found.over:
-        note_changed_misses(connection, cluster)
+        note_changed_misses(connection, tick.cluster)
 
 
 def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

@@ -20,8 +20,7 @@ from feed_assets.alerts.deadlines.records import LateInstance
 from feed_assets.alerts.deadlines.tables import sla_watches
 from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_missing, forecast
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.log.cursors import Cursors
@@ -33,8 +32,7 @@ from feed_assets.log.messages.payloads import SlaEvent
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.releases.timeline import ReleaseTimeline, is_applied
-from feed_assets.sql.database import Database
+from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
 from feed_assets.timing.dates import render_datetime
@@ -118,41 +116,32 @@ def pause_before(due_at: datetime, as_of: datetime) -> timedelta:
     return max(SHORTEST_PAUSE, (due_at - as_of) / LOOKS)
 
 
-def apply_forecasts(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    *,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
-) -> WatchResult:
+@tick_step(TickStep.FORECASTS, otherwise=WatchResult())
+def apply_forecasts(tick: Tick) -> WatchResult:
     """Watch the deadlines of a cluster whose entities have a `warn_at`, and warn of those that will probably be missed.
 
-    Those of processes only while these are scheduled; `without_row` is the state of those without a schedule. Nothing
-    is locked while forecasts are made. What a step has found is written in one transaction, so that the next tick
-    continues an interrupted one. If nothing is due, nothing is written.
+    Those of processes only while these are scheduled. Nothing is locked while forecasts are made. What a step
+    has found is written in one transaction, so that the next tick continues an interrupted one. If nothing is due,
+    nothing is written.
     """
     warned = looked = 0
     while True:
-        with database.read() as connection:
-            timeline.refresh(connection, as_of)
-            if not is_applied(connection, timeline):
+        with tick.database.read() as connection:
+            tick.timeline.refresh(connection, tick.as_of)
+            if not is_applied(connection, tick.timeline):
                 return WatchResult(warned=warned, looked=looked, is_complete=False)
-            if not _is_due(connection, timeline, cluster, as_of, without_row):
+            if not _is_due(connection, tick):
                 return WatchResult(warned=warned, looked=looked)
-            due = SlaWatches(connection).due(cluster, as_of, LOOKS_A_STEP, without_row=without_row)
-            reading = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
-            found = reading.look_at(due, bulkheads)
-        with database.begin() as connection:
+            due = SlaWatches(connection).due(tick.cluster, tick.as_of, LOOKS_A_STEP, without_row=tick.without_row)
+            found = _Watching(connection=connection, tick=tick).look_at(due)
+        with tick.database.begin() as connection:
             lock_log(connection)
-            _follow(connection, timeline, cluster, as_of)
-            writing = _Watching(connection=connection, timeline=timeline, cluster=cluster, as_of=as_of)
-            _walk_all(writing, bulkheads, without_row)
+            _follow(connection, tick)
+            writing = _Watching(connection=connection, tick=tick)
+            _walk_all(writing)
             warned += writing.write(found)
         looked += len(due)
-        if budget.is_spent:
+        if tick.budget.is_spent:
             return WatchResult(warned=warned, looked=looked, is_complete=False)
 
 
@@ -165,62 +154,58 @@ class _Found:
     later: tuple[SlaWatch, ...]
 
 
-def _follow(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> None:
+def _follow(connection: Connection, tick: Tick) -> None:
     """Let the walks follow the plan: once for each plan, over the entities of the cluster that have a `warn_at`."""
-    if _is_followed(connection, timeline, cluster):
+    if _is_followed(connection, tick):
         return
-    plan, watermarks = timeline.plan, Watermarks(connection)
+    plan, watermarks = tick.plan, Watermarks(connection)
     for kind, mark in _KINDS.items():
         records = plan.feeds if kind is Kind.FEED else plan.processes
         wanted = {
             key
             for key in records
-            if key[1] == cluster and (sla := find_sla(plan, kind, *key)) is not None and sla.warn_at is not None
+            if key[1] == tick.cluster and (sla := find_sla(plan, kind, *key)) is not None and sla.warn_at is not None
         }
-        standing = {key: each for key, each in watermarks.all(mark).items() if key.cluster == cluster}
+        standing = {key: each for key, each in watermarks.all(mark).items() if key.cluster == tick.cluster}
         watermarks.remove(mark, [key for key in standing if key not in wanted])
         new = [key for key in wanted if key not in standing or standing[key].next_time is None]
         for name, _ in sorted(new):
-            deadlines = open_deadlines(connection, timeline, kind, name, cluster, SlaLevel.HIGH)
+            deadlines = open_deadlines(connection, tick.timeline, kind, name, tick.cluster, SlaLevel.HIGH)
             if deadlines is not None:
-                first = deadlines.ceil(as_of - deadlines.delay)
-                watermarks.put([Watermark(kind=mark, entity=name, cluster=cluster, next_index=0, next_time=first)])
-    Cursors(connection).put(_cursor(cluster), plan.digest)
+                first = deadlines.ceil(tick.as_of - deadlines.delay)
+                watermarks.put([Watermark(kind=mark, entity=name, cluster=tick.cluster, next_index=0, next_time=first)])
+    Cursors(connection).put(_cursor(tick.cluster), plan.digest)
 
 
-def _is_followed(connection: Connection, timeline: ReleaseTimeline, cluster: str) -> bool:
-    return Cursors(connection).get(_cursor(cluster)) == timeline.plan.digest
+def _is_followed(connection: Connection, tick: Tick) -> bool:
+    return Cursors(connection).get(_cursor(tick.cluster)) == tick.plan.digest
 
 
 def _cursor(cluster: str) -> str:
     return f"sla/watched/{cluster}"
 
 
-def _is_due(
-    connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
-) -> bool:
+def _is_due(connection: Connection, tick: Tick) -> bool:
     """Return whether a step has anything to do."""
     return (
-        not _is_followed(connection, timeline, cluster)
-        or any(_due_walks(connection, kind, cluster, as_of, without_row, limit=1) for kind in _KINDS)
-        or bool(SlaWatches(connection).due(cluster, as_of, 1, without_row=without_row))
+        not _is_followed(connection, tick)
+        or any(_due_walks(connection, kind, tick, limit=1) for kind in _KINDS)
+        or bool(SlaWatches(connection).due(tick.cluster, tick.as_of, 1, without_row=tick.without_row))
     )
 
 
-def _due_walks(
-    connection: Connection, kind: Kind, cluster: str, as_of: datetime, without_row: ScheduleState, limit: int
-) -> list[Watermark]:
-    for_kind = without_row if kind is Kind.PROCESS else None
-    return Watermarks(connection).due(_KINDS[kind], as_of, limit, cluster=cluster, without_row=for_kind)
+def _due_walks(connection: Connection, kind: Kind, tick: Tick, limit: int) -> list[Watermark]:
+    for_kind = tick.without_row if kind is Kind.PROCESS else None
+    return Watermarks(connection).due(_KINDS[kind], tick.as_of, limit, cluster=tick.cluster, without_row=for_kind)
 
 
-def _walk_all(watching: "_Watching", bulkheads: Bulkheads, without_row: ScheduleState) -> None:
+def _walk_all(watching: "_Watching") -> None:
     """Watch the missing instances whose nominal times have come."""
-    connection, cluster, as_of = watching.connection, watching.cluster, watching.as_of
+    connection, tick = watching.connection, watching.tick
     for kind in _KINDS:
-        for watermark in _due_walks(connection, kind, cluster, as_of, without_row, ENTITIES_A_STEP):
-            first = bulkheads.run_unit(TickStep.FORECASTS, watermark.entity, None, watching.walk, kind, watermark)
-            later = as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watermark.entity))
+        for watermark in _due_walks(connection, kind, tick, ENTITIES_A_STEP):
+            first = tick.bulkheads.run_unit(TickStep.FORECASTS, watermark.entity, None, watching.walk, kind, watermark)
+            later = tick.as_of + max(SHORTEST_PAUSE, tick.bulkheads.pause(TickStep.FORECASTS, watermark.entity))
             Watermarks(connection).put([first or _put_off(watermark, later)])
 
 
@@ -235,9 +220,7 @@ class _Watching:
     """One step of a tick, in one transaction."""
 
     connection: Connection
-    timeline: ReleaseTimeline
-    cluster: str
-    as_of: datetime
+    tick: Tick
     _deadlines: dict[tuple[str, str, SlaLevel], Deadlines | None] = field(default_factory=dict)
 
     def walk(self, kind: Kind, watermark: Watermark) -> Watermark:
@@ -245,31 +228,31 @@ class _Watching:
         name, time = watermark.entity, watermark.next_time
         levels = [found for level in SlaLevel if (found := self._find(kind.value, name, level)) is not None]
         times: list[datetime] = []
-        while time is not None and time <= self.as_of and levels and len(times) < INSTANCES_A_STEP:
+        while time is not None and time <= self.tick.as_of and levels and len(times) < INSTANCES_A_STEP:
             times.append(time)
             time = levels[-1].ceil(time + _MOMENT)
         SlaWatches(self.connection).put(
-            SlaWatch(kind.value, name, self.cluster, missing, deadlines.level, self._next_look(deadlines, missing))
+            SlaWatch(kind.value, name, self.tick.cluster, missing, deadlines.level, self._next_look(deadlines, missing))
             for deadlines in levels
             for missing in find_missing(self.connection, deadlines, times)
-            if deadlines.due_at(missing) > self.as_of
+            if deadlines.due_at(missing) > self.tick.as_of
         )
         return Watermark(
             kind=watermark.kind,
             entity=name,
-            cluster=self.cluster,
+            cluster=self.tick.cluster,
             next_index=0,
             next_time=time if levels else None,
         )
 
-    def look_at(self, due: Iterable[SlaWatch], bulkheads: Bulkheads) -> _Found:
+    def look_at(self, due: Iterable[SlaWatch]) -> _Found:
         """Look at watched deadlines."""
-        reader = ChainReader(connection=self.connection, timeline=self.timeline, as_of=self.as_of)
+        reader = ChainReader(connection=self.connection, timeline=self.tick.timeline, as_of=self.tick.as_of)
         warnings: list[Forecast] = []
         over: list[WatchKey] = []
         later: list[SlaWatch] = []
         for watch in due:
-            found = bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
+            found = self.tick.bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
             match found:
                 case Forecast():
                     warnings.append(found)
@@ -277,8 +260,9 @@ class _Watching:
                 case None:
                     over.append(watch.key)
                 case SlaWatch(look_at=look_at):
-                    put_off = self.as_of + max(SHORTEST_PAUSE, bulkheads.pause(TickStep.FORECASTS, watch.name))
-                    later.append(found if look_at > self.as_of else found._replace(look_at=put_off))
+                    pause = self.tick.bulkheads.pause(TickStep.FORECASTS, watch.name)
+                    put_off = self.tick.as_of + max(SHORTEST_PAUSE, pause)
+                    later.append(found if look_at > self.tick.as_of else found._replace(look_at=put_off))
         return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
 
     def write(self, found: _Found) -> int:
@@ -287,7 +271,7 @@ class _Watching:
         watches = SlaWatches(self.connection)
         watches.remove(found.over)
         watches.put(found.later)
-        Outbox(self.connection).append_many(build_warnings(warnings, self.as_of))
+        Outbox(self.connection).append_many(build_warnings(warnings, self.tick.as_of))
         return len(warnings)
 
     def _is_missing(self, found: Forecast) -> bool:
@@ -298,7 +282,7 @@ class _Watching:
     def _look(self, reader: ChainReader, watch: SlaWatch) -> Forecast | SlaWatch | None:
         """Return the warning, or the next look; None if nothing is to be watched any more."""
         deadlines, time = self._find(watch.kind, watch.name, watch.level), watch.nominal_time
-        if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.as_of:
+        if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.tick.as_of:
             return None
         if not find_missing(self.connection, deadlines, [time]):
             return None
@@ -308,13 +292,13 @@ class _Watching:
         return watch._replace(look_at=self._next_look(deadlines, time))
 
     def _next_look(self, deadlines: Deadlines, time: datetime) -> datetime:
-        return self.as_of + pause_before(deadlines.due_at(time), self.as_of)
+        return self.tick.as_of + pause_before(deadlines.due_at(time), self.tick.as_of)
 
     def _find(self, kind: str, name: str, level: SlaLevel) -> Deadlines | None:
         """Return the deadlines of an entity that are watched."""
         key = (kind, name, level)
         if key not in self._deadlines:
-            found = open_deadlines(self.connection, self.timeline, Kind(kind), name, self.cluster, level)
+            found = open_deadlines(self.connection, self.tick.timeline, Kind(kind), name, self.tick.cluster, level)
             self._deadlines[key] = None if found is None or found.sla.warn_at is None else found
         return self._deadlines[key]
 

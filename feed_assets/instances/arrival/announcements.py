@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick
 from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
 from feed_assets.instances.arrival.recording import Signal, record_signals
@@ -20,8 +20,6 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,37 +47,29 @@ class AnnouncedResult:
 
 
 def apply_announcements(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    announcements: Iterable[Announcement],
-    as_of: datetime,
-    bulkheads: Bulkheads,
-    cursor: tuple[str, str],
-    *,
-    signals: Sequence[Signal] = (),
+    tick: Tick, announcements: Iterable[Announcement], cursor: tuple[str, str], *, signals: Sequence[Signal] = ()
 ) -> AnnouncedResult:
     """Look at announced instances and record those that are there, with the new position of the reader (name, value).
 
     `signals` are what assets without a place here have made. An evicted instance does not arrive again.
     """
     latest = {each.key: each for each in announcements}
-    with database.read() as connection:
+    with tick.database.read() as connection:
         known = FeedInstances(connection).get_many(latest)
     new = [each for key, each in latest.items() if key not in known or known[key].status not in SETTLED]
-    due = [each for each in new if each.nominal_time <= as_of]
+    due = [each for each in new if each.nominal_time <= tick.as_of]
     candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
-    looks = poll_confined(database, stores, candidates, bulkheads)
+    looks = poll_confined(tick, candidates)
     seen = [
-        _told(decide_poll_result(candidate, look, as_of, each.origin), each.facts)
+        _told(decide_poll_result(candidate, look, tick.as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
-    seen += [plan_first_poll(each.key, as_of) for each in new if each.nominal_time > as_of]
+    seen += [plan_first_poll(each.key, tick.as_of) for each in new if each.nominal_time > tick.as_of]
     are_there = {key for key, row in known.items() if row.status is FeedInstanceStatus.AVAILABLE}
     again = [each for key, each in latest.items() if key in are_there]
-    with database.begin() as connection:
-        arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, as_of))
-        _check_at_once(connection, plan, again, as_of)
+    with tick.database.begin() as connection:
+        arrived = record_poll_results(connection, seen) + len(record_signals(connection, signals, tick.as_of))
+        _check_at_once(connection, tick, again)
         Cursors(connection).put(*cursor)
     return AnnouncedResult(arrived=arrived, again=len(again), lacking=sum(each.event is None for each in seen))
 
@@ -90,12 +80,12 @@ def _told(seen: PollResult, facts: Mapping[str, object]) -> PollResult:
     return replace(seen, event=replace(seen.event, payload={**seen.event.payload, **facts}))
 
 
-def _check_at_once(connection: Connection, plan: Plan, again: Sequence[Announcement], as_of: datetime) -> None:
+def _check_at_once(connection: Connection, tick: Tick, again: Sequence[Announcement]) -> None:
     """Make the pending late checks of instances and of the process instances that have read them due."""
-    keys = [key for each in again for key in _late_keys(plan, each)]
+    keys = [key for each in again for key in _late_keys(tick.plan, each)]
     pending = LateChecks(connection).get_many(keys).values()
-    later = [check for check in pending if check.due_at is not None and check.due_at > as_of]
-    LateChecks(connection).put([replace(check, planned_at=as_of, due_at=as_of) for check in later])
+    later = [check for check in pending if check.due_at is not None and check.due_at > tick.as_of]
+    LateChecks(connection).put([replace(check, planned_at=tick.as_of, due_at=tick.as_of) for check in later])
 
 
 def _late_keys(plan: Plan, announcement: Announcement) -> Collection[LateKey]:

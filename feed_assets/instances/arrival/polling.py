@@ -6,17 +6,18 @@ releases wait for, of feeds that have moved or have other instances now, is poll
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, zip_longest
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads, pause_by_age
+from feed_assets.context.bulkheads import pause_by_age
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
-from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, poll_instances, require_unobstructed
+from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
@@ -39,9 +40,8 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Look, obstructed
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.input_windows import InputState, input_states_many
@@ -174,36 +174,28 @@ def _plan_poll(
     return ArrivalPoll(*key, found=found, polled_at=as_of, next_poll_at=again, obstacle=obstacle)
 
 
-def apply_arrivals(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-) -> ArrivalResult:
+@tick_step(TickStep.ARRIVALS, otherwise=ArrivalResult())
+def apply_arrivals(tick: Tick) -> ArrivalResult:
     """Poll the due instances of a cluster's external feeds and record arrivals; stop when the budget is spent.
 
     Each batch is one transaction, and recorded results need no second poll, so the next tick continues an interrupted
     one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
     """
     polled = arrived = 0
-    for candidates, watermarks in _due(database, plan, cluster, as_of, bulkheads):
-        arrived += _apply_polls(database, stores, candidates, as_of, watermarks, bulkheads)
+    for candidates, watermarks in _due(tick):
+        arrived += _apply_polls(tick, candidates, watermarks)
         polled += len(candidates)
-        if budget.is_spent:
+        if tick.budget.is_spent:
             return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
-    return ArrivalResult(polled=polled, arrived=arrived, is_complete=True)
+    return ArrivalResult(polled=polled, arrived=arrived)
 
 
 def poll_missing_inputs(
     database: Database,
-    stores: StorePool,
     plan: Plan,
     states: Sequence[InputState],
     as_of: datetime,
-    bulkheads: Bulkheads | None = None,
+    poll: Callable[[Sequence[Candidate]], list[Look]],
 ) -> None:
     """Poll missing external instances now and record arrivals, for runs that no sensor has prepared, and for ticks.
 
@@ -217,11 +209,7 @@ def poll_missing_inputs(
         for time in state.missing
         if time <= as_of
     ]
-    looks = (
-        poll_instances(stores, candidates)
-        if bulkheads is None
-        else poll_confined(database, stores, candidates, bulkheads)
-    )
+    looks = poll(candidates)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     arrived = [each for each in seen if each.event is not None]
     if arrived:
@@ -230,78 +218,75 @@ def poll_missing_inputs(
     require_unobstructed(candidates, looks)
 
 
-def _due(
-    database: Database, plan: Plan, cluster: str, as_of: datetime, bulkheads: Bulkheads
-) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+def _due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
     """Yield batches of new instances and of instances that an earlier poll missed, alternately.
 
     Neither kind delays the other if there is more work than a tick can do.
     """
-    new = _newly_due(database, plan, cluster, as_of)
-    missed = chain(_due_at_addresses(database, plan, cluster, bulkheads), _due_again(database, plan, cluster, as_of))
+    new = _newly_due(tick)
+    missed = chain(_due_at_addresses(tick), _due_again(tick))
     again: Iterator[tuple[list[Candidate], list[Watermark]]] = ((batch, []) for batch in missed)
     return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
 
 
-def _due_at_addresses(database: Database, plan: Plan, cluster: str, bulkheads: Bulkheads) -> Iterator[list[Candidate]]:
+def _due_at_addresses(tick: Tick) -> Iterator[list[Candidate]]:
     """Yield an instance of each store that could not be polled, if the next try of its address is due."""
-    again = bulkheads.to_try_again(TickStep.STORAGE)
+    again = tick.bulkheads.to_try_again(TickStep.STORAGE)
     if not again:
         return
-    with database.read() as connection:
-        found = [each for each in ArrivalPolls(connection).obstructed() if each.cluster == cluster]
+    with tick.database.read() as connection:
+        found = [each for each in ArrivalPolls(connection).obstructed() if each.cluster == tick.cluster]
     by_store = {
         record.store: Candidate(record=record, nominal_time=each.oldest)
         for each in found
-        if (record := plan.feeds.get((each.feed, cluster))) and again & {endpoint_of(record.store), record.store.url}
+        if (record := tick.plan.feeds.get((each.feed, tick.cluster)))
+        and again & {endpoint_of(record.store), record.store.url}
     }
     if by_store:
         yield list(by_store.values())
 
 
-def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:
+def _due_again(tick: Tick) -> Iterator[list[Candidate]]:
     """Yield batches of instances that were missing. Polls of instances unknown to the plan are put off."""
-    with database.read() as connection:
-        due = ArrivalPolls(connection).due(cluster, as_of, POLLS_A_TICK)
+    with tick.database.read() as connection:
+        due = ArrivalPolls(connection).due(tick.cluster, tick.as_of, POLLS_A_TICK)
     candidates, unknown = [], []
     for poll in due:
-        record = plan.feeds.get((poll.feed, poll.cluster))
+        record = tick.plan.feeds.get((poll.feed, poll.cluster))
         if record is None or not record.is_external or not record.sequence.contains(poll.nominal_time):
-            unknown.append(poll._replace(next_poll_at=as_of + LONGEST_PAUSE))
+            unknown.append(poll._replace(next_poll_at=tick.as_of + LONGEST_PAUSE))
         else:
             candidates.append(Candidate(record=record, nominal_time=poll.nominal_time, known=poll.found))
     if unknown:
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             ArrivalPolls(connection).move(unknown)
     for start in range(0, len(candidates), BATCH):
         yield candidates[start : start + BATCH]
 
 
-def _newly_due(
-    database: Database, plan: Plan, cluster: str, as_of: datetime
-) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+def _newly_due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
     """Yield batches of instances whose nominal time has come, with the watermarks to write with the batch.
 
     The feeds share a batch evenly, so that a feed with a long past does not delay the others.
     """
     while True:
-        with database.read() as connection:
-            due = Watermarks(connection).due(WatermarkKind.FEED, as_of, BATCH, cluster=cluster)
+        with tick.database.read() as connection:
+            due = Watermarks(connection).due(WatermarkKind.FEED, tick.as_of, BATCH, cluster=tick.cluster)
         if not due:
             return
         candidates: list[Candidate] = []
         moved: list[Watermark] = []
         share = max(1, BATCH // len(due))
         for watermark in due:
-            record = plan.feeds.get((watermark.entity, watermark.cluster))
+            record = tick.plan.feeds.get((watermark.entity, watermark.cluster))
             if record is None or not record.is_polled:
                 moved.append(replace(watermark, next_time=None))  # none comes until its definition changes
                 continue
-            indices = _due_indices(record, watermark, as_of)[:share]
+            indices = _due_indices(record, watermark, tick.as_of)[:share]
             candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
             moved.append(_moved(record, watermark, indices))
         yield candidates, moved
-        if len(due) < BATCH and all(each.next_time is None or each.next_time > as_of for each in moved):
+        if len(due) < BATCH and all(each.next_time is None or each.next_time > tick.as_of for each in moved):
             return
 
 
@@ -321,17 +306,10 @@ def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermar
     return replace(watermark, next_index=indices.stop, next_time=next_time)
 
 
-def _apply_polls(
-    database: Database,
-    stores: StorePool,
-    candidates: Sequence[Candidate],
-    as_of: datetime,
-    watermarks: Sequence[Watermark],
-    bulkheads: Bulkheads,
-) -> int:
-    looks = poll_confined(database, stores, candidates, bulkheads)
-    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    with database.begin() as connection:
+def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequence[Watermark]) -> int:
+    looks = poll_confined(tick, candidates)
+    seen = [decide_poll_result(candidate, look, tick.as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
         Watermarks(connection).put(watermarks)
     return arrived
@@ -381,41 +359,26 @@ _MOMENT = timedelta(microseconds=1)
 _WAITING = frozenset({ProcessInstanceStatus.WAITING})
 
 
-def apply_past_polls(
-    database: Database,
-    stores: StorePool,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    bulkheads: Bulkheads,
-) -> None:
+@tick_step(TickStep.PAST_ARRIVALS, otherwise=None)
+def apply_past_polls(tick: Tick) -> None:
     """Poll the inputs that older releases wait for and the arrival sensor does not poll, once a minute.
 
     Does nothing, and reads nothing, while no older release has waiting instances.
     """
-    older = timeline.older(cluster)
+    older = tick.timeline.older(tick.cluster)
     if not older:
         return
-    with database.read() as connection:
-        due = Cursors(connection).get(_cursor(cluster))
-        if due is not None and timedelta(0) < datetime.fromisoformat(due) - as_of <= PAUSE:
+    with tick.database.read() as connection:
+        due = Cursors(connection).get(_cursor(tick.cluster))
+        if due is not None and timedelta(0) < datetime.fromisoformat(due) - tick.as_of <= PAUSE:
             return
-        waited = [(each, _missing(connection, timeline.plan, each, as_of)) for each in older]
+        waited = [(each, _missing(connection, tick.plan, each, tick.as_of)) for each in older]
     for each, states in waited:
-        bulkheads.run_unit(
-            TickStep.PAST_ARRIVALS,
-            each.record.process,
-            None,
-            poll_missing_inputs,
-            database,
-            stores,
-            each.plan,
-            states,
-            as_of,
-            bulkheads,
-        )
-    with database.begin() as connection:
-        Cursors(connection).put(_cursor(cluster), (as_of + PAUSE).isoformat())
+        name, known = each.record.process, (tick.database, each.plan, states, tick.as_of)
+        poll = partial(poll_missing_inputs, *known, partial(poll_confined, tick))
+        tick.bulkheads.run_unit(TickStep.PAST_ARRIVALS, name, None, poll)
+    with tick.database.begin() as connection:
+        Cursors(connection).put(_cursor(tick.cluster), (tick.as_of + PAUSE).isoformat())
 
 
 def _cursor(cluster: str) -> str:

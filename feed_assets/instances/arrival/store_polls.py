@@ -12,8 +12,9 @@ from functools import partial
 from itertools import chain
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS, Bulkheads
+from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS
 from feed_assets.context.store_answers import ask_by_store
+from feed_assets.context.tick import Tick
 from feed_assets.errors import describe_error
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -48,9 +49,7 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
     return [looks[position] for position in range(len(candidates))]
 
 
-def poll_confined(
-    database: Database, stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads
-) -> list[Look]:
+def poll_confined(tick: Tick, candidates: Sequence[Candidate]) -> list[Look]:
     """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
 
     All endpoints are asked at once. If a store fails, its feeds are polled one by one. What fails slowly, such as by a
@@ -63,18 +62,20 @@ def poll_confined(
 
     def poll(address: StoreAddress) -> dict[int, Look]:
         by_flag = groups[address].items()
-        looks = [_poll_store(stores, candidates, address, flag, positions) for flag, positions in by_flag]
+        looks = [_poll_store(tick.stores, candidates, address, flag, positions) for flag, positions in by_flag]
         return {position: look for some in looks for position, look in some.items()}
 
     looks: dict[int, Look] = {}
-    for address, answer in ask_by_store({address: partial(poll, address) for address in groups}, bulkheads).items():
+    for address, answer in ask_by_store(
+        {address: partial(poll, address) for address in groups}, tick.bulkheads
+    ).items():
         if isinstance(answer, Exception):
             obstacle = obstructed("", describe_error(answer))
             looks.update(dict.fromkeys(chain.from_iterable(groups[address].values()), obstacle))
         else:
             looks.update(answer)
     if any(look.obstacle is not None for look in looks.values()):
-        bulkheads.save(database)
+        tick.bulkheads.save(tick.database)
     return [looks[position] for position in range(len(candidates))]
 
 

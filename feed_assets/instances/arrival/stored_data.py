@@ -16,7 +16,7 @@ from zlib import crc32
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
@@ -161,51 +161,48 @@ LOOKS_A_TICK = 500
 ORIGIN = "daily look"
 
 
-def apply_stored_looks(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    real_now: datetime,
-    bulkheads: Bulkheads,
-) -> None:
+@tick_step(TickStep.STORED_DATA, otherwise=None)
+def apply_stored_looks(tick: Tick) -> None:
     """Look at the feeds of a cluster whose time has come; record what is gone. Between two looks this is one read."""
-    cursor, again = f"stored/{cluster}", bulkheads.to_try_again(TickStep.STORED_DATA)
-    with database.read() as connection:
+    cursor, again = f"stored/{tick.cluster}", tick.bulkheads.to_try_again(TickStep.STORED_DATA)
+    with tick.database.read() as connection:
         kept = Cursors(connection).get(cursor)
-        since = max(min(datetime.fromisoformat(kept), as_of), as_of - DAY) if kept else as_of
-        feeds = plan.stored_on(cluster)
-        times = {each.feed: (at, each) for at, each in _find_due(feeds, since, as_of)}
-        times |= {each.feed: (as_of, each) for each in (feeds if again else ()) if each.store.url in again}
+        since = max(min(datetime.fromisoformat(kept), tick.as_of), tick.as_of - DAY) if kept else tick.as_of
+        feeds = tick.plan.stored_on(tick.cluster)
+        times = {each.feed: (at, each) for at, each in _find_due(feeds, since, tick.as_of)}
+        times |= {each.feed: (tick.as_of, each) for each in (feeds if again else ()) if each.store.url in again}
         due = [each for _, each in sorted(times.values(), key=itemgetter(0))]
         due, is_more = due[:LOOKS_A_TICK], len(due) > LOOKS_A_TICK
-        candidates = [each for record in due for each in _choose(connection, record, as_of)]
+        candidates = [each for record in due for each in _choose(connection, record, tick.as_of)]
     absent: dict[str, list[Candidate]] = {candidate.record.store.url: [] for candidate in candidates}
     obstacles: dict[str, str] = {}
-    for candidate, look in zip(candidates, poll_confined(database, stores, candidates, bulkheads), strict=True):
+    for candidate, look in zip(candidates, poll_confined(tick, candidates), strict=True):
         store = candidate.record.store
         if look.obstacle is None and look.availability is not Availability.AVAILABLE:
             absent[store.url].append(candidate)
         elif look.obstacle is not None:  # a storage that does not answer is told by its own failure
-            is_told = bulkheads.has_failed(TickStep.STORAGE, endpoint_of(store))
+            is_told = tick.bulkheads.has_failed(TickStep.STORAGE, endpoint_of(store))
             obstacles[store.url] = "" if is_told else look.obstacle
     for url, missing in absent.items():
         try:
             is_silent = obstacles.get(url) == ""
-            lost = {} if is_silent else record_vanished(database, stores, missing, as_of, real_now, ORIGIN)
+            lost = (
+                {}
+                if is_silent
+                else record_vanished(tick.database, tick.stores, missing, tick.as_of, tick.real_now, ORIGIN)
+            )
             if obstacles.get(url) and not lost:
                 raise StorageError(store=url, path="", reason=obstacles[url], next_step="Remove the obstacle.")
         except StorageError as exc:
-            bulkheads.fail(TickStep.STORED_DATA, url, exc)
+            tick.bulkheads.fail(TickStep.STORED_DATA, url, exc)
             continue
         if lost:
-            bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=real_now + DAY)
-        elif url not in obstacles and not bulkheads.is_put_off(TickStep.STORED_DATA, url):
-            bulkheads.succeed(TickStep.STORED_DATA, url)
+            tick.bulkheads.fail(TickStep.STORED_DATA, url, _describe_lost(url, lost), next_try_at=tick.real_now + DAY)
+        elif url not in obstacles and not tick.bulkheads.is_put_off(TickStep.STORED_DATA, url):
+            tick.bulkheads.succeed(TickStep.STORED_DATA, url)
     if due or not kept:
-        with database.begin() as connection:
-            Cursors(connection).put(cursor, (times[due[-1].feed][0] if is_more else as_of).isoformat())
+        with tick.database.begin() as connection:
+            Cursors(connection).put(cursor, (times[due[-1].feed][0] if is_more else tick.as_of).isoformat())
 
 
 def require_stored(

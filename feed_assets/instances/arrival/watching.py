@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.store_answers import ask_stores
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.instance_paths import PathMatcher
 from feed_assets.instances.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
@@ -21,9 +20,8 @@ from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 
 OVERLAP = timedelta(hours=1)
@@ -88,95 +86,76 @@ def find_standing(
     )
 
 
-def apply_watches(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-) -> ArrivalResult:
+@tick_step(TickStep.WATCHES, otherwise=ArrivalResult())
+def apply_watches(tick: Tick) -> ArrivalResult:
     """Look at the locations of a cluster's watched feeds that are due, and record what has come, oldest first.
 
     A look that ends before it has seen everything, because the budget is spent, is due again at once.
     """
     due = [
         watch
-        for watch in _load(database, plan, cluster, as_of)
-        if watch.is_due(as_of) and not bulkheads.is_put_off(TickStep.WATCHES, watch.record.feed)
+        for watch in _load(tick)
+        if watch.is_due(tick.as_of) and not tick.bulkheads.is_put_off(TickStep.WATCHES, watch.record.feed)
     ]
     results = []
-    for watch, standing in zip(due, _look(stores, due, as_of, bulkheads), strict=True):
+    for watch, standing in zip(due, _look(tick, due), strict=True):
         if isinstance(standing, NotAskedError):
             continue
         if isinstance(standing, Exception):
-            bulkheads.fail(TickStep.WATCHES, watch.record.feed, standing)
+            tick.bulkheads.fail(TickStep.WATCHES, watch.record.feed, standing)
             continue
         step, feed, nothing = TickStep.WATCHES, watch.record.feed, ArrivalResult()
-        results.append(
-            bulkheads.run_unit(
-                step, feed, nothing, _record, database, stores, watch, standing, as_of, budget, bulkheads
-            )
-        )
+        results.append(tick.bulkheads.run_unit(step, feed, nothing, _record, tick, watch, standing))
     return ArrivalResult.sum_of(*results)
 
 
-def _load(database: Database, plan: Plan, cluster: str, as_of: datetime) -> list[Watch]:
-    records = {_cursor(record): record for record in plan.watched_on(cluster)}
+def _load(tick: Tick) -> list[Watch]:
+    records = {_cursor(record): record for record in tick.plan.watched_on(tick.cluster)}
     if not records:
         return []
-    with database.read() as connection:
+    with tick.database.read() as connection:
         kept = Cursors(connection).get_many(records)
-    return [Watch.parse(record, kept.get(cursor), as_of) for cursor, record in records.items()]
+    return [Watch.parse(record, kept.get(cursor), tick.as_of) for cursor, record in records.items()]
 
 
 def _cursor(record: FeedRecord) -> str:
     return f"watch/{record.cluster}/{record.feed}"
 
 
-def _look(stores: StorePool, watches: Sequence[Watch], as_of: datetime, bulkheads: Bulkheads) -> list[_Standing]:
+def _look(tick: Tick, watches: Sequence[Watch]) -> list[_Standing]:
     """Return what stands in the locations, or why that cannot be said."""
 
     def walk(watch: Watch) -> list[datetime]:
-        return find_standing(stores.get(watch.record.store), watch.record, as_of + _MOMENT, watch.since)
+        return find_standing(tick.stores.get(watch.record.store), watch.record, tick.as_of + _MOMENT, watch.since)
 
-    return ask_stores(watches, lambda watch: watch.record.store, walk, bulkheads)
+    return ask_stores(watches, lambda watch: watch.record.store, walk, tick.bulkheads)
 
 
-def _record(
-    database: Database,
-    stores: StorePool,
-    watch: Watch,
-    standing: Sequence[datetime],
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-) -> ArrivalResult:
+def _record(tick: Tick, watch: Watch, standing: Sequence[datetime]) -> ArrivalResult:
     """Poll what is not known yet, record the results, and where the next look begins."""
     record, polled, arrived = watch.record, 0, 0
     for start in range(0, len(standing), BATCH):
         times = standing[start : start + BATCH]
-        with database.read() as connection:
+        with tick.database.read() as connection:
             rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times]).values()
         known = {row.nominal_time for row in rows if row.status is not FeedInstanceStatus.MISSING}
         new = [Candidate(record=record, nominal_time=time) for time in times if time not in known]
-        looks = poll_confined(database, stores, new, bulkheads)
-        seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(new, looks, strict=True)]
+        looks = poll_confined(tick, new)
+        seen = [decide_poll_result(candidate, look, tick.as_of) for candidate, look in zip(new, looks, strict=True)]
         polled += len(new)
         is_complete = start + BATCH >= len(standing)
         if new:
-            with database.begin() as connection:
+            with tick.database.begin() as connection:
                 arrived += record_poll_results(connection, seen)
-        if budget.is_spent and not is_complete:
-            _store(database, replace(watch, since=standing[start + BATCH], next_at=as_of))
+        if tick.budget.is_spent and not is_complete:
+            _store(tick.database, replace(watch, since=standing[start + BATCH], next_at=tick.as_of))
             return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
-    with database.read() as connection:
+    with tick.database.read() as connection:
         newest = FeedInstances(connection).find_between(
-            *record.key, record.sequence.start, as_of, limit=1, newest_first=True
+            *record.key, record.sequence.start, tick.as_of, limit=1, newest_first=True
         )
     since = newest[0].nominal_time - OVERLAP if newest else watch.since
-    _store(database, replace(watch, since=since, next_at=as_of + watch.pause))
+    _store(tick.database, replace(watch, since=since, next_at=tick.as_of + watch.pause))
     return ArrivalResult(polled=polled, arrived=arrived)
 
 

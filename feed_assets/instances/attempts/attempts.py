@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -19,6 +20,7 @@ from feed_assets.entities.content.event_messages import EventMessage
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import MOST_CHARACTERS, FeedAssetsError, describe_error
 from feed_assets.instances.arrival.polling import poll_missing_inputs
+from feed_assets.instances.arrival.store_polls import poll_instances
 from feed_assets.instances.arrival.stored_data import present_inputs, record_vanished
 from feed_assets.instances.attempts.attempt_inputs import freeze_inputs, plan_late_check, scan_late_inputs
 from feed_assets.instances.attempts.verdicts import Verdict
@@ -92,7 +94,7 @@ def find_inputs(
         states, closed = check_gate(connection, context.plan, process, row, now)
     is_short = any(state.missing for state in states)
     if is_short:
-        poll_missing_inputs(database, stores, context.plan, states, now)
+        poll_missing_inputs(database, context.plan, states, now, partial(poll_instances, stores))
     present, origin = present_inputs(context.plan, states), origin_of(context.run_id)
     vanished = record_vanished(database, stores, present, now, real_now, origin)
     if is_short or vanished:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.context.tick import Tick
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
 from feed_assets.instances.late.lateness import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.instances.late.store import LateCheck, LateChecks
@@ -32,7 +33,6 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline, note_changed
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
 
 CHECK_INTERVAL = timedelta(minutes=1)
@@ -137,38 +137,29 @@ def _waiting_again(row: ProcessInstance, as_of: datetime) -> ProcessChanges:
     }
 
 
-def apply_clock(
-    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, real_now: datetime
-) -> ClockSetback | None:
+def apply_clock(tick: Tick) -> ClockSetback | None:
     """Record the time of a cluster, and replan if the recorded time was later. Called at the beginning of a tick.
 
     If the clock was not set back, this costs one query, and one row a minute, and returns None.
-
-    Args:
-        database: the state.
-        timeline: has the plan, and is current.
-        cluster: the cluster of the tick.
-        as_of: the time of the data.
-        real_now: the real time.
     """
-    with database.read() as connection:
-        last_time = _find_last_time(connection, cluster)
-    if last_time is not None and last_time <= as_of < last_time + CHECK_INTERVAL:
+    with tick.database.read() as connection:
+        last_time = _find_last_time(connection, tick.cluster)
+    if last_time is not None and last_time <= tick.as_of < last_time + CHECK_INTERVAL:
         return None
-    with database.begin() as connection:
-        last_time = _find_last_time(connection, cluster)
-        Cursors(connection).put(_cursor(cluster), as_of.isoformat())
-        if last_time is None or last_time <= as_of:
+    with tick.database.begin() as connection:
+        last_time = _find_last_time(connection, tick.cluster)
+        Cursors(connection).put(_cursor(tick.cluster), tick.as_of.isoformat())
+        if last_time is None or last_time <= tick.as_of:
             return None
-        found = _find_changed_by_ticks(connection, cluster)
-        removed = _remove_premature(connection, timeline, [row for row in found if is_premature(row, as_of)])
+        found = _find_changed_by_ticks(connection, tick.cluster)
+        removed = _remove_premature(connection, tick.timeline, [row for row in found if is_premature(row, tick.as_of)])
         others = [row for row in found if row.key not in removed]
         return ClockSetback(
-            by=last_time - as_of,
+            by=last_time - tick.as_of,
             removed=len(removed),
-            instances=_update(connection, others, as_of, real_now),
-            polls=_move_polls(connection, cluster, last_time, as_of),
-            late_checks=_move_late_checks(connection, timeline, cluster, as_of),
+            instances=_update(connection, others, tick.as_of, tick.real_now),
+            polls=_move_polls(connection, tick.cluster, last_time, tick.as_of),
+            late_checks=_move_late_checks(connection, tick.timeline, tick.cluster, tick.as_of),
         )
 
 

@@ -15,8 +15,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import is_flow
@@ -26,7 +25,6 @@ from feed_assets.instances.gates.requests import Span, find_affected
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.late.updates import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.overdue_notices import first_notice_at
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -50,14 +48,12 @@ from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.timeline import (
     BEGINNING,
     ActiveRelease,
-    ReleaseTimeline,
     find_changed,
     find_feed_readers,
     first_at_or_after,
     forget_changed,
     note_changed,
 )
-from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.triggers.input_windows import decide_ready, input_states_many, runs_incomplete
 
@@ -100,37 +96,34 @@ def decide_catch_up(
             assert_never(policy)
 
 
-def note_updates(
-    connection: Connection, timeline: ReleaseTimeline, cluster: str, events: Sequence[FeedEvent], as_of: datetime
-) -> None:
+def note_updates(connection: Connection, tick: Tick, events: Sequence[FeedEvent]) -> None:
     """Plan the checks of the instances of a cluster that have begun, and read what the events mention."""
-    plan = timeline.plan
-    if not plan.follows_updates(cluster):
+    if not tick.plan.follows_updates(tick.cluster):
         return
     times: dict[Key, set[datetime]] = defaultdict(set)
     for event in events:
-        if event.kind in CONTENT and (event.feed, event.cluster) in plan.feeds:
+        if event.kind in CONTENT and (event.feed, event.cluster) in tick.plan.feeds:
             times[event.feed, event.cluster].add(event.nominal_time)
     spans: dict[Key, list[Span]] = defaultdict(list)
     for feed, changed in times.items():
-        for process, span in _iter_reading(connection, timeline, cluster, plan.feeds[feed], changed):
+        for process, span in _iter_reading(connection, tick, tick.plan.feeds[feed], changed):
             spans[process].append(span)
     copies = {key: each for key, each in spans.items() if is_flow(key[0])}
     others = {key: each for key, each in spans.items() if key not in copies}
     instances = ProcessInstances(connection)
     found = {**instances.times_in(others, CONCERNED), **instances.times_in(copies, CONCERNED_COPIES)}
     LateChecks(connection).put(
-        plan_update(ProcessKey(*process, time), as_of) for process, moments in found.items() for time in moments
+        plan_update(ProcessKey(*process, time), tick.as_of) for process, moments in found.items() for time in moments
     )
 
 
 def _iter_reading(
-    connection: Connection, timeline: ReleaseTimeline, cluster: str, record: FeedRecord, times: Collection[datetime]
+    connection: Connection, tick: Tick, record: FeedRecord, times: Collection[datetime]
 ) -> Iterator[tuple[Key, Span]]:
     """Yield the spans of instances that read a feed at some times, of processes that follow updates."""
-    for reader in find_feed_readers(connection, timeline, record):
+    for reader in find_feed_readers(connection, tick.timeline, record):
         process = reader.active.record
-        if process.cluster == cluster and process.follows_updates:
+        if process.cluster == tick.cluster and process.follows_updates:
             for time in times:
                 if indices := reader.readers(time):
                     yield reader.process, (reader.at(indices.start), reader.at(indices.stop - 1))
@@ -148,96 +141,78 @@ _WAITING = frozenset({ProcessInstanceStatus.WAITING})
 class ReadinessResult:
     """The changes of one tick: how many instances were created, became ready and timed out."""
 
-    materialized: int
-    ready: int
-    timed_out: int
-    is_complete: bool
+    materialized: int = 0
+    ready: int = 0
+    timed_out: int = 0
+    is_complete: bool = True
 
 
-def apply_readiness(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    *,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
-    on_time: timedelta = ON_TIME,
-) -> ReadinessResult:
+@tick_step(TickStep.GATES, otherwise=ReadinessResult())
+def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessResult:
     """Create due process instances of a cluster, open the gates of those with available inputs, and apply timeouts.
 
     Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
-    none of its instances time out; their gates still open. `without_row` is the state of processes that have no
-    schedule. An instance created later than `on_time` after its nominal time is subject to `catch_up`. A process that
-    cannot be evaluated keeps its instances as they are, and its gates are checked again later.
+    none of its instances time out; their gates still open. An instance created later than `on_time` after its nominal
+    time is subject to `catch_up`. A process that cannot be evaluated keeps its instances as they are, and its gates are
+    checked again later.
     """
     materialized = ready = 0
-    while count := _apply_materialization(database, timeline, cluster, as_of, without_row, on_time, bulkheads):
+    while count := _apply_materialization(tick, on_time):
         materialized += count[0]
         ready += count[1]
-        if budget.is_spent:
-            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+        if tick.budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, is_complete=False)
         if not count[2]:
             break
-    ready += _apply_changed(database, timeline, cluster, as_of, bulkheads)
+    ready += _apply_changed(tick)
     while True:
-        more, count_ready = _apply_events(database, timeline, cluster, as_of, bulkheads)
+        more, count_ready = _apply_events(tick)
         ready += count_ready
         if not more:
             break
-        if budget.is_spent:
-            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
-    late_ready, timed_out = _apply_deadlines(database, timeline, cluster, as_of, without_row, bulkheads)
-    return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
+        if tick.budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, is_complete=False)
+    late_ready, timed_out = _apply_deadlines(tick)
+    return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out)
 
 
-def _apply_materialization(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    without_row: ScheduleState,
-    on_time: timedelta,
-    bulkheads: Bulkheads,
-) -> tuple[int, int, bool] | None:
+def _apply_materialization(tick: Tick, on_time: timedelta) -> tuple[int, int, bool] | None:
     """Create the next instances; return how many were created, how many became ready, and whether more are due."""
-    with database.read() as connection:
+    with tick.database.read() as connection:
         due = Watermarks(connection).due(
-            WatermarkKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster, without_row=without_row
+            WatermarkKind.PROCESS, tick.as_of, PROCESSES_A_STEP, cluster=tick.cluster, without_row=tick.without_row
         )
     if not due:
         return None
     rows: dict[Key, list[ProcessInstance]] = {}
     moved: list[Watermark] = []
-    plan = timeline.plan
-    with database.begin() as connection:
+    with tick.database.begin() as connection:
 
         def materialize(watermark: Watermark) -> tuple[list[ProcessInstance], Watermark] | None:
             key = (watermark.entity, watermark.cluster)
-            spans = timeline.spans(connection, key, since=watermark.next_time or as_of)
-            return decide_materialization(spans, watermark, as_of, on_time)
+            spans = tick.timeline.spans(connection, key, since=watermark.next_time or tick.as_of)
+            return decide_materialization(spans, watermark, tick.as_of, on_time)
 
         for watermark in due:
             name = watermark.entity
-            decided = bulkheads.run_unit(TickStep.INSTANCES, name, None, materialize, watermark)
+            decided = tick.bulkheads.run_unit(TickStep.INSTANCES, name, None, materialize, watermark)
             if decided is not None:
                 moved.append(decided[1])
-                if (name, watermark.cluster) in plan.processes:
+                if (name, watermark.cluster) in tick.plan.processes:
                     rows[name, watermark.cluster] = decided[0]
         instances = ProcessInstances(connection)
         instances.add_waiting([row for new in rows.values() for row in new])
         for key, new in rows.items():
             kept = [row.nominal_time for row in new if row.cause is not Cause.MISSED]
-            if kept and plan.processes[key].order is Order.LAST_ONLY:
-                _supersede(instances, plan.processes[key], kept[-1], as_of)
+            if kept and tick.plan.processes[key].order is Order.LAST_ONLY:
+                _supersede(instances, tick.plan.processes[key], kept[-1], tick.as_of)
         Watermarks(connection).put(moved)
         waiting = {
             key: [row.nominal_time for row in new if row.status is ProcessInstanceStatus.WAITING]
             for key, new in rows.items()
         }
-        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
-    is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= as_of for each in moved)
+        ready = _open_gates(connection, tick, waiting)
+    is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= tick.as_of for each in moved)
     return sum(len(new) for new in rows.values()), ready, is_more
 
 
@@ -321,32 +296,30 @@ def _cursor(cluster: str) -> str:
     return f"readiness/{cluster}"
 
 
-def _apply_events(
-    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
-) -> tuple[bool, int]:
+def _apply_events(tick: Tick) -> tuple[bool, int]:
     """Open the gates that the next events of the log affect.
 
     Returns whether there may be more events, and how many gates opened.
     """
-    with database.read() as connection:
-        after = int(Cursors(connection).get(_cursor(cluster)) or 0)
-        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=timeline.plan.read_by(cluster))
+    with tick.database.read() as connection:
+        after = int(Cursors(connection).get(_cursor(tick.cluster)) or 0)
+        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=tick.plan.read_by(tick.cluster))
     if not events:
         return False, 0
-    arrived = [event for event in events if event.kind in ARRIVING and event.cluster == cluster]
+    arrived = [event for event in events if event.kind in ARRIVING and event.cluster == tick.cluster]
     if arrived:  # in a transaction of its own, which is repeated without harm, since it locks the log
-        marked = [(event.feed, cluster, event.nominal_time, event.seq) for event in arrived]
-        with database.begin() as connection:
-            tell_arrived(connection, Kind.FEED, marked, as_of)
-    spans = find_affected(timeline, cluster, events)
-    coming = decide_coming(timeline.plan, cluster, events, as_of)
-    with database.begin() as connection:
+        marked = [(event.feed, tick.cluster, event.nominal_time, event.seq) for event in arrived]
+        with tick.database.begin() as connection:
+            tell_arrived(connection, Kind.FEED, marked, tick.as_of)
+    spans = find_affected(tick.timeline, tick.cluster, events)
+    coming = decide_coming(tick.plan, tick.cluster, events, tick.as_of)
+    with tick.database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting(coming)
-        note_updates(connection, timeline, cluster, events, as_of)
+        note_updates(connection, tick, events)
         waiting = instances.times_in(spans, _WAITING)
-        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
-        Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
+        ready = _open_gates(connection, tick, waiting)
+        Cursors(connection).put(_cursor(tick.cluster), str(events[-1].seq))
     return len(events) == EVENTS_A_STEP, ready
 
 
@@ -365,10 +338,8 @@ def decide_coming(plan: Plan, cluster: str, events: Sequence[FeedEvent], as_of: 
 
 def _open_gates(
     connection: Connection,
-    timeline: ReleaseTimeline,
+    tick: Tick,
     waiting: Mapping[Key, Sequence[datetime]] | Mapping[EntityKey, Sequence[datetime]],
-    as_of: datetime,
-    bulkheads: Bulkheads,
 ) -> int:
     """Make the instances READY whose inputs are available, each by the definitions that govern it.
 
@@ -378,100 +349,95 @@ def _open_gates(
     def find_ready(processes: Sequence[tuple[Key, Sequence[datetime]]]) -> list[ProcessKey]:
         return [
             ProcessKey(*key, time)
-            for plan, times_by_process in timeline.group(connection, dict(processes))
-            for key, by_time in input_states_many(connection, plan, times_by_process, as_of).items()
+            for plan, times_by_process in tick.timeline.group(connection, dict(processes))
+            for key, by_time in input_states_many(connection, plan, times_by_process, tick.as_of).items()
             for time, inputs in by_time.items()
             if decide_ready(inputs)
         ]
 
     units = {name: ((name, on), times) for (name, on), times in waiting.items()}
-    ready = bulkheads.run_apart(TickStep.GATES, units, find_ready)
-    note_changed(connection, [key for name, (key, _) in units.items() if bulkheads.has_failed(TickStep.GATES, name)])
+    ready = tick.bulkheads.run_apart(TickStep.GATES, units, find_ready)
+    note_changed(
+        connection, [key for name, (key, _) in units.items() if tick.bulkheads.has_failed(TickStep.GATES, name)]
+    )
     return ProcessInstances(connection).transition_many(
         ready,
         {ProcessInstanceStatus.WAITING},
         status=ProcessInstanceStatus.READY,
-        ready_at=as_of,
-        updated_at=as_of,
+        ready_at=tick.as_of,
+        updated_at=tick.as_of,
     )
 
 
-def _apply_changed(
-    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
-) -> int:
+def _apply_changed(tick: Tick) -> int:
     """Check the gates of all waiting instances of processes with changed definitions: no event reports these."""
-    with database.read() as connection:
-        if not find_changed(connection, cluster):
+    with tick.database.read() as connection:
+        if not find_changed(connection, tick.cluster):
             return 0
-    with database.begin() as connection:
-        keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
-        forget_changed(connection, cluster)
+    with tick.database.begin() as connection:
+        keys = [(name, tick.cluster) for name in sorted(find_changed(connection, tick.cluster))]
+        forget_changed(connection, tick.cluster)
         waiting = ProcessInstances(connection).times_in({key: [(BEGINNING, None)] for key in keys}, _WAITING)
-        return _open_gates(connection, timeline, waiting, as_of, bulkheads)
+        return _open_gates(connection, tick, waiting)
 
 
-def _apply_deadlines(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    without_row: ScheduleState,
-    bulkheads: Bulkheads,
-) -> tuple[int, int]:
+def _apply_deadlines(tick: Tick) -> tuple[int, int]:
     """Check the gates of instances past their deadline, then time out the rest; return how many became ready and timed
     out.
 
     The rest of a process with `on_timeout: run` becomes ready instead. An instance whose process is missing in the plan
     (removed, or invalid) waits without a deadline until it comes back.
     """
-    with database.read() as connection:
-        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
+    with tick.database.read() as connection:
+        if not ProcessInstances(connection).deadlines_passed(
+            tick.as_of, 1, cluster=tick.cluster, without_row=tick.without_row
+        ):
             return 0, 0
-    with database.begin() as connection:
+    with tick.database.begin() as connection:
         lock_log(connection)
         instances = ProcessInstances(connection)
         known: dict[Key, list[datetime]] = defaultdict(list)
         unknown: list[ProcessKey] = []
         incomplete: list[ProcessKey] = []
-        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster, without_row=without_row):
+        for row in instances.deadlines_passed(
+            tick.as_of, EVENTS_A_STEP, cluster=tick.cluster, without_row=tick.without_row
+        ):
             key = (row.process, row.cluster)
-            active = timeline.find(connection, key, row.nominal_time)
+            active = tick.timeline.find(connection, key, row.nominal_time)
             if active is None:
                 unknown.append(row.key)
                 continue
             known[key].append(row.nominal_time)
-            if runs_incomplete(active.record, row, as_of):
+            if runs_incomplete(active.record, row, tick.as_of):
                 incomplete.append(row.key)
-        instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=as_of)
-        ready = _open_gates(connection, timeline, known, as_of, bulkheads)
-        checked = {key: times for key, times in known.items() if not bulkheads.has_failed(TickStep.GATES, key[0])}
+        instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=tick.as_of)
+        ready = _open_gates(connection, tick, known)
+        checked = {key: times for key, times in known.items() if not tick.bulkheads.has_failed(TickStep.GATES, key[0])}
         ready += instances.transition_many(
             [key for key in incomplete if (key.process, key.cluster) in checked],
             _WAITING,
             status=ProcessInstanceStatus.READY,
-            ready_at=as_of,
-            updated_at=as_of,
+            ready_at=tick.as_of,
+            updated_at=tick.as_of,
             cause=Cause.INCOMPLETE,
             cause_detail=None,
         )
         late = [ProcessKey(*key, time) for key, times in checked.items() for time in times]
-        _tell_timed_out(connection, timeline, late, as_of)
+        _tell_timed_out(connection, tick, late)
         return ready, instances.transition_many(
             late,
             _WAITING,
             status=ProcessInstanceStatus.TIMEDOUT,
-            ended_at=as_of,
-            updated_at=as_of,
+            ended_at=tick.as_of,
+            updated_at=tick.as_of,
             cause=Cause.TIMED_OUT,
             cause_detail=None,
         )
 
 
-def _tell_timed_out(
-    connection: Connection, timeline: ReleaseTimeline, keys: Sequence[ProcessKey], as_of: datetime
-) -> None:
+def _tell_timed_out(connection: Connection, tick: Tick, keys: Sequence[ProcessKey]) -> None:
     """Tell of those instances that still wait that they time out."""
     reason = describe_cause(Cause.TIMED_OUT, None)
     rows = [row for row in ProcessInstances(connection).get_many(keys).values() if row.status in _WAITING]
     ended = [Ended(row=row, status=ProcessInstanceStatus.TIMEDOUT, error=reason) for row in rows]
-    tell_all_ends(connection, timeline, ended, as_of)
+    tell_all_ends(connection, tick.timeline, ended, tick.as_of)

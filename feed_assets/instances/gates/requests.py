@@ -11,12 +11,11 @@ from typing import TypeAlias, assert_never
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
 from feed_assets.instances.late.store import LateChecks, LateKey
-from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -32,7 +31,6 @@ from feed_assets.log.records import (
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
 Span: TypeAlias = tuple[datetime, datetime | None]
@@ -229,62 +227,46 @@ def decide_launch_mode(process: ProcessRecord, record: ProcessRecord, indices: r
     return LaunchMode.PARTITIONS if is_range else LaunchMode.INSTANCES
 
 
+@tick_step(TickStep.REQUESTS, otherwise=())
 def apply_requests(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    real_now: datetime,
-    limit: int,
-    bulkheads: Bulkheads,
-    *,
-    mode: LaunchMode | None = None,
-    without_row: ScheduleState = ScheduleState.SCHEDULED,
-    not_yet: frozenset[Key] = frozenset(),
-    run_time: timedelta = RUN_TIME,
+    tick: Tick, limit: int, *, mode: LaunchMode | None = None, not_yet: frozenset[Key] = frozenset()
 ) -> list[LaunchRequest]:
-    """Decide what to launch and mark it as requested, in one transaction. Work elsewhere is never requested.
+    """Decide what to launch and mark it as requested, in one transaction. Work elsewhere is never requested,
+    nor that of unscheduled processes; instances of undeclared ones return to WAITING.
 
     Args:
-        database: holds the ready instances.
-        timeline: has the current plan; instances of undeclared processes return to WAITING.
-        cluster: whose instances.
-        as_of: the time of the data.
-        real_now: the real time.
+        tick: its cluster is meant.
         limit: the greatest number of runs.
-        bulkheads: confine a process whose launch cannot be decided.
         mode: request only instances of this launch mode; None for all.
-        without_row: the state of processes that have no schedule; unscheduled processes are left alone.
         not_yet: processes that cannot run at the moment; their instances stay READY.
-        run_time: how long a run is to take, in the time of the data.
     """
-    requests: list[LaunchRequest] = []
-    with database.read() as connection:
-        if not ProcessInstances(connection).has_unrequested(cluster, without_row=without_row):
+    requests, run_time = list[LaunchRequest](), tick.context.clock.span(RUN_TIME)
+    with tick.database.read() as connection:
+        if not ProcessInstances(connection).has_unrequested(tick.cluster, without_row=tick.without_row):
             return []
-    with database.begin() as connection:
+    with tick.database.begin() as connection:
         instances = ProcessInstances(connection)
-        ready = _ready(connection, timeline, cluster, as_of, without_row)
-        in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(cluster, without_row)
+        ready = _ready(connection, tick)
+        in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(tick.cluster, tick.without_row)
 
         def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
-            process = timeline.plan.processes[key]
-            groups = group_ready(connection, timeline, key, times)
+            process = tick.plan.processes[key]
+            groups = group_ready(connection, tick.timeline, key, times)
             last = {Cause.RUN_LOST} if process.order is Order.FIFO else set()  # another worker may die of them
             keys = (ProcessKey(*key, time) for time in times)
             again = frozenset(each.nominal_time for each in keys if each in ran and ran[each] not in last)
             most, busy = plan_run(connection, process, run_time), in_flight.get(EntityKey(*key), 0)
-            return decide_requests(process, groups, busy, mode, real_now, again, most)
+            return decide_requests(process, groups, busy, mode, tick.real_now, again, most)
 
         for key, times in ready.items():
-            process = timeline.plan.processes[key]
+            process = tick.plan.processes[key]
             if key in not_yet or process.is_elsewhere:
                 continue
             nothing = RequestDecision(requests=(), skip=())
-            decided = bulkheads.run_unit(TickStep.REQUESTS, process.process, nothing, decide, key, times)
-            _skip(instances, process, decided.skip, as_of)
+            decided = tick.bulkheads.run_unit(TickStep.REQUESTS, process.process, nothing, decide, key, times)
+            _skip(instances, process, decided.skip, tick.as_of)
             for request in decided.requests[: limit - len(requests)]:
-                _mark(instances, request, as_of, real_now)
+                _mark(instances, request, tick.as_of, tick.real_now)
                 requests.append(_with_reasons(connection, request))
             if len(requests) >= limit:
                 break
@@ -406,23 +388,21 @@ def _mark(instances: ProcessInstances, request: LaunchRequest, as_of: datetime, 
     )
 
 
-def _ready(
-    connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
-) -> Mapping[Key, Sequence[datetime]]:
+def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime]]:
     """Return the ready instances by process, oldest first: all, or if there are too many, the next ones of each
     process.
     """
     instances = ProcessInstances(connection)
-    keys = instances.unrequested(cluster, READY_A_TICK, without_row=without_row)
+    keys = instances.unrequested(tick.cluster, READY_A_TICK, without_row=tick.without_row)
     if len(keys) == READY_A_TICK:
-        view = load_schedules(connection, without_row)
-        processes = [record for record in timeline.plan.processes.values() if record.cluster == cluster]
+        view = load_schedules(connection, tick.without_row)
+        processes = [record for record in tick.plan.processes.values() if record.cluster == tick.cluster]
         processes = [record for record in processes if view.is_scheduled(*record.entity, record.cluster)]
         keys += (key for record in processes for key in _next_of(instances, record))
     ready: dict[Key, set[datetime]] = defaultdict(set)
     unknown: list[ProcessKey] = []
     for key in keys:
-        if timeline.find(connection, (key.process, key.cluster), key.nominal_time) is not None:
+        if tick.timeline.find(connection, (key.process, key.cluster), key.nominal_time) is not None:
             ready[key.process, key.cluster].add(key.nominal_time)
         else:
             unknown.append(key)
@@ -431,7 +411,7 @@ def _ready(
         {ProcessInstanceStatus.READY},
         status=ProcessInstanceStatus.WAITING,
         deadline_at=None,
-        updated_at=as_of,
+        updated_at=tick.as_of,
         cause=Cause.UNDECLARED,
         cause_detail=None,
     )

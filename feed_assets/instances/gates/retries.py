@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.gates.decide_retries import LONGEST_OUTAGE, RetryDecision, decide_retry
 from feed_assets.instances.gates.end_messages import tell_exhausted
@@ -15,8 +15,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import is_command
 from feed_assets.plan.rendering import render_length
-from feed_assets.releases.timeline import ReleaseTimeline, note_changed
-from feed_assets.sql.database import Database
+from feed_assets.releases.timeline import note_changed
 from feed_assets.sql.locks import lock_log
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import runs_incomplete
@@ -28,32 +27,29 @@ RETRIES_A_TICK = 1_000
 class RetryResult:
     """The result of one tick: the instances that are retried, and those without attempts left."""
 
-    again: tuple[ProcessKey, ...]
-    exhausted: tuple[ProcessKey, ...]
+    again: tuple[ProcessKey, ...] = ()
+    exhausted: tuple[ProcessKey, ...] = ()
 
 
-def apply_retries(
-    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
-) -> RetryResult:
+@tick_step(TickStep.RETRIES, otherwise=RetryResult())
+def apply_retries(tick: Tick) -> RetryResult:
     """Decide on the instances that failed since the last tick, and start the due retries.
 
     The release that governs the instance now gives the policy, so a changed policy applies to running instances too.
     """
-    with database.read() as connection:
+    with tick.database.read() as connection:
         instances = ProcessInstances(connection)
-        if not instances.undecided(cluster, 1) and not instances.due_retries(cluster, as_of, 1):
-            return RetryResult(again=(), exhausted=())
-    with database.begin() as connection:
+        if not instances.undecided(tick.cluster, 1) and not instances.due_retries(tick.cluster, tick.as_of, 1):
+            return RetryResult()
+    with tick.database.begin() as connection:
         lock_log(connection)  # before any row: whoever ends an instance takes it first, too
         instances = ProcessInstances(connection)
         exhausted: list[ProcessInstance] = []
-        for row in instances.undecided(cluster, RETRIES_A_TICK):
-            decision = bulkheads.run_unit(
-                TickStep.RETRIES, row.process, None, _decide_for, connection, timeline, row, as_of
-            )
+        for row in instances.undecided(tick.cluster, RETRIES_A_TICK):
+            decision = tick.bulkheads.run_unit(TickStep.RETRIES, row.process, None, _decide_for, connection, tick, row)
             if decision is None:
                 continue
-            changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": as_of}
+            changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": tick.as_of}
             if decision.is_exhausted:
                 exhausted.append(row)
                 changes["cause"] = Cause.RETRIES_EXHAUSTED
@@ -62,25 +58,23 @@ def apply_retries(
                     why = f"it has been away for {render_length(LONGEST_OUTAGE)}"
                 changes["cause_detail"] = f"{row.reason or row.status.value}; {why}"
             if decision.retry_at is None or row.run_id is None or is_command(row.run_id):  # no run shows it as failed
-                changes["notice_at"] = as_of
+                changes["notice_at"] = tick.as_of
             instances.transition(row.key, {row.status}, **changes)
         for name in sorted({row.process for row in exhausted}):
             rows = [row for row in exhausted if row.process == name]
-            tell_exhausted(connection, timeline.plan.processes.get((name, cluster)), rows, as_of)
+            tell_exhausted(connection, tick.plan.processes.get((name, tick.cluster)), rows, tick.as_of)
         again = []
-        for row in instances.due_retries(cluster, as_of, RETRIES_A_TICK):
-            if bulkheads.run_unit(TickStep.RETRIES, row.process, False, _restart, connection, timeline, row, as_of):
+        for row in instances.due_retries(tick.cluster, tick.as_of, RETRIES_A_TICK):
+            if tick.bulkheads.run_unit(TickStep.RETRIES, row.process, False, _restart, connection, tick, row):
                 again.append(row.key)
         note_changed(connection, [(key.process, key.cluster) for key in again])
     return RetryResult(again=tuple(again), exhausted=tuple(row.key for row in exhausted))
 
 
-def _decide_for(
-    connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime
-) -> RetryDecision:
-    active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+def _decide_for(connection: Connection, tick: Tick, row: ProcessInstance) -> RetryDecision:
+    active = tick.timeline.find(connection, (row.process, row.cluster), row.nominal_time)
     retry = active.record.retry if active else None
-    ended_at = min(row.ended_at or as_of, as_of)
+    ended_at = min(row.ended_at or tick.as_of, tick.as_of)
     return decide_retry(retry, row.status, row.retries, ended_at, _find_outage(connection, row, ended_at))
 
 
@@ -93,16 +87,16 @@ def _find_outage(connection: Connection, row: ProcessInstance, ended_at: datetim
     return ended_at - ((first and first.ended_at) or ended_at)
 
 
-def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime) -> bool:
+def _restart(connection: Connection, tick: Tick, row: ProcessInstance) -> bool:
     """Return an instance to WAITING; the next check of its gate makes it READY if its inputs are available.
 
     One that ran with what is there does not wait again. An instance of a process that is no longer declared is not
     retried.
     """
     instances, is_outage = ProcessInstances(connection), row.cause is Cause.OUTAGE
-    active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+    active = tick.timeline.find(connection, (row.process, row.cluster), row.nominal_time)
     if active is None:
-        instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=as_of)
+        instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=tick.as_of)
         return False
     return instances.transition(
         row.key,
@@ -113,11 +107,11 @@ def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInst
         request_key=None,
         requested_at=None,
         deadline_at=row.deadline_at
-        if runs_incomplete(active.record, row, as_of)
-        else as_of + active.record.timeout.as_duration(),
-        notice_at=first_notice_at(active.record, row.nominal_time, as_of),
+        if runs_incomplete(active.record, row, tick.as_of)
+        else tick.as_of + active.record.timeout.as_duration(),
+        notice_at=first_notice_at(active.record, row.nominal_time, tick.as_of),
         ended_at=None,
         cause=Cause.OUTAGE if is_outage else Cause.RETRY,
         cause_detail=f"{'again' if is_outage else f'retry {row.retries + 1}'} after: {row.reason or row.status.value}",
-        updated_at=as_of,
+        updated_at=tick.as_of,
     )

@@ -5,40 +5,38 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.context.bulkheads import SLOW_SECONDS
 from feed_assets.context.store_answers import ask_by_store
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import Plan
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 PERIOD = timedelta(days=1)
 ABANDONED_AFTER = timedelta(days=7)
 
 
-def apply_staging_sweep(
-    database: Database, stores: StorePool, plan: Plan, cluster: str, real_now: datetime, bulkheads: Bulkheads
-) -> int | None:
+@tick_step(TickStep.STAGING_SWEEP, otherwise=None)
+def apply_staging_sweep(tick: Tick) -> int | None:
     """Remove a cluster's abandoned stagings, once a day of real time; return how many, or None if it is not yet time.
 
     Removes only stagings, which no reader sees, and recovers interrupted publications first. A store that fails is
     tried again, unless its endpoint fails slowly: then it is swept the next day.
     """
-    name = f"staging-sweep/{cluster}"
-    with database.read() as connection:
+    name = f"staging-sweep/{tick.cluster}"
+    with tick.database.read() as connection:
         last = Cursors(connection).get(name)
-    is_time = last is None or abs(real_now - parse_datetime(last, seconds=True)) >= PERIOD
-    again = bulkheads.to_try_again(TickStep.STAGING_SWEEP)
+    is_time = last is None or abs(tick.real_now - parse_datetime(last, seconds=True)) >= PERIOD
+    again = tick.bulkheads.to_try_again(TickStep.STAGING_SWEEP)
     if not is_time and not again:
         return None
     if is_time:
-        with database.begin() as connection:
-            Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
-    addresses = {address for address in _written_stores(plan, cluster) if is_time or address.url in again}
-    return _sweep(stores, addresses, real_now - ABANDONED_AFTER, bulkheads)
+        with tick.database.begin() as connection:
+            Cursors(connection).put(name, render_datetime(tick.real_now.replace(second=0, microsecond=0)))
+    addresses = {address for address in _written_stores(tick.plan, tick.cluster) if is_time or address.url in again}
+    return _sweep(tick, addresses, tick.real_now - ABANDONED_AFTER)
 
 
 def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
@@ -57,24 +55,24 @@ def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
             yield plan.clusters[cluster].store
 
 
-def _sweep(stores: StorePool, addresses: Collection[StoreAddress], before: datetime, bulkheads: Bulkheads) -> int:
+def _sweep(tick: Tick, addresses: Collection[StoreAddress], before: datetime) -> int:
     """Sweep stores, all endpoints at once; what fails slowly is left alone."""
     failed: dict[str, Exception] = {}
 
     def sweep(address: StoreAddress) -> int:
         watch = Stopwatch()
         try:
-            return stores.get(address).sweep_staging(before)
+            return tick.stores.get(address).sweep_staging(before)
         except Exception as exc:
             if watch.seconds > SLOW_SECONDS:
                 raise
             failed[address.url] = exc
             return 0
 
-    answers = ask_by_store({address: partial(sweep, address) for address in addresses}, bulkheads)
+    answers = ask_by_store({address: partial(sweep, address) for address in addresses}, tick.bulkheads)
     for address in addresses:
         if address.url in failed:
-            bulkheads.fail(TickStep.STAGING_SWEEP, address.url, failed[address.url])
+            tick.bulkheads.fail(TickStep.STAGING_SWEEP, address.url, failed[address.url])
         else:
-            bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
+            tick.bulkheads.succeed(TickStep.STAGING_SWEEP, address.url)
     return sum(answer for answer in answers.values() if not isinstance(answer, Exception))

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
 from feed_assets.command_lines import command_line
-from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.store_answers import ask_stores, find_silent
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.arrival.recording import find_free_time, record_arrival
@@ -41,7 +40,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.masking import get_logger
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_log
 from feed_assets.storage.errors import InstanceNotFoundError, StorageAwayError, StorageError
@@ -411,64 +410,50 @@ LARGEST_IN_TICKS = 1 << 30
 """The bytes of the largest file that a tick takes, and of all files of one instance that it makes."""
 
 
-def apply_inboxes(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    cluster: str,
-    as_of: datetime,
-    real_now: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-) -> ArrivalResult:
+@tick_step(TickStep.INBOXES, otherwise=ArrivalResult())
+def apply_inboxes(tick: Tick) -> ArrivalResult:
     """Take what has settled in the inboxes of a cluster; a look into one is due after each `settle`.
 
-    An inbox is left alone while its own storage, or that of the instances, does not answer. `real_now` is the real
-    time, that of storage.
+    An inbox is left alone while its own storage, or that of the instances, does not answer, and all are while the tick
+    is held.
     """
-    due = _find_due(database, plan, cluster, as_of, bulkheads)
+    if tick.is_held:
+        return ArrivalResult()
+    due = _find_due(tick)
     answers = ask_stores(
-        due, lambda record: inbox_of(record).store, lambda record: find_files(stores, record), bulkheads
+        due, lambda record: inbox_of(record).store, lambda record: find_files(tick.stores, record), tick.bulkheads
     )
     there = [record for record, found in zip(due, answers, strict=True) if not isinstance(found, Exception)]
-    silent = find_silent(stores, [record.store for record in there], bulkheads)
+    silent = find_silent(tick.stores, [record.store for record in there], tick.bulkheads)
     step, results = TickStep.INBOXES, list[ArrivalResult]()
     for record, found in zip(due, answers, strict=True):
         if isinstance(found, NotAskedError) or record.store in silent:
             continue  # the failure of the storage tells it
         if isinstance(found, Exception):
-            bulkheads.fail(step, record.feed, found)
+            tick.bulkheads.fail(step, record.feed, found)
             continue
-        if budget.is_spent:
+        if tick.budget.is_spent:
             return ArrivalResult.sum_of(*results, ArrivalResult(is_complete=False))
-        seen = bulkheads.run_unit(
-            step,
-            record.feed,
-            (),
-            take_files,
-            database,
-            stores,
-            record,
-            found,
-            as_of,
-            real_now,
-            largest=LARGEST_IN_TICKS,
-        )
+        known = (tick.database, tick.stores, record, found, tick.as_of, tick.real_now)
+        seen = tick.bulkheads.run_unit(step, record.feed, (), take_files, *known, largest=LARGEST_IN_TICKS)
         arrived = {each.nominal_time for each in seen if each.status is FileStatus.TAKEN}
         results.append(ArrivalResult(polled=len(seen), arrived=len(arrived)))
     return ArrivalResult.sum_of(*results)
 
 
-def _find_due(database: Database, plan: Plan, cluster: str, as_of: datetime, bulkheads: Bulkheads) -> list[FeedRecord]:
-    records = {cursor_of(record): record for record in plan.with_inbox_on(cluster) if takes_at(record, as_of)}
+def _find_due(tick: Tick) -> list[FeedRecord]:
+    records = {
+        cursor_of(record): record for record in tick.plan.with_inbox_on(tick.cluster) if takes_at(record, tick.as_of)
+    }
     if not records:
         return []
-    with database.read() as connection:
+    with tick.database.read() as connection:
         kept = Cursors(connection).get_many(records)
     return [
         record
         for cursor, record in records.items()
-        if not bulkheads.is_put_off(TickStep.INBOXES, record.feed) and _is_due(record, kept.get(cursor), as_of)
+        if not tick.bulkheads.is_put_off(TickStep.INBOXES, record.feed)
+        and _is_due(record, kept.get(cursor), tick.as_of)
     ]
 
 

@@ -6,13 +6,12 @@ instance was run again meanwhile.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnUpdate
@@ -44,9 +43,7 @@ from feed_assets.log.records import (
 )
 from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import FeedRecord, Plan
-from feed_assets.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
+from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.triggers.input_windows import InputState, input_states_many
 
 _ENDED = frozenset({ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED})
@@ -96,7 +93,7 @@ class _FeedSubject:
 class CheckBatch:
     """A batch of due checks: those decided without scanning, those to make, and the rows of their instances."""
 
-    as_of: datetime
+    tick: Tick
     due: tuple[LateCheck, ...]
     decided: Mapping[LateKey, CheckDecision]
     processes: tuple[_ProcessSubject, ...]
@@ -104,15 +101,7 @@ class CheckBatch:
     rows: Mapping[FeedKey, FeedInstance]
 
     @classmethod
-    def of(
-        cls,
-        connection: Connection,
-        timeline: ReleaseTimeline,
-        due: Sequence[LateCheck],
-        as_of: datetime,
-        *,
-        is_safe_mode: bool,
-    ) -> "CheckBatch":
+    def of(cls, connection: Connection, tick: Tick, due: Sequence[LateCheck]) -> "CheckBatch":
         decided: dict[LateKey, CheckDecision] = {}
         found: list[tuple[LateCheck, ProcessInstance, ActiveRelease]] = []
         feeds: list[_FeedSubject] = []
@@ -123,29 +112,29 @@ class CheckBatch:
         for check in due:
             if _is_of_process(check):
                 row = instances.get(_subject_of(check))
-                active = timeline.find(connection, (check.name, check.cluster), check.nominal_time)
+                active = tick.timeline.find(connection, (check.name, check.cluster), check.nominal_time)
                 status = row.status if row else None
                 if check.kind == UPDATE:
                     process = active.record if active is not None else None
-                    early = decide_update_early(check, status, process, as_of, is_safe_mode=is_safe_mode)
+                    early = decide_update_early(check, status, process, tick.as_of, is_safe_mode=tick.is_held)
                 else:
                     early = decide_before_reading(
-                        check, status, as_of, is_declared=active is not None, is_safe_mode=is_safe_mode
+                        check, status, tick.as_of, is_declared=active is not None, is_safe_mode=tick.is_held
                     )
                 if early is None and row is not None and active is not None:
                     found.append((check, row, active))
             else:
-                record = timeline.plan.feeds.get((check.name, check.cluster))
+                record = tick.plan.feeds.get((check.name, check.cluster))
                 feed_row = feed_rows.get(FeedKey(*_subject_of(check)))
-                early = _decide_feed_early(check, record, feed_row, as_of, is_safe_mode=is_safe_mode)
+                early = _decide_feed_early(check, record, feed_row, tick)
                 if early is None and record is not None:
                     feeds.append(_FeedSubject(check=check, record=record))
             if early is not None:
                 decided[check.key] = early
-        processes = _subjects(connection, timeline.plan, found, as_of)
+        processes = _subjects(connection, tick, found)
         input_keys = {key for subject in processes for each in subject.inputs for key in each.keys}
         rows = FeedInstances(connection).get_many(input_keys)
-        return cls(as_of=as_of, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
+        return cls(tick=tick, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
 
     def to_scan(self) -> dict[FeedKey, FeedRecord]:
         """Return the instances to scan: of external late inputs if recorded as available, and of feed checks."""
@@ -157,11 +146,7 @@ class CheckBatch:
         return to_scan
 
     def apply(
-        self,
-        connection: Connection,
-        contents: Mapping[FeedKey, Content],
-        recorded: RecordedContents,
-        bulkheads: Bulkheads,
+        self, connection: Connection, contents: Mapping[FeedKey, Content], recorded: RecordedContents
     ) -> Mapping[LateKey, CheckDecision]:
         """Record and return the decisions of the checks; none for instances whose run began or ended meanwhile."""
         checks = LateChecks(connection)
@@ -173,21 +158,17 @@ class CheckBatch:
             row = subject.row
             if now.get(row.key) != Progress(row.status, row.attempt) or subject.check.key not in same:
                 continue
-            decisions[subject.check.key] = self._decide(subject, contents, recorded, bulkheads)
-            _apply_to_instance(connection, row, subject.check.kind, decisions[subject.check.key], self.as_of)
+            decisions[subject.check.key] = self._decide(subject, contents, recorded)
+            _apply_to_instance(connection, row, subject.check.kind, decisions[subject.check.key], self.tick.as_of)
         for feed in self.feeds:
             if feed.check.key in same:
-                decisions[feed.check.key] = _decide_feed(feed, contents, self.as_of, bulkheads)
+                decisions[feed.check.key] = _decide_feed(feed, contents, self.tick)
         checks.put([decision.check for decision in decisions.values() if decision.check is not None])
         checks.remove([key for key, decision in decisions.items() if decision.check is None])
         return decisions
 
     def _decide(
-        self,
-        subject: _ProcessSubject,
-        contents: Mapping[FeedKey, Content],
-        recorded: RecordedContents,
-        bulkheads: Bulkheads,
+        self, subject: _ProcessSubject, contents: Mapping[FeedKey, Content], recorded: RecordedContents
     ) -> CheckDecision:
         found = [self._contents_of(each, recorded) for each in subject.inputs]
         if subject.check.kind == UPDATE:
@@ -196,20 +177,20 @@ class CheckBatch:
                 subject.active.record,
                 subject.row.status,
                 found,
-                self.as_of,
+                self.tick.as_of,
                 is_settled=subject.is_settled,
                 is_too_late=subject.is_too_late,
             )
         scanned = [contents[key] for each in subject.inputs if each.is_scanned for key in each.keys if key in contents]
         if any(content.scan is None for content in scanned):
-            return decide_later(subject.check, self.as_of, _pause_of(scanned, bulkheads))
+            return decide_later(subject.check, self.tick.as_of, _pause_of(scanned, self.tick))
         return decide_check(
             subject.check,
             subject.active.plan,
             subject.active.record,
             found,
             subject.row.status,
-            self.as_of,
+            self.tick.as_of,
         )
 
     def _contents_of(self, each: _Input, recorded: RecordedContents) -> InputContents:
@@ -223,7 +204,7 @@ class CheckBatch:
                 evicted.add(key.nominal_time)
             elif row is None or not self._is_available(key) or (each.is_scanned and key not in recorded.digests):
                 retention = each.record.retention
-                is_expired = retention is not None and retention.has_expired(key.nominal_time, self.as_of)
+                is_expired = retention is not None and retention.has_expired(key.nominal_time, self.tick.as_of)
                 (evicted if is_expired else gone).add(key.nominal_time)
             else:
                 present[key.nominal_time] = recorded.digests[key] if each.is_scanned else row.manifest_digest
@@ -244,10 +225,7 @@ class CheckBatch:
 
 
 def _subjects(
-    connection: Connection,
-    declared: Plan,
-    found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]],
-    as_of: datetime,
+    connection: Connection, tick: Tick, found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]]
 ) -> tuple[_ProcessSubject, ...]:
     """Return the subjects with their current windows, resolved in one query for each plan."""
     groups: dict[int, tuple[Plan, dict[Key, list[datetime]]]] = {}
@@ -257,7 +235,7 @@ def _subjects(
     states = {
         (number, key, time): inputs
         for number, (plan, times) in groups.items()
-        for key, by_time in input_states_many(connection, plan, times, as_of).items()
+        for key, by_time in input_states_many(connection, plan, times, tick.as_of).items()
         for time, inputs in by_time.items()
     }
     subjects = []
@@ -271,7 +249,7 @@ def _subjects(
                 active=active,
                 inputs=_inputs(row, active.plan, own, is_update=check.kind == UPDATE),
                 is_settled=not is_held or is_settled(connection, active.plan, own),
-                is_too_late=check.kind == UPDATE and is_too_late(declared, active.record, check),
+                is_too_late=check.kind == UPDATE and is_too_late(tick.plan, active.record, check),
             )
         )
     return tuple(subjects)
@@ -320,35 +298,33 @@ def _apply_to_instance(
 
 
 def _decide_feed_early(
-    check: LateCheck, record: FeedRecord | None, row: FeedInstance | None, as_of: datetime, *, is_safe_mode: bool
+    check: LateCheck, record: FeedRecord | None, row: FeedInstance | None, tick: Tick
 ) -> CheckDecision | None:
     """Decide on a feed instance that cannot be scanned now, or needs no scan any more; None otherwise."""
     is_declared = record is not None and record.is_external
-    if row is None or row.status is FeedInstanceStatus.EVICTED or (not is_declared and as_of >= check.cut_off_at):
+    if row is None or row.status is FeedInstanceStatus.EVICTED or (not is_declared and tick.as_of >= check.cut_off_at):
         return CheckDecision(verdict=LateVerdict.DROPPED, check=None)
-    if not is_declared or is_safe_mode:
-        return decide_later(check, as_of)
+    if not is_declared or tick.is_held:
+        return decide_later(check, tick.as_of)
     return None
 
 
-def _pause_of(contents: Iterable[Content], bulkheads: Bulkheads) -> timedelta | None:
+def _pause_of(contents: Iterable[Content], tick: Tick) -> timedelta | None:
     """Return the time until the next try of the feeds that cannot be read; None if all can."""
-    pauses = [bulkheads.pause(TickStep.LATE_DATA, content.record.feed) for content in contents if content.error]
+    pauses = [tick.bulkheads.pause(TickStep.LATE_DATA, content.record.feed) for content in contents if content.error]
     return max(pauses, default=None)
 
 
-def _decide_feed(
-    subject: _FeedSubject, contents: Mapping[FeedKey, Content], as_of: datetime, bulkheads: Bulkheads
-) -> CheckDecision:
+def _decide_feed(subject: _FeedSubject, contents: Mapping[FeedKey, Content], tick: Tick) -> CheckDecision:
     check = subject.check
     content = contents.get(FeedKey(*subject.record.key, check.nominal_time))
-    is_last = as_of >= check.cut_off_at
+    is_last = tick.as_of >= check.cut_off_at
     if (content is None or not content.is_available) and not is_last:
-        return decide_later(check, as_of, None if content is None else _pause_of([content], bulkheads))
+        return decide_later(check, tick.as_of, None if content is None else _pause_of([content], tick))
     due_at = None
     if not is_last:
-        due_at = next_check(FEED_POLICY, FEED_DELAY, check.nominal_time, check.cut_off_at, as_of)
-    following = replace(check, planned_at=as_of, due_at=due_at, checks=check.checks + 1)
+        due_at = next_check(FEED_POLICY, FEED_DELAY, check.nominal_time, check.cut_off_at, tick.as_of)
+    following = replace(check, planned_at=tick.as_of, due_at=due_at, checks=check.checks + 1)
     return CheckDecision(verdict=LateVerdict.UNCHANGED, check=following if due_at is not None else None)
 
 
@@ -371,41 +347,31 @@ class LateCheckResult:
     rerun, with the reasons.
     """
 
-    verdicts: tuple[LateVerdict, ...]
-    changed: frozenset[FeedKey]
-    refused: Mapping[ProcessKey, str]
-    is_complete: bool
+    verdicts: tuple[LateVerdict, ...] = ()
+    changed: frozenset[FeedKey] = frozenset()
+    refused: Mapping[ProcessKey, str] = field(default_factory=dict)
+    is_complete: bool = True
 
 
-def apply_late_checks(
-    database: Database,
-    stores: StorePool,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    real_now: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    *,
-    is_safe_mode: bool = False,
-) -> LateCheckResult:
+@tick_step(TickStep.LATE_DATA, otherwise=LateCheckResult(is_complete=False))
+def apply_late_checks(tick: Tick) -> LateCheckResult:
     """Make the due checks of a cluster; make instances with changed inputs READY for a rerun, with the reason.
 
-    Costs one query if no check is due. `real_now` is the real time. In safe mode all checks are put off. A feed whose
-    contents cannot be read fails in `bulkheads`, and so does an entity whose checks cannot be decided; the checks are
-    put off until the next try.
+    Costs one query if no check is due. While the tick is held, all checks are put off. A feed whose contents cannot be
+    read is a unit that fails, and so is an entity whose checks cannot be decided; the checks are put off until the next
+    try.
     """
 
     def make(checks: Sequence[Sequence[LateCheck]]) -> list[tuple[Mapping[LateKey, CheckDecision], frozenset[FeedKey]]]:
-        with database.read() as connection:
-            timeline.refresh(connection, as_of)
+        with tick.database.read() as connection:
+            tick.timeline.refresh(connection, tick.as_of)
             due = [check for each in checks for check in each]
-            batch = CheckBatch.of(connection, timeline, due, as_of, is_safe_mode=is_safe_mode)
-        contents = scan_contents(database, stores, batch.to_scan(), real_now, bulkheads)
-        _note_failures(contents.values(), bulkheads)
-        with database.begin() as connection:
-            recorded = record_contents(connection, contents.values(), as_of)
-            decisions = batch.apply(connection, contents, recorded, bulkheads)
+            batch = CheckBatch.of(connection, tick, due)
+        contents = scan_contents(tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
+        _note_failures(contents.values(), tick)
+        with tick.database.begin() as connection:
+            recorded = record_contents(connection, contents.values(), tick.as_of)
+            decisions = batch.apply(connection, contents, recorded)
         return [(decisions, recorded.changed)]
 
     verdicts: list[LateVerdict] = []
@@ -413,17 +379,17 @@ def apply_late_checks(
     refused: dict[ProcessKey, str] = {}
     is_complete = False
     while True:
-        with database.read() as connection:
-            due = LateChecks(connection).due(cluster, as_of, CHECKS_A_STEP)
+        with tick.database.read() as connection:
+            due = LateChecks(connection).due(tick.cluster, tick.as_of, CHECKS_A_STEP)
         if not due:
             is_complete = True
             break
         units: dict[str, list[LateCheck]] = defaultdict(list)
         for check in due:
             units[f"{check.kind} {check.name}"].append(check)
-        made = bulkheads.run_apart(TickStep.LATE_DATA, units, make)
+        made = tick.bulkheads.run_apart(TickStep.LATE_DATA, units, make)
         decisions = {key: decision for made_now, _ in made for key, decision in made_now.items()}
-        decisions |= _put_off_failed(database, TickStep.LATE_DATA, units, as_of, bulkheads)
+        decisions |= _put_off_failed(tick, TickStep.LATE_DATA, units)
         verdicts += [decision.verdict for decision in decisions.values()]
         changed.update(*(changed_now for _, changed_now in made))
         refused |= {
@@ -431,7 +397,7 @@ def apply_late_checks(
             for key, decision in decisions.items()
             if decision.verdict is LateVerdict.REFUSED and decision.reason is not None
         }
-        if budget.is_spent:
+        if tick.budget.is_spent:
             break
         if len(due) < CHECKS_A_STEP and len(decisions) == len(due):
             is_complete = True
@@ -441,71 +407,59 @@ def apply_late_checks(
     )
 
 
-def apply_updates(
-    database: Database,
-    timeline: ReleaseTimeline,
-    cluster: str,
-    as_of: datetime,
-    budget: TimeBudget,
-    bulkheads: Bulkheads,
-    *,
-    is_held: bool = False,
-) -> int:
+@tick_step(TickStep.UPDATES, otherwise=0)
+def apply_updates(tick: Tick) -> int:
     """Make ended instances READY that have read other content than the record has now; return how many.
 
-    It compares what the log has told (`instances/updates.py`), and looks at no storage. While the cluster `is_held`
-    (safe mode, a state that was restored), all are put off.
+    It compares what the log has told (`instances/updates.py`), and looks at no storage. While the tick is held,
+    all are put off.
     """
-    if not timeline.plan.follows_updates(cluster):
+    if not tick.plan.follows_updates(tick.cluster):
         return 0
 
     def decide(checks: Sequence[Sequence[LateCheck]]) -> list[LateVerdict]:
         nothing = RecordedContents(digests={}, changed=frozenset())
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             due = [check for each in checks for check in each]
-            batch = CheckBatch.of(connection, timeline, due, as_of, is_safe_mode=is_held)
-            return [each.verdict for each in batch.apply(connection, {}, nothing, bulkheads).values()]
+            batch = CheckBatch.of(connection, tick, due)
+            return [each.verdict for each in batch.apply(connection, {}, nothing).values()]
 
     again = 0
     while True:
-        with database.read() as connection:
-            due = LateChecks(connection).due(cluster, as_of, CHECKS_A_STEP, updates=True)
+        with tick.database.read() as connection:
+            due = LateChecks(connection).due(tick.cluster, tick.as_of, CHECKS_A_STEP, updates=True)
         units: dict[str, list[LateCheck]] = defaultdict(list)
         for check in due:
             units[check.name].append(check)
-        again += bulkheads.run_apart(TickStep.UPDATES, units, decide).count(LateVerdict.RERUN)
-        _put_off_failed(database, TickStep.UPDATES, units, as_of, bulkheads)
-        if len(due) < CHECKS_A_STEP or budget.is_spent:
+        again += tick.bulkheads.run_apart(TickStep.UPDATES, units, decide).count(LateVerdict.RERUN)
+        _put_off_failed(tick, TickStep.UPDATES, units)
+        if len(due) < CHECKS_A_STEP or tick.budget.is_spent:
             return again
 
 
 def _put_off_failed(
-    database: Database,
-    step: TickStep,
-    units: Mapping[str, Sequence[LateCheck]],
-    as_of: datetime,
-    bulkheads: Bulkheads,
+    tick: Tick, step: TickStep, units: Mapping[str, Sequence[LateCheck]]
 ) -> dict[LateKey, CheckDecision]:
     """Put off the checks of the entities that failed until the next try."""
     later = {
-        check.key: decide_later(check, as_of, bulkheads.pause(step, unit))
+        check.key: decide_later(check, tick.as_of, tick.bulkheads.pause(step, unit))
         for unit, checks in units.items()
-        if bulkheads.has_failed(step, unit)
+        if tick.bulkheads.has_failed(step, unit)
         for check in checks
     }
     if later:
-        with database.begin() as connection:
+        with tick.database.begin() as connection:
             LateChecks(connection).put([each.check for each in later.values() if each.check is not None])
     return later
 
 
-def _note_failures(contents: Iterable[Content], bulkheads: Bulkheads) -> None:
+def _note_failures(contents: Iterable[Content], tick: Tick) -> None:
     errors: dict[str, Exception | None] = {}
     for content in contents:
         feed = content.record.feed
         errors[feed] = errors.get(feed) or content.error
     for feed, error in errors.items():
         if error is not None:
-            bulkheads.fail(TickStep.LATE_DATA, feed, error)
-        elif not bulkheads.is_put_off(TickStep.LATE_DATA, feed):  # what has failed of it is not due yet
-            bulkheads.succeed(TickStep.LATE_DATA, feed)
+            tick.bulkheads.fail(TickStep.LATE_DATA, feed, error)
+        elif not tick.bulkheads.is_put_off(TickStep.LATE_DATA, feed):  # what has failed of it is not due yet
+            tick.bulkheads.succeed(TickStep.LATE_DATA, feed)

@@ -7,18 +7,16 @@ another frequency, has a sensor.
 """
 
 from datetime import datetime
-from functools import partial
 
 import dagster as dg
 
-from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.restores import HELD
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
-from feed_assets.log.definitions.schedules import state_without_row
+from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout, FindAsset
+from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
@@ -91,13 +89,10 @@ def _request_runs(
     """Return run requests for the ready instances that are launched in this mode."""
     if active.is_restored:
         return []
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    nothing, timeline = list[LaunchRequest](), follow_plan(runtime, active.location, database, as_of)
-    without_row, run_time = state_without_row(runtime.settings.schedule), runtime.clock.span(RUN_TIME)
-    request = partial(apply_requests, mode=mode, without_row=without_row, run_time=run_time)
-    work = (database, timeline, cluster, as_of, runtime.real_clock.now(), at_most, bulkheads)
-    requests = bulkheads.run(TickStep.REQUESTS, nothing, request, *work)
-    bulkheads.save(database)
+    follow_plan(runtime, active.location, database, as_of)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    requests = apply_requests(tick, at_most, mode=mode)
+    tick.bulkheads.save(database)
     return [_build_request(request, op_name) for request in requests]
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -21,8 +22,8 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.deadlines.watermarks import find_present
 from feed_assets.alerts.forecasting.watches import WatchResult, apply_forecasts
 from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
@@ -30,7 +31,7 @@ from feed_assets.log.cursors import Cursors
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
@@ -41,7 +42,6 @@ from feed_assets.releases.timeline import BEGINNING
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 
-SECONDS_A_TICK = 20.0
 FORECAST_SECONDS_A_TICK = 10.0
 OBSERVED_A_TICK = 100
 TOLD_BEHIND = timedelta(minutes=2)
@@ -75,45 +75,33 @@ def _work(
         return f"cluster {cluster} is no longer declared; {counted(closed, 'deadline')} closed"
     if active.is_restored:
         return "the state was restored from a backup, so that nobody knows yet what is late"
-    real_now = runtime.real_clock.now()
-    present = find_present(database, cluster, as_of, real_now)
+    present = find_present(database, cluster, as_of, runtime.real_clock.now())
     if present == BEGINNING:
         return "arrivals have not been looked for yet, so that nobody knows what is late"
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    context = build_context(runtime, runtime.timeline(active.location), database, as_of)
-    look, nothing = partial(apply_deadlines, without_row=context.without_row), LookResult(is_complete=False)
-    work, budget = (database, context.timeline, cluster, present), TimeBudget(SECONDS_A_TICK)
-    causes = partial(find_causes, context)
-    found = bulkheads.run(TickStep.DEADLINES, nothing, look, *work, budget, bulkheads, causes)
-    watched = WatchResult()
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    looking = replace(tick, context=replace(tick.context, as_of=present))
+    found, watched = apply_deadlines(looking, partial(find_causes, tick.context)), WatchResult()
     if as_of - present <= TOLD_BEHIND:  # what has come since is not known, and would be forecast as late
-        forecast, budget = (
-            partial(apply_forecasts, without_row=context.without_row),
-            TimeBudget(FORECAST_SECONDS_A_TICK),
-        )
-        watched = bulkheads.run(TickStep.FORECASTS, watched, forecast, *work, budget, bulkheads)
-    step, what, layout = TickStep.REPORTS, "late instances", active.layout
-    observed = bulkheads.run_unit(step, what, 0, _observe, database, layout, cluster, instance, as_of)
-    what = names.ON_TIME_CHECK
-    shown = bulkheads.run_unit(step, what, 0, report_changed, database, layout, cluster, instance, loaded)
-    bulkheads.save(database)
+        watched = apply_forecasts(replace(looking, budget=TimeBudget(FORECAST_SECONDS_A_TICK)))
+    observed = _observe(tick, active.layout, instance)
+    shown = report_changed(tick, active.layout, instance, loaded)
+    tick.bulkheads.save(database)
     behind = f"; arrivals have been looked for up to {render_datetime(present)}"
     return describe(found, watched, observed, shown) + (behind if as_of - present > TOLD_BEHIND else "")
 
 
-def _observe(
-    database: Database, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, as_of: datetime
-) -> int:
+@tick_step(TickStep.REPORTS, otherwise=0, unit="late instances")
+def _observe(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> int:
     """Show missed deadlines at the partitions of the instances; return how many."""
-    with database.read() as connection:
-        misses = SlaMisses(connection).unshown(cluster, OBSERVED_A_TICK)
+    with tick.database.read() as connection:
+        misses = SlaMisses(connection).unshown(tick.cluster, OBSERVED_A_TICK)
     if not misses:
         return 0
     for miss in misses:
         for observation in build_observations(layout, miss):
             instance.report_runless_asset_event(observation)
-    with database.begin() as connection:
-        SlaMisses(connection).mark_shown(misses, as_of)
+    with tick.database.begin() as connection:
+        SlaMisses(connection).mark_shown(misses, tick.as_of)
     return len(misses)
 
 
@@ -170,15 +158,15 @@ def describe(found: LookResult, watched: WatchResult, observed: int, shown: int)
     return (", ".join(parts) or "no deadline has passed") + more
 
 
-def report_changed(
-    database: Database, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, loaded: AssetLayout
-) -> int:
+@tick_step(TickStep.REPORTS, otherwise=0, unit=names.ON_TIME_CHECK)
+def report_changed(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance, loaded: AssetLayout) -> int:
     """Report the checks `on_time` whose result is not what was told last, without a run, at most `CHECKS_A_TICK`;
     return how many. One read if none has changed.
 
     A feed that is deleted, or has lost its SLA, is reported a last time, at the asset that Dagster has `loaded`.
     """
-    with database.read() as connection:
+    cluster = tick.cluster
+    with tick.database.read() as connection:
         found = Cursors(connection).get_many((revision_of(cluster), _revision_told(cluster)))
         now = f"{found.get(revision_of(cluster), '')} {layout.plan.digest}"
         if found.get(_revision_told(cluster)) == now:
@@ -196,7 +184,7 @@ def report_changed(
             instance.report_runless_asset_event(build_evaluation(asset, grid, (states | gone)[feed]))
     after = {feed: digest for feed, digest in told.items() if feed in states or digest}
     after |= {feed: _digest((states | gone)[feed]) for feed in changed[:CHECKS_A_TICK]}
-    with database.begin() as connection:
+    with tick.database.begin() as connection:
         Cursors(connection).put(_told(cluster), json.dumps({"version": _TOLD_VERSION, "feeds": after}))
         if len(changed) <= CHECKS_A_TICK:
             Cursors(connection).put(_revision_told(cluster), now)

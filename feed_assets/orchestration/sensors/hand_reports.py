@@ -10,8 +10,9 @@ import dagster as dg
 from dagster._core.event_api import EventLogCursor
 from dagster._core.instance.utils import RUNLESS_RUN_ID
 
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.operation import OperationContext, resolve_subject
+from feed_assets.context.operation import resolve_subject
+from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.arrival.announcements import Announcement, apply_announcements
@@ -29,33 +30,33 @@ from feed_assets.plan.edges import Key
 WIPES_A_TICK = 100
 
 
-def follow_hands(
-    context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, bulkheads: Bulkheads
-) -> None:
+@tick_step(TickStep.REPORTS, otherwise=None, unit="by hand")
+def follow_hands(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> None:
     """Take what has been reported and wiped since the last call; the event log is read behind two positions."""
-    with context.database.read() as connection:
+    cluster = tick.cluster
+    with tick.database.read() as connection:
         reported, wiped = (Cursors(connection).get(f"{name}/{cluster}") for name in ("reported", "wiped"))
     before = ReaderPosition(settled=0) if wiped is None else ReaderPosition.parse(wiped)
-    following = _retell_wiped(context, layout, cluster, instance, before)
+    following = _retell_wiped(tick, layout, instance, before)
     if following != before:
-        with context.database.begin() as connection:
+        with tick.database.begin() as connection:
             Cursors(connection).put(f"wiped/{cluster}", following.render())
     before = begin_position(instance) if reported is None else ReaderPosition.parse(reported)
     records = read_materializations(instance, before.settled)
     foreign = [each for each in records if each.storage_id not in before.seen and not _is_own(each)]
     feeds = {layout.feed_asset(key)[0]: key for key in layout.feed_specs if key[1] == cluster} if foreign else {}
     reports = [each for each in foreign if each.asset_key in feeds]
-    following = before.after(records, reports, {}, context.real_clock.now().timestamp())
+    following = before.after(records, reports, {}, tick.real_now.timestamp())
     if following == before:
         return
     found = {each.key: each for report in reports for each in _find_notices(layout, feeds, report)}
     looked = [each for each in found.values() if each.record.is_external and each.record.produced_by is None]
     cursor = (f"reported/{cluster}", following.render())
-    apply_announcements(context.database, context.stores, context.plan, looked, context.as_of, bulkheads, cursor)
+    apply_announcements(tick, looked, cursor)
     for feed, _, time in found:
         asset, grid = layout.feed_asset((feed, cluster))
-        subject = resolve_subject(context, feed, time, kind=Kind.FEED, clusters=[cluster])
-        for each in explain(context, subject).items:
+        subject = resolve_subject(tick.context, feed, time, kind=Kind.FEED, clusters=[cluster])
+        for each in explain(tick.context, subject).items:
             if each.status != FeedInstanceStatus.AVAILABLE:
                 said = build_observation(asset, grid.key(time), each, "it was reported as materialized, but ")
                 instance.report_runless_asset_event(said)
@@ -80,7 +81,7 @@ def _find_notices(
 
 
 def _retell_wiped(
-    context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, before: ReaderPosition
+    tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance, before: ReaderPosition
 ) -> ReaderPosition:
     """Tell AVAILABLE instances of wiped assets again, some in each tick; return the position, with feeds `behind`."""
     after, kind = EventLogCursor.from_storage_id(before.settled).to_string(), dg.DagsterEventType.ASSET_WIPED
@@ -89,9 +90,9 @@ def _retell_wiped(
     for each in wiped:
         event = each.event_log_entry.dagster_event
         key = layout.find_feed(event.asset_key) if event is not None and event.asset_key is not None else None
-        behind |= {key[0]: 0} if key is not None and key[1] == cluster else {}
+        behind |= {key[0]: 0} if key is not None and key[1] == tick.cluster else {}
     for feed in list(behind)[:1]:
-        told, at = find_greyed(context.database, layout, cluster, instance, behind.pop(feed), inf, feed)
+        told, at = find_greyed(tick.database, layout, tick.cluster, instance, behind.pop(feed), inf, feed)
         behind |= {feed: at} if at else {}
         for each_event in told:
             instance.report_runless_asset_event(each_event)

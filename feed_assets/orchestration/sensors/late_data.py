@@ -1,12 +1,9 @@
 """Run one tick of the sensor that checks for late data. The arrival sensor requests the resulting repetitions."""
 
 from datetime import datetime
-from functools import partial
 
 import dagster as dg
 
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.instances.late.lateness import count
@@ -14,14 +11,12 @@ from feed_assets.instances.late.store import LateChecks
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
-
-SECONDS_A_TICK = 20.0
-NOTHING_CHECKED = LateCheckResult(verdicts=(), changed=frozenset(), refused={}, is_complete=False)
 
 _logger = get_logger(__name__)
 
@@ -42,12 +37,9 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
         if not LateChecks(connection).due(cluster, as_of, 1):
             return "no check for late data is due"
     active = follow_definitions(runtime, layout, database, as_of)
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
-    check = partial(apply_late_checks, is_safe_mode=active.is_safe_mode or active.is_restored)
-    timeline, real_now, budget = runtime.timeline(active.location), runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
-    work = (database, runtime.stores, timeline, cluster, as_of, real_now, budget, bulkheads)
-    checked = bulkheads.run(TickStep.LATE_DATA, NOTHING_CHECKED, check, *work)
-    bulkheads.save(database)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    checked = apply_late_checks(tick)
+    tick.bulkheads.save(database)
     for feed, _, nominal_time in sorted(checked.changed):
         _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)
     for key, reason in checked.refused.items():

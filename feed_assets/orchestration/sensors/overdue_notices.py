@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick import Tick
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain_process_instances
@@ -36,7 +37,7 @@ _COMMAND = re.compile(r"^( *)\$ (.*)$", re.MULTILINE)  # as `Explanation.render`
 _logger = get_logger(__name__)
 
 
-def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> int:
+def report_overdue(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> int:
     """Report to Dagster why instances are overdue or have ended without success, once per cause.
 
     If no notice is due, this takes one query. An error here is logged and affects nothing else.
@@ -45,13 +46,12 @@ def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str,
         The number of reported instances.
     """
     try:
-        with context.database.read() as connection:
-            due = OverdueNotices(connection, without_row=context.without_row).due(
-                cluster, context.as_of, EXPLAINED_A_TICK
-            )
-        return _report(context, layout, due, instance) if due else 0
+        with tick.database.read() as connection:
+            notices = OverdueNotices(connection, without_row=tick.without_row)
+            due = notices.due(tick.cluster, tick.as_of, EXPLAINED_A_TICK)
+        return _report(tick.context, layout, due, instance) if due else 0
     except Exception:
-        _logger.warning("the unfinished instances on %s could not be explained", cluster, exc_info=True)
+        _logger.warning("the unfinished instances on %s could not be explained", tick.cluster, exc_info=True)
         return 0
 
 

@@ -7,26 +7,24 @@ compare-and-set make a repeated tick harmless: it requests nothing twice.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.alerts.deadlines.watermarks import note_looked
-from feed_assets.clock import TimeBudget
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.operation import OperationContext
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.explain.tick_failures import note_tick
-from feed_assets.instances.arrival.announcements import AnnouncedResult
-from feed_assets.instances.arrival.polling import ArrivalResult, apply_past_polls
-from feed_assets.instances.arrivals import look_for_arrivals
+from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
+from feed_assets.instances.arrival.stored_data import apply_stored_looks
+from feed_assets.instances.arrival.watching import apply_watches
 from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
-from feed_assets.instances.gates.requests import RUN_TIME, LaunchMode, LaunchRequest, apply_requests
+from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import RetryResult, apply_retries
 from feed_assets.instances.gates.staging_sweep import apply_staging_sweep
+from feed_assets.instances.inbox.ingest import apply_inboxes
 from feed_assets.instances.late.detection import apply_updates
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.log.records import FeedEvent
@@ -34,7 +32,7 @@ from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
 from feed_assets.orchestration.graph.partitions import Grid
-from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import find_health, tell_health
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
@@ -43,19 +41,15 @@ from feed_assets.orchestration.runs.listed_instances import build_tags
 from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
 from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
-from feed_assets.orchestration.sensors.run_states import reconcile
+from feed_assets.orchestration.sensors.run_states import reconcile, use_server
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import render_datetime
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
 
-SECONDS_A_TICK = 20.0
-NO_RETRIES = RetryResult(again=(), exhausted=())
-NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
 KEYS_A_TICK = 2_000
@@ -85,19 +79,10 @@ def run_tick(
         return dg.SensorResult(
             skip_reason=dg.SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text
         )
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
-    timeline = follow_plan(runtime, active.location, database, as_of, bulkheads)
-    tick = _Tick(
-        runtime=runtime,
-        active=active,
-        cluster=cluster,
-        instance=instance,
-        graph=graph,
-        context=build_context(runtime, timeline, database, as_of),
-        bulkheads=bulkheads,
-    )
-    done = tick.advance()
-    return tick.report(done, cursor, rebuilds)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    follow_plan(runtime, active.location, database, as_of, tick.bulkheads)
+    sensor_tick = _SensorTick(runtime=runtime, active=active, instance=instance, graph=graph, tick=tick)
+    return sensor_tick.report(sensor_tick.advance(), cursor, rebuilds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,102 +97,75 @@ class _Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tick:
-    """One tick of a cluster."""
+class _SensorTick:
+    """A tick with what Dagster has for it."""
 
     runtime: Runtime
     active: ActiveDefinitions
-    cluster: str
     instance: dg.DagsterInstance
     graph: AssetGraph | None
-    context: OperationContext
-    bulkheads: Bulkheads
+    tick: Tick
 
     def advance(self) -> _Done:
         """Bring the record up to date, and decide what to launch."""
-        context, cluster, bulkheads, instance = self.context, self.cluster, self.bulkheads, self.instance
-        database, timeline, as_of, stores = context.database, context.timeline, context.as_of, context.stores
-        plan, real_now, budget = self.active.plan, self.runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
-        note_tick(database, cluster, real_now)
-        set_back = apply_clock(database, timeline, cluster, as_of, real_now)
+        tick, layout, instance = self.tick, self.active.layout, self.instance
+        note_tick(tick.database, tick.cluster, tick.real_now)
+        set_back = apply_clock(tick)
         if set_back is not None:
-            _logger.warning("cluster %s: %s", cluster, set_back.render())
-        record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
-        run = bulkheads.run
-        use = run(TickStep.SPARK, None, self.runtime.servers.use, record)
-        step = TickStep.RECONCILIATION
-        run(step, None, reconcile, database, plan, record, use, instance, heartbeats, as_of, real_now, bulkheads)
-        run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
-        layout, reports, without_row = self.active.layout, TickStep.REPORTS, context.without_row
-        followed = (
-            database,
-            stores,
-            plan,
-            layout.find_asset,
-            cluster,
-            instance,
-            self.graph,
-            as_of,
-            real_now,
-            bulkheads,
-        )
-        announced = run(TickStep.MATERIALIZATIONS, AnnouncedResult(), follow_materializations, *followed)
-        bulkheads.run_unit(reports, "by hand", None, follow_hands, context, layout, cluster, instance, bulkheads)
-        is_held = self.active.is_restored or self.active.is_safe_mode
-        arrivals = look_for_arrivals(
-            database, stores, plan, cluster, as_of, real_now, budget, bulkheads, may_take=not is_held
-        )
-        run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
-        retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
-        log_exhausted(plan, retried)
-        work, events = (cluster, as_of, budget, bulkheads), partial(apply_triggers, may_cut=not is_held)
-        triggered = run(TickStep.EVENTS, TriggerResult(), events, database, plan, *work, without_row=without_row)
-        gates = partial(apply_readiness, without_row=without_row)
-        readiness = run(TickStep.GATES, NOTHING_READY, gates, database, timeline, *work)
-        updated = run(TickStep.UPDATES, 0, apply_updates, database, timeline, *work, is_held=is_held)
-        readiness = replace(readiness, ready=readiness.ready + updated)
+            _logger.warning("cluster %s: %s", tick.cluster, set_back.render())
+        reconcile(tick, use_server(tick, self.runtime.servers), instance, self.runtime.heartbeats)
+        apply_staging_sweep(tick)
+        announced = follow_materializations(tick, layout.find_asset, instance, self.graph)
+        follow_hands(tick, layout, instance)
+        arrivals = ArrivalResult.sum_of(apply_arrivals(tick), apply_watches(tick), apply_inboxes(tick))
+        apply_stored_looks(tick)
+        apply_past_polls(tick)
+        log_exhausted(tick.plan, apply_retries(tick))
+        triggered = apply_triggers(tick)
+        readiness = apply_readiness(tick)
+        updated = apply_updates(tick)
         if arrivals.is_complete and readiness.is_complete:
-            note_looked(database, cluster, as_of)
-        explained = report_overdue(context, layout, cluster, instance)
-        nothing, run_time = list[LaunchRequest](), self.runtime.clock.span(RUN_TIME)
-        request = partial(apply_requests, mode=LaunchMode.PARTITIONS, not_yet=self.active.not_yet, run_time=run_time)
-        asked = (database, timeline, cluster, as_of, real_now, REQUESTS_A_TICK, bulkheads)
-        requests = nothing
+            note_looked(tick.database, tick.cluster, tick.as_of)
+        explained = report_overdue(tick, layout, instance)
+        requests: Sequence[LaunchRequest] = ()
         if not self.active.is_restored:
-            requests = run(TickStep.REQUESTS, nothing, request, *asked, without_row=without_row)
-        arrivals = ArrivalResult.sum_of(arrivals, ArrivalResult(arrived=announced.arrived))
+            not_yet = self.active.not_yet
+            requests = apply_requests(tick, REQUESTS_A_TICK, mode=LaunchMode.PARTITIONS, not_yet=not_yet)
+        arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
+        readiness = replace(readiness, ready=readiness.ready + updated)
         return _Done(arrivals, readiness, requests, explained, triggered)
 
     def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> dg.SensorResult:
         """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
-        cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
+        tick, layout, location = self.tick, self.active.layout, self.active.location
+        cluster, database = tick.cluster, tick.database
         with database.read() as connection:
             unreported = read_unreported(connection, cursor, cluster, EVENTS_A_TICK)
         if unreported.lost is not None:
             _logger.warning("%s", unreported.describe(cluster))
-        known_runs = self.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
+        known_runs = tick.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
         if known_runs is None:
             unreported = replace(unreported, events=())
             known_runs = ()
         asset_events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
         for event in unreported.events:
             nothing: list[DagsterEvent] = []
-            asset_events += self.bulkheads.run_unit(
+            asset_events += tick.bulkheads.run_unit(
                 TickStep.REPORTS, event.feed, nothing, build_asset_events, database, layout, event, known_runs
             )
         at, until, step, nothing_lost = cursor.looked, cursor.last_seq, TickStep.REPORTS, (list[DagsterEvent](), 0)
-        greyed, looked = self.bulkheads.run_unit(
+        greyed, looked = tick.bulkheads.run_unit(
             step, "deleted runs", nothing_lost, find_greyed, database, layout, cluster, self.instance, at, until
         )
         asset_events += greyed
         if cursor.location != location.digest:
-            self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
-            self.bulkheads.run_unit(TickStep.REPORTS, "definitions", None, self._report_definitions, location.digest)
-        partitions = due_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
+            set_pool_limits(tick, layout, self.instance)
+            tick.bulkheads.run_unit(TickStep.REPORTS, "definitions", None, self._report_definitions, location.digest)
+        partitions = due_keys(tick, layout, self.instance)
         partitions += coming_keys(layout, unreported.events, done.requests)
-        self.bulkheads.save(database)
-        health = find_health(database, self.active.plan, location.issues, self.context.as_of)
-        tell_health(database, health, self.context.as_of, self.runtime.real_clock.now())
+        tick.bulkheads.save(database)
+        health = find_health(database, tick.plan, location.issues, tick.as_of)
+        tell_health(database, health, tick.as_of, tick.real_now)
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
         behind = {flow: count for flow, on, count, _ in health.behind if on == cluster}
@@ -217,7 +175,7 @@ class _Tick:
         said = describe(done, len(asset_events), self.active) + health.describe(cluster)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check(self.runtime.location_key))
-        said += describe_oldest(self.context, cluster) if is_quiet else ""
+        said += describe_oldest(tick.context, cluster) if is_quiet else ""
         return dg.SensorResult(
             run_requests=run_requests or None,
             asset_events=asset_events,
@@ -230,11 +188,6 @@ class _Tick:
         """Show the location's own asset as made: Dagster shows one that never was as missing."""
         made = dg.AssetMaterialization(self.runtime.location_key, metadata={names.META_DIGEST: digest})
         self.instance.report_runless_asset_event(made)
-
-    @property
-    def database(self) -> Database:
-        """The state."""
-        return self.context.database
 
 
 def log_exhausted(plan: Plan, retried: RetryResult) -> None:
@@ -283,7 +236,8 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> dg.RunRequ
     return dg.RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
 
 
-def set_pool_limits(layout: AssetLayout, cluster: str, instance: dg.DagsterInstance) -> None:
+@tick_step(TickStep.POOLS, otherwise=None)
+def set_pool_limits(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> None:
     """Set the limit of each process's pool to its `parallel`, once per plan, so that a limit set by hand persists."""
     storage = instance.event_log_storage
     default = instance.get_concurrency_config().pool_config.default_pool_limit
@@ -292,18 +246,16 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: dg.DagsterInsta
         pool = names.pool_name(process)
         if process.is_elsewhere:
             continue
-        if process.cluster == cluster and known.get(pool, default) != process.parallel:
+        if process.cluster == tick.cluster and known.get(pool, default) != process.parallel:
             storage.set_concurrency_slots(pool, process.parallel)
 
 
-def due_keys(
-    layout: AssetLayout, cluster: str, instance: dg.DagsterInstance, as_of: datetime, bulkheads: Bulkheads
-) -> list[dg.AddDynamicPartitionsRequest]:
+def due_keys(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:
     """Return requests for the keys that dynamic grids lack, oldest first."""
     requests: dict[str, dg.AddDynamicPartitionsRequest] = {}
-    for grid in layout.dynamic[cluster]:
-        keys: Sequence[str] = bulkheads.run_unit(
-            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
+    for grid in layout.dynamic[tick.cluster]:
+        keys: Sequence[str] = tick.bulkheads.run_unit(
+            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, tick.as_of
         )
         if keys:
             requests[grid.dynamic_name] = grid.add_request(keys)

@@ -15,6 +15,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.tick import Tick, open_tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
 from feed_assets.instances.arrival.recording import Signal
@@ -24,11 +25,10 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.graph.producers import Producer, find_producers, require_known
+from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
-from feed_assets.plan.records import Plan
 from feed_assets.sql.database import Database
-from feed_assets.storage.pool import StorePool
 
 EVENTS_A_TICK = 1_000
 SETTLED_SECONDS = 10.0
@@ -100,28 +100,27 @@ class ReaderPosition:
         return replace(self, settled=settled, seen=frozenset(each for each in seen if each > settled), behind=behind)
 
 
+@tick_step(TickStep.MATERIALIZATIONS, otherwise=AnnouncedResult())
 def follow_materializations(
-    database: Database,
-    stores: StorePool,
-    plan: Plan,
-    find_asset: FindAsset,
-    cluster: str,
-    instance: dg.DagsterInstance,
-    graph: AssetGraph | None,
-    as_of: datetime,
-    real_now: datetime,
-    bulkheads: Bulkheads,
+    tick: Tick, find_asset: FindAsset, instance: dg.DagsterInstance, graph: AssetGraph | None
+) -> AnnouncedResult:
+    """Do as `record_materializations`, as a step of a tick."""
+    return record_materializations(tick, find_asset, instance, graph)
+
+
+def record_materializations(
+    tick: Tick, find_asset: FindAsset, instance: dg.DagsterInstance, graph: AssetGraph | None = None
 ) -> AnnouncedResult:
     """Record the instances of a cluster's feeds whose assets have been materialized since the last call.
 
     Does nothing if no asset produces a feed there. `graph` are the assets of this code location; without it, their
     partitions are not checked.
     """
-    producers = {each.record.feed: each for each in find_producers(plan, find_asset, cluster)}
+    producers = {each.record.feed: each for each in find_producers(tick.plan, find_asset, tick.cluster)}
     if not producers:
         return AnnouncedResult()
-    name = f"materializations/{cluster}"
-    with database.read() as connection:
+    name = f"materializations/{tick.cluster}"
+    with tick.database.read() as connection:
         text = Cursors(connection).get(name)
     before = ReaderPosition.parse(text) if text is not None else begin_position(instance)
     records = read_materializations(instance, before.settled)
@@ -129,7 +128,7 @@ def follow_materializations(
         before = begin_position(instance)
     position = before.following(producers)
     moved = [each.record.key for feed, each in producers.items() if position.assets[feed] != before.assets.get(feed)]
-    _forget_polls(database, moved)
+    _forget_polls(tick.database, moved)
     fresh = _sort(records, position, producers)
     behind: dict[str, int] = {}
     handled: list[dg.EventLogRecord] = []
@@ -143,11 +142,11 @@ def follow_materializations(
             handled += events
             continue
         start = position.behind.get(feed)
-        if start is not None and not bulkheads.is_put_off(TickStep.MATERIALIZATIONS, feed):
+        if start is not None and not tick.bulkheads.is_put_off(TickStep.MATERIALIZATIONS, feed):
             events = read_materializations(instance, start, producer.asset)
         elif not events and start is None:
             continue
-        found = bulkheads.run_unit(TickStep.MATERIALIZATIONS, feed, None, _announce, graph, producer, events, bulkheads)
+        found = tick.bulkheads.run_unit(TickStep.MATERIALIZATIONS, feed, None, _announce, tick, graph, producer, events)
         if found is None:
             behind[feed] = start if start is not None else events[0].storage_id - 1
             continue
@@ -155,29 +154,21 @@ def follow_materializations(
         handled += events
         if start is not None and len(events) == EVENTS_A_TICK:
             behind[feed] = events[-1].storage_id
-    following = position.after(records, handled, behind, real_now.timestamp())
+    following = position.after(records, handled, behind, tick.real_now.timestamp())
     if following == before:
         return AnnouncedResult()
-    cursor = (name, following.render())
-    return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, cursor, signals=signals)
+    return apply_announcements(tick, announcements, (name, following.render()), signals=signals)
 
 
 def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: dg.DagsterInstance) -> None:
     """Record what has been materialized, for a run or a reader that no sensor has prepared."""
     database = runtime.database(instance)
+    context = build_context(runtime, runtime.timeline(), database, runtime.clock.now())
     for cluster in sorted(clusters):
-        follow_materializations(
-            database,
-            runtime.run_stores,
-            runtime.plan,
-            find_asset,
-            cluster,
-            instance,
-            None,
-            runtime.clock.now(),
-            runtime.real_clock.now(),
-            Bulkheads.open(database, cluster, runtime.real_clock),
+        tick = open_tick(
+            replace(context, stores=runtime.run_stores), cluster, Bulkheads.open(database, cluster, runtime.real_clock)
         )
+        record_materializations(tick, find_asset, instance)
 
 
 def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
@@ -218,10 +209,7 @@ def _sort(
 
 
 def _announce(
-    graph: AssetGraph | None,
-    producer: Producer,
-    events: Sequence[dg.EventLogRecord],
-    bulkheads: Bulkheads,
+    tick: Tick, graph: AssetGraph | None, producer: Producer, events: Sequence[dg.EventLogRecord]
 ) -> list[Announcement]:
     """Return the announcements of events. Partitions that are no instances are named and passed over.
 
@@ -246,7 +234,7 @@ def _announce(
         stray = StrayPartitionsError(
             asset=producer.record.producer, feed=producer.record.feed, partitions=tuple(dict.fromkeys(strays))
         )
-        bulkheads.fail(TickStep.MATERIALIZATIONS, f"other partitions of {producer.record.feed}", stray)
+        tick.bulkheads.fail(TickStep.MATERIALIZATIONS, f"other partitions of {producer.record.feed}", stray)
     return found
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines
 from feed_assets.alerts.deadlines.records import LateInstance, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.clock import TimeBudget
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
@@ -15,7 +14,7 @@ from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import SlaPayload
 from feed_assets.receivers import Topic
 from feed_assets.timing.dates import render_datetime
-from tests.instances.harness import PLENTY, LifecycleHarness, at
+from tests.instances.harness import LifecycleHarness, at
 
 
 def no_causes(_: Sequence[LateInstance]) -> Mapping[LateInstance, str]:
@@ -32,15 +31,9 @@ def look(
     """A whole look at a time; `causes` are the root causes by the names of entities."""
     moment = at(as_of) if isinstance(as_of, str) else as_of
     lifecycle.now = max(lifecycle.now, moment)
+    tick = lifecycle.open_tick(moment, cluster, without_row=without_row)
     return apply_deadlines(
-        lifecycle.database,
-        lifecycle.timeline,
-        cluster,
-        moment,
-        TimeBudget(PLENTY),
-        lifecycle.bulkheads(cluster, moment),
-        lambda instances: {each: causes[each.name] for each in instances if each.name in causes},
-        without_row=without_row,
+        tick, lambda instances: {each: causes[each.name] for each in instances if each.name in causes}
     )
 
 

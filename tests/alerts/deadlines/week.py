@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from feed_assets.alerts.deadlines.checks import apply_deadlines
-from feed_assets.clock import TimeBudget
 from tests.alerts.deadlines.looks import no_causes
-from tests.instances.harness import PLENTY, START, LifecycleHarness, feed
+from tests.instances.harness import START, LifecycleHarness, feed
 
 FEEDS = ("clicks", "views", "orders", "visits")
 HOURS = 7 * 24
@@ -51,8 +50,7 @@ def land_until(lifecycle: LifecycleHarness, since: datetime, until: datetime) ->
 def tick(lifecycle: LifecycleHarness, now: datetime) -> None:
     """A tick of the sensor of arrivals, and one of that for deadlines."""
     lifecycle.arrive(now)
-    budget, bulkheads = TimeBudget(PLENTY), lifecycle.bulkheads("primary", now)
-    apply_deadlines(lifecycle.database, lifecycle.timeline, "primary", now, budget, bulkheads, no_causes)
+    apply_deadlines(lifecycle.open_tick(now), no_causes)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -13,7 +13,6 @@ from feed_assets.alerts.forecasting.watches import (
     apply_forecasts,
     pause_before,
 )
-from feed_assets.clock import TimeBudget
 from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look, schedule, told
 from tests.alerts.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
@@ -29,15 +28,7 @@ def watch(
     lifecycle: LifecycleHarness, as_of: datetime, seconds: float = PLENTY, without_row: ScheduleState = SCHEDULED
 ) -> WatchResult:
     lifecycle.now = max(lifecycle.now, as_of)
-    return apply_forecasts(
-        lifecycle.database,
-        lifecycle.timeline,
-        "primary",
-        as_of,
-        TimeBudget(seconds),
-        lifecycle.bulkheads("primary", as_of),
-        without_row=without_row,
-    )
+    return apply_forecasts(lifecycle.open_tick(as_of, seconds=seconds, without_row=without_row))
 
 
 def watched(lifecycle: LifecycleHarness) -> list[str]:

@@ -1,14 +1,14 @@
 """A folder of definitions, a state database and a person at the command line, at times of their own choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
 
-from feed_assets.clock import FrozenClock, TimeBudget
-from feed_assets.context.bulkheads import Unconfined
+from feed_assets.context.operation import open_context
+from feed_assets.context.tick import open_tick
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
 from feed_assets.entities.common import Kind
 from feed_assets.instances.gates.plan_changes import apply_plan
@@ -97,16 +97,8 @@ class EntityHarness:
         loaded = context.load()
         timeline = ReleaseTimeline(compile_location(loaded.bundle, self.now).plan, context.store.values)
         apply_plan(self.database, timeline, self.now)
-        unconfined = Unconfined("primary", FrozenClock(self.now))
-        apply_readiness(
-            self.database,
-            timeline,
-            "primary",
-            self.now,
-            TimeBudget(3600),
-            unconfined,
-            without_row=context.without_row,
-        )
+        ticked = replace(open_context(self.settings, self.database, timeline), as_of=self.now)
+        apply_readiness(open_tick(ticked, "primary"))
 
     def instances(self, process: str = "counting", cluster: str = "primary") -> dict[datetime, ProcessInstance]:
         with self.database.read() as connection:

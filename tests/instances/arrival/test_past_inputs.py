@@ -77,14 +77,7 @@ def test_instances_that_a_feed_has_no_more_are_found_by_those_who_wait_for_them(
 def test_what_has_no_older_release_costs_nothing(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, CLICKS, COUNTS, counting())
     with counted_statements() as statements:
-        apply_past_polls(
-            lifecycle.database,
-            lifecycle.stores,
-            lifecycle.timeline,
-            "primary",
-            at("01T02:20"),
-            lifecycle.bulkheads("primary", at("01T02:20")),
-        )
+        apply_past_polls(lifecycle.open_tick(at("01T02:20")))
     assert statements == []
 
 

@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 def looked(lifecycle: LifecycleHarness, as_of: datetime) -> Bulkheads:
     """A tick looks at what is stored; what fails is recorded."""
     bulkheads = Bulkheads.open(lifecycle.database, "primary", FrozenClock(as_of))
-    apply_stored_looks(lifecycle.database, lifecycle.stores, lifecycle.plan, "primary", as_of, as_of, bulkheads)
+    apply_stored_looks(lifecycle.open_tick(as_of, bulkheads=bulkheads))
     bulkheads.save(lifecycle.database)
     return bulkheads
 

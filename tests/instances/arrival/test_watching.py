@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.feed import Feed
@@ -19,7 +19,7 @@ from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.storage.local.store import LocalStore
-from tests.instances.harness import PLENTY, START, LifecycleHarness, at, validity
+from tests.instances.harness import START, LifecycleHarness, at, validity
 
 SPLIT = "/orders/${YEAR}-${MONTH}-${DAY}/${HOUR}${MINUTE}${SECOND}"
 
@@ -42,15 +42,7 @@ def second(text: str) -> datetime:
 
 def look(lifecycle: LifecycleHarness, as_of: datetime, bulkheads: Bulkheads | None = None) -> ArrivalResult:
     """A tick's look, and its polls of what has begun to come."""
-    found = apply_watches(
-        lifecycle.database,
-        lifecycle.stores,
-        lifecycle.plan,
-        "primary",
-        as_of,
-        TimeBudget(PLENTY),
-        bulkheads or lifecycle.bulkheads("primary", as_of),
-    )
+    found = apply_watches(lifecycle.open_tick(as_of, bulkheads=bulkheads))
     return ArrivalResult.sum_of(found, lifecycle.arrive(as_of))
 
 
@@ -153,13 +145,7 @@ def test_a_look_that_the_budget_ends_goes_on_where_it_was(tmp_path: Path, monkey
     times = [second(f"01T05:30:{number:02}") for number in range(25)]
     lifecycle.land("orders", *times)
     monkeypatch.setattr(watching, "BATCH", 10)
-    as_of, results = at("01T05:31"), list[ArrivalResult]()
-    for _ in range(3):
-        bulkheads = lifecycle.bulkheads("primary", as_of)
-        spent = TimeBudget(0.0)
-        results.append(
-            apply_watches(lifecycle.database, lifecycle.stores, lifecycle.plan, "primary", as_of, spent, bulkheads)
-        )
+    results = [apply_watches(lifecycle.open_tick(at("01T05:31"), seconds=0.0)) for _ in range(3)]
     assert [(each.arrived, each.is_complete) for each in results] == [(10, False), (10, False), (5, True)]
     assert come(lifecycle) == times
 

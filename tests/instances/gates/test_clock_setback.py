@@ -43,7 +43,7 @@ def counting(**more: Any) -> Process:
 
 def tick(lifecycle: LifecycleHarness, as_of: datetime) -> tuple[ClockSetback | None, list[LaunchRequest]]:
     """What a sensor does in a tick, after what it does about the clock."""
-    found = apply_clock(lifecycle.database, lifecycle.timeline, "primary", as_of, as_of)
+    found = apply_clock(lifecycle.open_tick(as_of))
     return found, lifecycle.tick(as_of)
 
 
@@ -234,11 +234,11 @@ def test_a_clock_that_goes_as_it_should_costs_a_question_and_a_row_a_minute(tmp_
     lifecycle = LifecycleHarness.of(tmp_path, CLICKS, COUNTS, counting())
     tick(lifecycle, RIGHT)
     with counted_statements() as statements:
-        assert apply_clock(lifecycle.database, lifecycle.timeline, "primary", RIGHT + CHECK_INTERVAL / 2, RIGHT) is None
+        assert apply_clock(lifecycle.open_tick(RIGHT + CHECK_INTERVAL / 2)) is None
     assert len([each for each in statements if each.startswith("SELECT")]) <= 2
     assert not [each for each in statements if each.startswith(("INSERT", "UPDATE"))]
     with counted_statements() as statements:
-        assert apply_clock(lifecycle.database, lifecycle.timeline, "primary", RIGHT + CHECK_INTERVAL, RIGHT) is None
+        assert apply_clock(lifecycle.open_tick(RIGHT + CHECK_INTERVAL)) is None
     assert len([each for each in statements if each.startswith(("INSERT", "UPDATE"))]) == 1
 
 
@@ -247,8 +247,8 @@ def test_other_clusters_have_clocks_of_their_own(tmp_path: Path) -> None:
         tmp_path, process("ping", clusters=("primary", "backup")), clusters=("primary", "backup")
     )
     tick(lifecycle, WRONG)
-    assert apply_clock(lifecycle.database, lifecycle.timeline, "backup", RIGHT, RIGHT) is None
-    assert apply_clock(lifecycle.database, lifecycle.timeline, "primary", RIGHT, RIGHT) is not None
+    assert apply_clock(lifecycle.open_tick(RIGHT, "backup")) is None
+    assert apply_clock(lifecycle.open_tick(RIGHT)) is not None
 
 
 def test_a_check_that_a_run_is_to_process_is_kept(tmp_path: Path) -> None:

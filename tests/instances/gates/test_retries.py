@@ -114,13 +114,7 @@ def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path
     run_due(lifecycle, START + timedelta(minutes=1))
     run_due(lifecycle, START + timedelta(minutes=10))
 
-    retried = apply_retries(
-        lifecycle.database,
-        lifecycle.timeline,
-        "primary",
-        START + timedelta(minutes=11),
-        lifecycle.bulkheads("primary", START),
-    )
+    retried = apply_retries(lifecycle.open_tick(START + timedelta(minutes=11)))
 
     assert [key.nominal_time for key in retried.exhausted] == [START]
     assert lifecycle.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"

@@ -1,10 +1,11 @@
 """Abandoned stagings are removed, others are not, and not at every tick."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from feed_assets.clock import FrozenClock, SystemClock
-from feed_assets.context.bulkheads import Bulkheads, Unconfined
+from feed_assets.clock import SystemClock
+from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.plan.addresses import StoreAddress
@@ -17,15 +18,13 @@ from tests.retention.harness import kept_feed
 def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
     with open_dagster(tmp_path / "instance") as instance:
         harness = LocationHarness(Home(folder=tmp_path), instance)
-        database, stores, plan = harness.runtime.database(instance), harness.runtime.stores, harness.location.plan
-        staging = stores.get(plan.feeds["sums", "here"].store).stage("sums/2026-01-01/00", "abandoned")
+        store = harness.runtime.stores.get(harness.location.plan.feeds["sums", "here"].store)
+        staging = store.stage("sums/2026-01-01/00", "abandoned")
         assert staging.local_path is not None
         made = SystemClock().now()
 
         def sweep(after: timedelta) -> int | None:
-            return apply_staging_sweep(
-                database, stores, plan, "here", made + after, Unconfined("here", FrozenClock(made))
-            )
+            return apply_staging_sweep(replace(harness.open_tick("here"), real_now=made + after))
 
         assert sweep(timedelta(hours=1)) == 0
         assert sweep(timedelta(hours=24)) is None
@@ -43,15 +42,7 @@ def test_a_store_that_fails_is_tried_again_the_same_day(tmp_path: Path) -> None:
         control.write_text("no folder")
 
         def sweep() -> int | None:
-            real_now = harness.runtime.real_clock.now()
-            return apply_staging_sweep(
-                harness.runtime.database(instance),
-                harness.runtime.stores,
-                harness.location.plan,
-                "here",
-                real_now,
-                bulkheads,
-            )
+            return apply_staging_sweep(harness.open_tick("here", bulkheads))
 
         bulkheads = Bulkheads("here", harness.runtime.real_clock)
         assert sweep() == 0
@@ -74,13 +65,5 @@ def test_stagings_in_archives_and_targets_of_mirrors_are_removed_too(tmp_path: P
     places = [StoreAddress(url=f"file://{tmp_path}/{name}") for name in ("primary", "old", "there")]
     stagings = [lifecycle.stores.get(place).stage("some/path", "killed").local_path for place in places]
     made = SystemClock().now()
-    swept = apply_staging_sweep(
-        lifecycle.database,
-        lifecycle.stores,
-        lifecycle.plan,
-        "primary",
-        made + ABANDONED_AFTER + timedelta(hours=1),
-        lifecycle.bulkheads("primary", made),
-    )
-    assert swept == 3
+    assert apply_staging_sweep(lifecycle.open_tick(made + ABANDONED_AFTER + timedelta(hours=1))) == 3
     assert [staging for staging in stagings if staging is not None and staging.exists()] == []

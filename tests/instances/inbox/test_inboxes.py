@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import TimeBudget
+from feed_assets.clock import FrozenClock
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.inbox import ingest
@@ -24,7 +24,7 @@ from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_store
-from tests.instances.harness import PLENTY, START, LifecycleHarness, at, validity
+from tests.instances.harness import START, LifecycleHarness, at, validity
 from tests.object_servers import BUCKET, ObjectServer, s3_client
 
 FIRST = at("01T06:00")
@@ -60,16 +60,7 @@ def put(lifecycle: LifecycleHarness, name: str, text: str, ago: timedelta = 2 * 
 
 
 def look(lifecycle: LifecycleHarness, as_of: datetime = FIRST, real_now: datetime = NOW) -> ArrivalResult:
-    return apply_inboxes(
-        lifecycle.database,
-        lifecycle.stores,
-        lifecycle.plan,
-        "primary",
-        as_of,
-        real_now,
-        TimeBudget(PLENTY),
-        lifecycle.bulkheads("primary", as_of),
-    )
+    return apply_inboxes(lifecycle.open_tick(as_of, real_clock=FrozenClock(real_now)))
 
 
 def ask(lifecycle: LifecycleHarness, as_of: datetime = FIRST) -> dict[str, FileStatus]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import TimeBudget
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
@@ -19,7 +18,7 @@ from feed_assets.triggers.apply_triggers import apply_triggers
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queues import verify_queues
 from tests.context.contexts import context_of
-from tests.instances.harness import PLENTY, START, LifecycleHarness, feed, hours
+from tests.instances.harness import START, LifecycleHarness, feed, hours
 
 NOW = START + timedelta(hours=8)
 TIMES = hours(4)
@@ -43,10 +42,7 @@ def coming(name: str, **more: Any) -> Feed:
 
 
 def cut(lifecycle: LifecycleHarness, as_of: datetime) -> list[ProcessKey]:
-    bulkheads = lifecycle.bulkheads("primary", as_of)
-    return list(
-        apply_triggers(lifecycle.database, lifecycle.plan, "primary", as_of, TimeBudget(PLENTY), bulkheads).batches
-    )
+    return list(apply_triggers(lifecycle.open_tick(as_of)).batches)
 
 
 def taken(lifecycle: LifecycleHarness, batch: ProcessKey) -> list[datetime]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.engines.port import Work
@@ -27,7 +27,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.errors import StorageError
 from feed_assets.triggers.input_windows import check_gate
-from tests.instances.harness import PLENTY, LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
+from tests.instances.harness import LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
 
 READY, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.READY,
@@ -206,8 +206,7 @@ def test_row_73_an_input_that_shrinks_is_another_one_too_and_waits_for_a_person(
     assert "more" in (lifecycle.content("delays", DAY) or "")
     max(lifecycle.folder("weather", DAY).glob("*.csv"), key=lambda file: file.stat().st_size).unlink()
     bulkheads = Bulkheads("primary", FrozenClock(at("03T08")))
-    known = (lifecycle.database, lifecycle.stores, lifecycle.timeline, "primary", at("03T08"), at("03T08"))
-    held = apply_late_checks(*known, TimeBudget(PLENTY), bulkheads)
+    held = apply_late_checks(lifecycle.open_tick(at("03T08"), bulkheads=bulkheads))
     assert (held.verdicts, held.changed) == ((LateVerdict.PUT_OFF,), frozenset())
     assert [each.subject for each in bulkheads.failures] == ["weather"]
     assert "late data are less than what was read: files have gone, none has come" in bulkheads.failures[0].reason
@@ -258,8 +257,7 @@ def test_a_feed_fails_until_what_has_failed_is_tried_again(tmp_path: Path) -> No
         bulkheads = Bulkheads.open(lifecycle.database, "primary", FrozenClock(at(f"03T{hour:02}")))
         if fails:
             bulkheads.fail(TickStep.LATE_DATA, "weather", OSError("less"), next_try_at=at("03T07"))
-        known = (lifecycle.database, lifecycle.stores, lifecycle.timeline, "primary")
-        apply_late_checks(*known, *([at(f"03T{hour:02}")] * 2), TimeBudget(PLENTY), bulkheads)
+        apply_late_checks(lifecycle.open_tick(at(f"03T{hour:02}"), bulkheads=bulkheads))
         bulkheads.save(lifecycle.database)
         assert bulkheads.has_failed(TickStep.LATE_DATA, "weather") is fails
 
@@ -465,7 +463,7 @@ def test_an_instance_at_work_is_looked_at_after_the_same_delay(tmp_path: Path) -
 def test_in_safe_mode_checks_are_put_off(tmp_path: Path) -> None:
     lifecycle = processed(tmp_path)
     lifecycle.land("weather", DAY, text="late")
-    assert lifecycle.look_for_late(at("03T06"), is_safe_mode=True).verdicts == (LateVerdict.PUT_OFF,)
+    assert lifecycle.look_for_late(at("03T06"), is_held=True).verdicts == (LateVerdict.PUT_OFF,)
     assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
     assert check(lifecycle, at("03T07")) == [DAY]
 

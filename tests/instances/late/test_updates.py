@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.clock import FrozenClock
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
@@ -20,7 +20,6 @@ from feed_assets.instances.late.updates import decide_update
 from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from tests.instances.harness import (
-    PLENTY,
     START,
     LifecycleHarness,
     counted_statements,
@@ -320,7 +319,7 @@ def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, mo
     monkeypatch.setattr(detection, "decide_update", refusing)
     monkeypatch.setattr(detection, "CHECKS_A_STEP", 1)
     bulkheads = Bulkheads("primary", FrozenClock(NOON))
-    apply_updates(lifecycle.database, lifecycle.timeline, "primary", NOON, TimeBudget(PLENTY), bulkheads)
+    apply_updates(lifecycle.open_tick(NOON, bulkheads=bulkheads))
     assert [failure.reason for failure in bulkheads.failures] == ["ArithmeticError: no"]
     assert lifecycle.statuses("roll")[FIRST] is READY
     check = lifecycle.late_check("sum", SECOND, UPDATE)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from feed_assets.catalog.run_metadata import Facts
-from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import OutputMismatchError, WorkflowFailedError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
@@ -153,9 +152,7 @@ def test_bd_15_a_rerun_of_a_batch_has_the_same_events_whatever_has_come_since(
     )
 
     def cut(as_of: datetime) -> list[ProcessKey]:
-        bulkheads = lifecycle.bulkheads("primary", as_of)
-        done = apply_triggers(lifecycle.database, lifecycle.plan, "primary", as_of, TimeBudget(60), bulkheads)
-        return list(done.batches)
+        return list(apply_triggers(lifecycle.open_tick(as_of)).batches)
 
     def come(name: str, as_of: datetime) -> None:
         lifecycle.land("orders", as_of, text=name)
@@ -340,9 +337,7 @@ def test_frames_that_no_attempt_uses_again_go_with_the_abandoned_stagings(
     jobs.fails = {"load"}
     failing(lifecycle)
     swept = [
-        apply_staging_sweep(
-            lifecycle.database, lifecycle.stores, lifecycle.plan, "primary", now, lifecycle.bulkheads("primary", TIME)
-        )
+        apply_staging_sweep(lifecycle.open_tick(now))
         for now in (datetime.now(UTC), datetime.now(UTC) + ABANDONED_AFTER + timedelta(days=1))
     ]
     assert (swept, staged(lifecycle)) == ([0, 2], set())
