@@ -199,6 +199,8 @@ class Page(Generic[_Item]):
     more: str = "--limit shows more"
     offset: int = 0
     """How many of all things stand before these."""
+    none: str = ""
+    """What is said if there is nothing at all."""
 
     @classmethod
     def of(cls, items: Iterable[_Item]) -> Self:
@@ -218,7 +220,7 @@ class Page(Generic[_Item]):
     @property
     def summary(self) -> str:
         """How many of all are there, if not all are."""
-        return tell_shown(len(self.items), self.total, self.what, self.more)
+        return tell_shown(len(self.items), self.total, self.what, self.more) if self.total else self.none
 
     @property
     def notes(self) -> tuple[str, ...]:

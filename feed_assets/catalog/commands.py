@@ -212,7 +212,10 @@ def list_keys(
     from feed_assets.catalog.search.index import SearchIndex
 
     with database.read() as connection:
-        return Page.of(SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS))
+        found = tuple(SearchIndex(connection).count_keys(beginning.strip().lower(), scope, MOST_KEYS))
+    return Page(
+        items=found, total=len(found), what="", none=f"no property begins with {beginning!r}" if beginning else ""
+    )
 
 
 @operation("keys show", table="value, entities=count, which", rows="values", example="owner")

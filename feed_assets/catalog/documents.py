@@ -229,11 +229,12 @@ def export_metadata(
     a document; only of entities of some kinds, if they are given.
 
     Raises:
-        MetadataRefusedError: this is no path of an entity.
+        MetadataRefusedError: this is no path of an entity, or nothing has one of the kinds.
         EntityNotFoundError: it does not exist.
     """
     with context.read() as connection:
         store = MetadataStore(connection)
+        kinds = store.require_kinds(kinds)
         if path is None:
             entities = store.all(kinds)
         else:

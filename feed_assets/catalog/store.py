@@ -9,6 +9,8 @@ from uuid import uuid4
 from sqlalchemy import Column, ColumnElement, and_, bindparam, delete, func, select, update
 
 from feed_assets.catalog.tables import entity_metadata, metadata_changes, metadata_entities, search_tokens
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.metadata import Metadata, MetadataKey, MetadataKind, MetadataValue, Origin, Scope
 from feed_assets.log.messages.outbox import Outbox
@@ -32,6 +34,9 @@ REVISION = "metadata/revision"
 
 SHOWN = ("feed", "process", "column")
 """The kinds of entities of which Dagster shows what people say."""
+
+_KINDS_BELOW = ("column", "instance", "run")
+"""What stands below declared entities, and runs; people describe other kinds, too."""
 
 _E = metadata_entities.c
 _M = entity_metadata.c
@@ -196,6 +201,21 @@ class MetadataStore(TableStore):
         """Return all described entities, or those of some kinds, in the order of their paths."""
         chosen = _ENTITIES.select.where(_E.kind.in_(sorted(kinds))) if kinds else _ENTITIES.select
         return _ENTITIES.find(self._connection, chosen.order_by(_E.path))
+
+    def require_kinds(self, kinds: Iterable[str]) -> frozenset[str]:
+        """Return kinds of entities in small letters. As in CDAP, a kind that nothing can have is ignored beside others.
+
+        Raises:
+            MetadataRefusedError: nothing can have any of them.
+        """
+        small = frozenset(kind.strip().lower() for kind in kinds)
+        known = {*Kind, *_KINDS_BELOW, *self._connection.scalars(select(_E.kind).distinct())} if small else small
+        if small and small.isdisjoint(known):
+            named, listed = ", ".join(sorted(small)), ", ".join(sorted(known))
+            raise MetadataRefusedError(
+                entity=f"kind {named!r}", reason="nothing has it", next_step=f"Kinds are {listed}."
+            )
+        return small
 
     def below(self, path: str) -> list[DescribedEntity]:
         """Return an entity and those whose path goes on behind its own, such as its columns."""

@@ -161,6 +161,14 @@ class OperationContext(LifecycleContext):
         suggestions = tuple(get_close_matches(name, known, n=2))
         raise EntityNotFoundError(kind=" or ".join(sorted(kinds)), name=name, suggestions=suggestions)
 
+    def require_clusters(self, clusters: Iterable[str]) -> None:
+        """Require that clusters are declared. Raises InstanceQueryError if one is not."""
+        for cluster in sorted(set(clusters) - self.plan.clusters.keys()):
+            known = ", ".join(sorted(self.plan.clusters))
+            raise InstanceQueryError(
+                subject=f"cluster {cluster!r}", reason="it is not declared", next_step=f"Declared are {known}."
+            )
+
     def feed_on(self, name: str, cluster: str) -> FeedRecord:
         """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""
         record = self.plan.feeds.get((name, cluster))

@@ -17,7 +17,6 @@ from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import Hold, Sweep
 from feed_assets.retention.queries import HoldQuery
-from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.instance_texts import parse_instance
@@ -67,7 +66,7 @@ def add_holds(
     """
     feeds = [resolve_subject(context, feed, kind=Kind.FEED) for feed in query.feeds] or (None,)
     spans = [_parse_span(feed, query) for feed in feeds]
-    require_clusters(context, query.clusters)
+    context.require_clusters(query.clusters)
     for span in spans:
         _check(context, name, span, query)
         _require_cover(context, name, span, query.clusters)

@@ -13,7 +13,6 @@ from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import ScheduleView, load_schedules
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.plan.records import FeedRecord, RetainedLocation
-from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.sweeps.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.timing.dates import render_datetime
 
@@ -219,7 +218,7 @@ def _requested_feeds(
     context: OperationContext, feeds: Sequence[str], clusters: Sequence[str]
 ) -> dict[str, list[FeedRecord]]:
     """Return the requested feeds, by cluster."""
-    require_clusters(context, clusters)
+    context.require_clusters(clusters)
     for name in feeds:
         for cluster in sorted(clusters) or (None,):
             context.feeds_of(name, cluster)

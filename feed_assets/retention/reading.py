@@ -1,12 +1,11 @@
 """Queries about sweeps: lists, one sweep with its items, and its evictions in Falcon's form."""
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
 from feed_assets.json_form import Hidden, shows
 from feed_assets.log.removals.chunks import SweepChunks
@@ -69,21 +68,6 @@ def find_sweep(context: OperationContext, text: str) -> Sweep:
     reason = "several sweeps have this prefix" if candidates else "it does not exist"
     next_step = "Write more of its id." if candidates else f"List the sweeps: {command_line('retention', 'list')}"
     raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step)
-
-
-def require_clusters(context: OperationContext, clusters: Collection[str]) -> None:
-    """Require that clusters are declared.
-
-    Raises:
-        InstanceQueryError: one is not.
-    """
-    unknown = sorted(set(clusters) - set(context.plan.clusters))
-    if unknown:
-        raise InstanceQueryError(
-            subject=f"cluster {unknown[0]!r}",
-            reason="it is not declared",
-            next_step=f"Declared are {', '.join(sorted(context.plan.clusters))}.",
-        )
 
 
 def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Generator[ShownItem, None, None]:

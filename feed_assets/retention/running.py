@@ -13,7 +13,6 @@ from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import name_holder
 from feed_assets.retention.errors import SweepRefusedError
-from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.sweeping import require_runnable, run_sweep
@@ -83,7 +82,7 @@ def find_runnable(
     Raises:
         InstanceQueryError: there is no such cluster.
     """
-    require_clusters(context, clusters)
+    context.require_clusters(clusters)
     with context.database.read() as connection:
         found = [
             sweep

@@ -17,7 +17,6 @@ from feed_assets.log.removals.store import Sweeps
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.retention.holding import HoldChange, hold_restored
-from feed_assets.retention.reading import require_clusters
 from feed_assets.retention.rules.hold_traces import UnsettledStore
 from feed_assets.retention.running import OnProgress, sweep_context_of
 from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
@@ -214,7 +213,7 @@ def empty_trash(
         StorageError: the filesystem failed; a repeat continues.
     """
     require_mode(context.database, Operation.RETENTION_PURGE)
-    require_clusters(context, clusters)
+    context.require_clusters(clusters)
     sweep_context = sweep_context_of(context, author=author)
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import process_instances
@@ -127,9 +128,10 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
     """Return a page of batches.
 
     Raises:
-        EntityNotFoundError: there is no such process.
-        InstanceQueryError: a state is unknown, or the process makes no batches or is not on the cluster.
+        EntityNotFoundError: there is no such process, or no such feed.
+        InstanceQueryError: a state or cluster is unknown, or the process makes no batches or is not on the cluster.
     """
+    context.require_clusters([query.cluster] if query.cluster else ())
     consumers = [EntityKey(*record.key) for record in _records(context, query)]
     statuses = [_status(state.upper()) for state in query.states]
     with context.read() as connection:
@@ -138,6 +140,9 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
         total = pages.count(query, consumers, statuses) if consumers else 0
         taken = pages.taken([row.key for row in rows])
         ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
+
+    for feed in () if rows else query.feeds:
+        context.clusters_of(Kind.FEED, feed)
 
     def shares(row: ProcessInstance) -> tuple[TakenCount, ...] | None:
         end = ends[EntityKey(*row.key[:2])]

@@ -60,6 +60,9 @@ def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path
     [
         ["entity", "status", "thing", "clicks"],
         ["entity", "list", "--filter-by", "COLOUR:red"],
+        ["entity", "list", "--filter-by", "TYPE:fed"],
+        ["entity", "list", "--filter-by", "status:RUNING"],
+        ["entity", "summary", "feed", "--filter-by", "CLUSTER:primry"],
         ["entity", "list", "--fields", "COLOUR"],
         ["entity", "list", "--kind", "thing"],
         ["entity", "list", "--tags", "owner"],

@@ -145,3 +145,6 @@ def test_a_question_that_makes_no_sense_is_refused(project: Path) -> None:
     result = run("instance", "list", "process", "counting", "--filter-by", "SIZE:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "Fields are STATUS, CLUSTER" in result.stderr
+    result = run("instance", "list", "process", "counting", "--filter-by", "CLUSTER:primry")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "cluster 'primry': it is not declared. Declared are primary." in result.stderr

@@ -373,7 +373,7 @@ def test_a_beginning_that_several_have_is_not_enough(project: Path) -> None:
     assert "several sweeps have this prefix. Write more of its id." in refused(run("retention", "show", "2013"))
 
 
-@pytest.mark.parametrize("verb", ["plan", "run", "purge"])
+@pytest.mark.parametrize("verb", ["plan", "run", "purge", "list"])
 def test_a_cluster_that_is_not_declared_is_refused(project: Path, verb: str) -> None:
     assert refused(run("retention", verb, "--clusters", "primary,nowhere")) == (
         "feed-assets: cluster 'nowhere': it is not declared. Declared are primary.\n"

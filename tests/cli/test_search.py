@@ -96,7 +96,7 @@ def test_a_mistake_is_named_with_what_helps(demo: Path) -> None:
     for arguments, code, message in (
         ("--sort size", 1, "sort 'size': nothing can be sorted so. Write one of 'entity-name asc', "),
         ("--cursor x", 1, "the search: a cursor needs an order. Write --sort 'entity-name asc'.\n"),
-        ("--target feed/x", 1, "target 'feed/x': this is no kind. Write one like feed or column.\n"),
+        ("--target fed", 1, "kind 'fed': nothing has it. Kinds are cluster, column, datasource, feed, instance, "),
         ("--scope mine", 2, "'mine' is not one of 'user', 'system'."),
         ("--limit 0", 1, "limit 0: there is no such page. Ask for 1 to 1,000.\n"),
     ):

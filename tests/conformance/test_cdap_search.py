@@ -97,7 +97,7 @@ def find_kinds(case: Case) -> None:
 
 def sort(case: Case) -> None:
     with world() as found:
-        for name in case["given"].get("datasets created in order", ()):
+        for name in case["given"].get("datasets created in order", ["any"]):
             found.say(f"dataset/{name}", {"a": "b"})
         for step, names in zip(case["steps"], case["expect"].get("orders", [None]), strict=True):
             try:

@@ -136,12 +136,7 @@ def _check(context: OperationContext, query: SlaQuery) -> tuple[Kind, ...]:
             reason="it ends before its start",
             next_step="Give --start and --end in the order of time.",
         )
-    for cluster in sorted(set(query.clusters) - context.plan.clusters.keys()):
-        raise InstanceQueryError(
-            subject=f"cluster {cluster!r}",
-            reason="it is not declared",
-            next_step=f"Clusters are {', '.join(sorted(context.plan.clusters))}.",
-        )
+    context.require_clusters(query.clusters)
     if query.name is None:
         return () if query.kind is None else (query.kind,)
     return context.kinds_of(query.name, query.kind)
@@ -210,7 +205,9 @@ def find_backlog(
 
     Raises:
         EntityNotFoundError: no such process is declared.
+        InstanceQueryError: a cluster is not declared.
     """
+    context.require_clusters(clusters)
     if name is not None:
         context.clusters_of(Kind.PROCESS, name)
     wanted = sorted(

@@ -164,8 +164,9 @@ def forecast_deadlines(
 
     Raises:
         EntityNotFoundError: there is no such feed or process.
-        InstanceQueryError: the one that is named has no SLA, or is not scheduled.
+        InstanceQueryError: the one that is named has no SLA, or is not scheduled, or a cluster is not declared.
     """
+    context.require_clusters(clusters)
     until = context.as_of + within
     found: list[Forecast] = []
     kinds = _kinds_of(context, kind, name)

@@ -19,8 +19,7 @@ OnlyScope = Annotated[Scope | None, Param("Only what this scope says.", metavar=
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
     """What is looked for. A `cursor` of an earlier page replaces `offset` and `limit`; it needs an order, as do
-    `cursors`, the number of pages behind this one whose cursors are wanted. Of `kinds`, those that nothing has match
-    nothing.
+    `cursors`, the number of pages behind this one whose cursors are wanted.
     """
 
     text: Annotated[str, Param("The terms.", argument=True)] = "*"
@@ -159,4 +158,6 @@ class PropertyValues:
     @property
     def summary(self) -> str:
         """How many of all values are here, if not all are."""
+        if not self.total:
+            return f"nothing has a property {self.name!r}"
         return tell_shown(len(self.values), self.total, "values", "--limit shows more")

@@ -93,7 +93,6 @@ MOST_CURSORS = 100
 
 _VERSION = 1
 _LARGEST = 2**62
-_KIND = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +153,8 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
     order = _parse_order(query.sort)
     start = _find_start(query, order)
     terms = parse_query(query.text)
-    kinds = frozenset(map(_parse_kind, query.kinds))
     chosen = SearchFilter(
         terms=terms,
-        kinds=kinds,
         scope=query.scope,
         shows_hidden=query.hidden,
         order=order,
@@ -167,6 +164,7 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
         return SearchPage(results=(), total=0, offset=start.offset, limit=start.limit, cursors=())
     with database.read() as connection:
         index, store = SearchIndex(connection), MetadataStore(connection)
+        chosen = replace(chosen, kinds=store.require_kinds(query.kinds))
         wanted = start.limit * (query.cursors + 1) + 1
         found = index.find(chosen, wanted, 0 if start.after else start.offset)
         hits = found[: start.limit]
@@ -187,15 +185,6 @@ def search(database: Database | None, query: SearchQuery) -> SearchPage:
     )
     cursors = () if order is None else _cursors(found, start, order, query.cursors)
     return SearchPage(results=results, total=total, offset=start.offset, limit=start.limit, cursors=cursors)
-
-
-def _parse_kind(text: str) -> str:
-    kind = text.strip().lower()
-    if _KIND.fullmatch(kind) is None:
-        raise MetadataRefusedError(
-            entity=f"target {text!r}", reason="this is no kind", next_step="Write one like feed or column."
-        )
-    return kind
 
 
 def _parse_order(sort: str | None) -> SearchOrder | None:

@@ -11,15 +11,27 @@ from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subseq
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.queries import InstancePage, count_listed, find_rows
-from feed_assets.instances.lists.ranges import ClusterQuery, InstanceFilter, InstanceQuery, clip_range
+from feed_assets.instances.lists.ranges import (
+    ClusterQuery,
+    InstanceFilter,
+    InstanceQuery,
+    clip_range,
+    require_statuses,
+    statuses_of,
+)
 from feed_assets.instances.lists.rows import InstanceRow
-from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.parameters import SCHEDULABLE
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 
 def search_instances(context: OperationContext, query: SearchQuery) -> InstancePage:
-    """Return the matching instances, newest first. No more rows of each entity are read than the page needs."""
+    """Return the matching instances, newest first. No more rows of each entity are read than the page needs.
+
+    Raises:
+        InstanceQueryError: no instance of the kinds ever has one of the statuses.
+    """
+    kinds = sorted(set(query.kinds or SCHEDULABLE))
+    require_statuses(query.statuses, frozenset().union(*map(statuses_of, kinds)), " or ".join(kinds))
     found: list[InstanceRow] = []
     total = 0
     with context.read() as connection:
@@ -65,8 +77,7 @@ def _query_of(
     """Return the query for the instances of one entity; None if they never have one of the statuses."""
     statuses = None
     if query.statuses:
-        known = FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus
-        statuses = frozenset(status.upper() for status in query.statuses) & frozenset(map(str, known))
+        statuses = frozenset(status.upper() for status in query.statuses) & statuses_of(kind)
         if not statuses:
             return None
     start, stop = clip_range([record.sequence], start=query.start, end=query.end, results=PAGE, now=context.as_of)

@@ -9,12 +9,13 @@ from sqlalchemy import Connection
 from feed_assets.catalog.store import MetadataStore
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.lists.query_fields import FilterField, ListField, ListQuery
-from feed_assets.definitions.verbs.states import EntityStatus
+from feed_assets.definitions.verbs.states import EntityState, EntityStatus
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, iter_metadata
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MetadataKey, MetadataKind
 from feed_assets.entities.process import Process
+from feed_assets.errors import WrongUsageError
 from feed_assets.operation import PAGES, Page
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
@@ -106,6 +107,20 @@ def list_entities(
     return EntityPage(items=page, total=len(found), offset=query.page.start, what="entities", more=PAGES, fields=shown)
 
 
+def require_values(query: ListQuery, entities: Iterable[AnyEntity]) -> None:
+    """Require that each type, state and cluster of a query's filters exists. Raises WrongUsageError if one does not."""
+    clusters = tuple(entity.name for entity in entities if entity.kind is Kind.CLUSTER)
+    allowed: Mapping[FilterField, tuple[str, ...]] = {
+        FilterField.TYPE: tuple(Kind),
+        FilterField.STATUS: tuple(EntityState),
+        FilterField.CLUSTER: clusters,
+    }
+    for field, known in allowed.items():
+        for value in query.filters.get(field, ()):
+            if value.lower() not in {each.lower() for each in known}:
+                raise WrongUsageError(f"--filter-by: there is no {field} {value!r}; it is one of {', '.join(known)}.")
+
+
 def select_entities(
     entities: Iterable[AnyEntity],
     query: ListQuery,
@@ -157,7 +172,9 @@ def _meets(entity: AnyEntity, by: FilterField, values: tuple[str, ...], status_o
         case FilterField.PIPELINES:
             return isinstance(entity, Process) and not folded.isdisjoint(name.lower() for name in entity.pipelines)
         case FilterField.CLUSTER:
-            return isinstance(entity, Feed | Process) and not entity.clusters.keys().isdisjoint(values)
+            return isinstance(entity, Feed | Process) and not folded.isdisjoint(
+                name.lower() for name in entity.clusters
+            )
         case _:
             assert_never(by)
 

@@ -12,7 +12,15 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import VerbRefusedError
 from feed_assets.definitions.documents import find_entity, find_version_entity
-from feed_assets.definitions.lists.listing import EntityPage, SaidTags, StatusOf, TagsOf, list_entities, select_entities
+from feed_assets.definitions.lists.listing import (
+    EntityPage,
+    SaidTags,
+    StatusOf,
+    TagsOf,
+    list_entities,
+    require_values,
+    select_entities,
+)
 from feed_assets.definitions.lists.query_fields import Form, ListField, ListQuery
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, find_kind, get_declared
@@ -96,6 +104,7 @@ def find_page(
 ) -> EntityPage:
     """Return one page of the entities that match a query; see `list_entities`."""
     loaded = context.load()
+    require_values(query, loaded.bundle.bundle.entities)
     status_of, tags_of = _status_of(context, loaded), _tags_of(context)
     return list_entities(loaded.bundle.bundle.entities, query, status_of, tags_of, kinds=kinds, fields=fields)
 
@@ -132,6 +141,7 @@ def summarize(
     loaded = context.load()
     cluster = find_cluster(loaded, cluster)
     get_declared(loaded, Kind.CLUSTER, cluster)
+    require_values(query, loaded.bundle.bundle.entities)
     status_of = _status_of(context, loaded)
     on_cluster = [
         entity

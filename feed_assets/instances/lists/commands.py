@@ -94,10 +94,12 @@ class Listed(Named):
         from feed_assets.instances.lists.ranges import InstanceQuery, parse_filter
 
         subject = self.resolve(context)
+        chosen = parse_filter(subject.kind, self.filters, is_of_data=False)
+        context.require_clusters([*(chosen.clusters or ()), *(chosen.source_clusters or ())])
         own = {name: getattr(self, name) for name in ("start", "end", "offset", "results") if hasattr(self, name)}
         return InstanceQuery(
             subject=subject,
-            filter=parse_filter(subject.kind, self.filters, is_of_data=False),
+            filter=chosen,
             order=self.order_by,
             descending=None if self.sort_order is None else self.sort_order == "desc",
             **own,

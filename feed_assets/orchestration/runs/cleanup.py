@@ -28,7 +28,6 @@ from feed_assets.retention.cleanup import (
     apply_message_cleanup,
     begin_cleanup,
 )
-from feed_assets.retention.reading import require_clusters
 from feed_assets.settings import load_settings
 
 SECONDS_A_RUN = 300.0
@@ -88,7 +87,7 @@ def clean_up(
         SafeModeError: safe mode is on.
         SettingsError: there is no Dagster instance, whose runs these are.
     """
-    require_clusters(context, clusters)
+    context.require_clusters(clusters)
     require_mode(context.database, Operation.CLEANUP)
     clusters, settings = sorted(clusters or context.plan.clusters), context.settings or load_settings()
     times, budget, real_now = KeepingTimes.of(settings.cleanup), TimeBudget.ample(), context.real_clock.now()

@@ -90,6 +90,8 @@ def test_one_entity_of_one_kind_can_be_asked_for(lifecycle: LifecycleHarness) ->
         asked(lifecycle, TODAY, name="nothing")
     with pytest.raises(InstanceQueryError, match="it has no SLA there"):
         asked(lifecycle, TODAY, name="plain")
+    with pytest.raises(InstanceQueryError, match="cluster 'primry': it is not declared"):
+        asked(lifecycle, TODAY, clusters=("primry",))
     with pytest.raises(InstanceQueryError, match="it is not scheduled, so its deadlines do not count"):
         ask(context_of(lifecycle, TODAY, without_row=ScheduleState.SUBMITTED), name="count")
 

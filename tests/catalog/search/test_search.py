@@ -185,12 +185,15 @@ def test_a_result_says_in_which_fields_its_terms_are_found(found: Described) -> 
     assert found.page("*", kinds=["doc"]).results[0].fields == ()
 
 
-def test_kinds_are_alternatives_and_an_unknown_one_finds_nothing(found: Described) -> None:
+def test_kinds_are_alternatives_and_an_unknown_one_alone_is_refused(found: Described) -> None:
     found.say("doc/one", {"a": "b"})
     found.say("doc/one/page/two", {"a": "b"})
     assert found.find("b", kinds=["Page", "nosuch"]) == ["two"]
     assert sorted(found.find("b", kinds=["doc", "page"])) == ["one", "two"]
-    assert found.find("b", kinds=["nosuch"]) == []
+    with pytest.raises(
+        MetadataRefusedError, match=r"kind 'nosuch': nothing has it\. Kinds are .*column, .*doc, .*page"
+    ):
+        found.find("b", kinds=["nosuch"])
 
 
 def test_a_schema_is_found_by_fields_and_their_types_at_any_depth(found: Described) -> None:
@@ -284,6 +287,8 @@ def test_hidden_entities_are_shown_if_asked_for_and_take_no_place_on_a_page(foun
     assert found.find("x", hidden=True) == ["_a", "_c", "b", "d"]
     assert list_keys(found.lifecycle.database, beginning="sec").items == (PropertyName(name="secret", entities=2),)
     assert show_key(found.lifecycle.database, key="secret").entities == 2
+    assert list_keys(found.lifecycle.database, beginning="lst").summary == "no property begins with 'lst'"
+    assert show_key(found.lifecycle.database, key="lst").summary == "nothing has a property 'lst'"
 
 
 def test_old_words_are_not_found_after_a_change(found: Described) -> None:
@@ -293,8 +298,9 @@ def test_old_words_are_not_found_after_a_change(found: Described) -> None:
     assert words == {"old": [], "new": ["one"], "word": ["one"], "first": ["one"]}
     found.unsay("doc/one", "first", MetadataKind.TAG)
     assert found.find("first", kinds=["doc"]) == []
+    found.say("doc/two", {"b": "c"})
     found.drop("doc/one")
-    assert found.find(kinds=["doc"], hidden=True) == []
+    assert found.find(kinds=["doc"], hidden=True) == ["two"]
 
 
 def test_declared_entities_are_found_by_what_the_program_says(tmp_path: Path) -> None:
@@ -320,7 +326,7 @@ def test_declared_entities_are_found_by_what_the_program_says(tmp_path: Path) ->
         ({"limit": 1001}, "limit 1,001: there is no such page"),
         ({"offset": -1}, "offset -1: there is no such page"),
         ({"cursors": -1, "sort": NAMES[0]}, "cursors -1: there is no such page"),
-        ({"kinds": ["a/b"]}, "target 'a/b': this is no kind"),
+        ({"kinds": ["a/b"]}, "kind 'a/b': nothing has it"),
         ({"text": "\0"}, "the query: it has characters that cannot be printed"),
         ({"text": "\udcff"}, "the query: it has characters that cannot be printed"),
         ({"text": " ".join(map(str, range(MOST_TERMS + 1)))}, "the query: it has 51 terms, more than 50"),

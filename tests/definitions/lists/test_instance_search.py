@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.definitions.lists.instance_search import search_instances
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
@@ -39,6 +42,10 @@ def test_row_120_by_status_tags_and_name(tmp_path: Path, state_url: str) -> None
     names = {name for name, _, _ in found(lifecycle, name_sequence="cts", results=100)}
     assert names == {"counts"}
     assert found(lifecycle, name_sequence="zzz") == []
+    with pytest.raises(InstanceQueryError, match="status AVAILBLE: an instance of a feed or process never has it"):
+        found(lifecycle, statuses=("availble", "MISSING"))
+    with pytest.raises(InstanceQueryError, match="an instance of a feed never has it"):
+        found(lifecycle, statuses=("SUCCEEDED",), kinds=(Kind.FEED,))
 
 
 def test_row_120_pages_ranges_and_order(tmp_path: Path) -> None:
