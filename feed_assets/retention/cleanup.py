@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
+from feed_assets.context.tick import Tick
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.attempts import Attempts, EndedAttempt, RunAttempt
 from feed_assets.log.messages.outbox import Outbox
@@ -161,29 +162,22 @@ def begin_cleanup(connection: Connection, cluster: str, as_of: datetime) -> bool
 
 
 def apply_cleanup(
-    database: Database,
-    plan: Plan,
-    cluster: str,
+    tick: Tick,
     times: KeepingTimes,
     logs: CapturedLogs,
-    as_of: datetime,
-    real_now: datetime,
-    budget: TimeBudget,
     *,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[CleanedUp]:
     """Remove what a cluster's old runs have left, until the budget is spent; return what was removed, by unit.
 
-    `real_now` is the real time, by which Dagster knows its runs. A repeat goes on where this ended, whatever happens.
-    With `dry_run`, nothing is removed.
+    A repeat goes on where this ended, whatever happens. With `dry_run`, nothing is removed.
 
     Raises:
         Exception: whatever the manager of captured logs raises; what was removed before is not tried again.
     """
-    cleanup = _Cleanup(database, plan, cluster, times, logs, budget, on_progress, _dry_run=dry_run)
-    done = [cleanup.clean_processes(unit, as_of) for unit in UNITS]
-    return [*done, cleanup.clean_retention(real_now)]
+    cleanup = _Cleanup(tick, times, logs, on_progress, _dry_run=dry_run)
+    return [*map(cleanup.clean_processes, UNITS), cleanup.clean_retention()]
 
 
 def apply_message_cleanup(
@@ -219,41 +213,40 @@ ALL_MESSAGES = 1_000_000
 class _Cleanup:
     """The clean-up of one cluster."""
 
-    _database: Database
-    _plan: Plan
-    _cluster: str
+    _tick: Tick
     _times: KeepingTimes
     _logs: CapturedLogs
-    _budget: TimeBudget
     _on_progress: OnProgress | None
     _dry_run: bool
     _counted: set[str] = field(default_factory=set)
 
-    def clean_processes(self, unit: Unit, as_of: datetime) -> CleanedUp:
+    def clean_processes(self, unit: Unit) -> CleanedUp:
         """Remove the captured logs of the runs of processes with a frequency in this unit."""
-        before, is_complete = self._times.cutoff(unit, as_of), False
-        with self._database.read() as connection:
-            position = _position(connection, self._cluster, unit)
+        before, is_complete = self._times.cutoff(unit, self._tick.as_of), False
+        with self._tick.database.read() as connection:
+            position = _position(connection, self._tick.cluster, unit)
         count = 0
-        while not is_complete and not self._budget.is_spent:
-            with self._database.read() as connection:
-                ended = Attempts(connection).ended(self._cluster, position, before, ATTEMPTS_A_STEP)
+        while not is_complete and not self._tick.budget.is_spent:
+            with self._tick.database.read() as connection:
+                ended = Attempts(connection).ended(self._tick.cluster, position, before, ATTEMPTS_A_STEP)
                 runs = Attempts(connection).of_runs(self._runs_of(ended, unit))
-            count += self._remove(self._logs.find(decide_removable(self._plan, runs, self._times, as_of)))
+            count += self._remove(
+                self._logs.find(decide_removable(self._tick.plan, runs, self._times, self._tick.as_of))
+            )
             is_complete = len(ended) < ATTEMPTS_A_STEP
             if ended:
                 position = ended[-1]
-                self._put(_cursor(self._cluster, unit), _render(position))
+                self._put(_cursor(self._tick.cluster, unit), _render(position))
         return self._cleaned(Leftover.CAPTURED_LOGS, unit, before, count, is_complete=is_complete)
 
-    def clean_retention(self, real_now: datetime) -> CleanedUp:
+    def clean_retention(self) -> CleanedUp:
         """Remove the captured logs of the runs of the retention job, which are kept like those of daily processes."""
-        name, before = f"cleanup/{self._cluster}/retention", self._times.cutoff(Unit.DAYS, real_now)
-        with self._database.read() as connection:
+        name, before = f"cleanup/{self._tick.cluster}/retention", self._times.cutoff(Unit.DAYS, self._tick.real_now)
+        with self._tick.database.read() as connection:
             text = Cursors(connection).get(name)
         after, count, is_complete = None if text is None else datetime.fromisoformat(text), 0, False
-        while not is_complete and not self._budget.is_spent:
-            found = self._logs.find_retention(self._cluster, after, before, ATTEMPTS_A_STEP)
+        while not is_complete and not self._tick.budget.is_spent:
+            found = self._logs.find_retention(self._tick.cluster, after, before, ATTEMPTS_A_STEP)
             count, is_complete = count + self._remove(found.run_ids), found.is_last
             if found.until is not None:
                 after = found.until
@@ -266,7 +259,7 @@ class _Cleanup:
             for each in ended
             if each.run_id is not None
             and not is_command(each.run_id)
-            and find_unit(self._plan, (each.process, self._cluster)) is unit
+            and find_unit(self._tick.plan, (each.process, self._tick.cluster)) is unit
         }
 
     def _remove(self, run_ids: Collection[str]) -> int:
@@ -276,18 +269,18 @@ class _Cleanup:
                 self._logs.remove(run_id)
             self._counted.add(run_id)
             if self._on_progress is not None:
-                self._on_progress(f"captured logs on {self._cluster}", number, len(new))
+                self._on_progress(f"captured logs on {self._tick.cluster}", number, len(new))
         return len(new)
 
     def _put(self, name: str, value: str) -> None:
         if not self._dry_run:
-            with self._database.begin() as connection:
+            with self._tick.database.begin() as connection:
                 Cursors(connection).put(name, value)
 
     def _cleaned(self, leftover: Leftover, unit: Unit, before: datetime, count: int, *, is_complete: bool) -> CleanedUp:
         return CleanedUp(
             leftover=leftover,
-            cluster=self._cluster,
+            cluster=self._tick.cluster,
             unit=unit,
             limit=self._times.by_unit[unit].render(),
             before=before,

@@ -12,9 +12,11 @@ from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext, note_target
 from feed_assets.context.safe_mode import Operation, is_safe_mode, require_mode
+from feed_assets.context.tick import open_tick
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import SettingsError
 from feed_assets.orchestration import names
+from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
@@ -42,7 +44,7 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
 
     What fails, such as an object store for logs that is away, is told like a failure of retention, and fails no run.
     """
-    database, as_of, real_now = runtime.database(context.instance), runtime.clock.now(), runtime.real_clock.now()
+    database, as_of = runtime.database(context.instance), runtime.clock.now()
     with database.begin() as connection:
         if is_safe_mode(connection):
             context.log.info("there is no clean-up: safe mode is on")
@@ -51,12 +53,10 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
             context.log.info("the clean-up is not due: it happens once a day")
             return
     times, budget = KeepingTimes.of(runtime.settings.cleanup), TimeBudget(SECONDS_A_RUN)
-    logs, nothing = DagsterLogs(context.instance), list[CleanedUp]()
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    step, plan = TickStep.RETENTION, runtime.plan
-    done = bulkheads.run_unit(
-        step, UNIT, nothing, apply_cleanup, database, plan, cluster, times, logs, as_of, real_now, budget
-    )
+    bulkheads, step = Bulkheads.open(database, cluster, runtime.real_clock), TickStep.RETENTION
+    operations = build_context(runtime, runtime.timeline(), database, as_of)
+    tick = open_tick(operations, cluster, bulkheads, budget=budget)
+    done = bulkheads.run_unit(step, UNIT, (), apply_cleanup, tick, times, DagsterLogs(context.instance))
     bulkheads.save(database)
     if bulkheads.has_failed(step, UNIT):
         context.log.warning(f"the clean-up has failed, and goes on tomorrow: {bulkheads.reason(step, UNIT)}")
@@ -90,24 +90,13 @@ def clean_up(
     context.require_clusters(clusters)
     require_mode(context.database, Operation.CLEANUP)
     clusters, settings = sorted(clusters or context.plan.clusters), context.settings or load_settings()
-    times, budget, real_now = KeepingTimes.of(settings.cleanup), TimeBudget.ample(), context.real_clock.now()
-    done: list[CleanedUp] = []
+    times, done = KeepingTimes.of(settings.cleanup), list[CleanedUp]()
     with _open_instance() as instance:
         logs = DagsterLogs(instance)
         for cluster in clusters:
-            done += apply_cleanup(
-                context.database,
-                context.plan,
-                cluster,
-                times,
-                logs,
-                context.as_of,
-                real_now,
-                budget,
-                dry_run=dry_run,
-                on_progress=progress,
-            )
-    done.append(apply_message_cleanup(context.database, times, context.as_of, budget, dry_run=dry_run))
+            tick = open_tick(context, cluster)
+            done += apply_cleanup(tick, times, logs, dry_run=dry_run, on_progress=progress)
+    done.append(apply_message_cleanup(context.database, times, context.as_of, TimeBudget.ample(), dry_run=dry_run))
     if not dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}

@@ -6,11 +6,10 @@ gates. That for instances that are not partitions of the current definitions, fo
 another frequency, has a sensor.
 """
 
-from datetime import datetime
-
 import dagster as dg
 
 from feed_assets.context.restores import HELD
+from feed_assets.context.tick import Tick
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
@@ -21,7 +20,6 @@ from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions, follow_plan
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.instance_runs import InstanceRun
-from feed_assets.sql.database import Database
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 COPIES_A_TICK = 50
@@ -52,8 +50,8 @@ def run_replication_tick(
         return dg.SkipReason("safe mode is on")
     if active.is_restored:
         return dg.SkipReason(HELD)
-    op_name, mode = names.replication_op(cluster), LaunchMode.COPIES
-    requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=COPIES_A_TICK)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    requests = _request_runs(runtime, active, tick, LaunchMode.COPIES, COPIES_A_TICK)
     if not requests:
         failing = describe_failing(database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
         return dg.SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
@@ -66,8 +64,8 @@ def run_instances_tick(
     """Request runs of ready instances that are not partitions of the current definitions."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     active = follow_definitions(runtime, layout, database, as_of)
-    op_name, mode = names.instances_op(cluster), LaunchMode.INSTANCES
-    requests = _request_runs(runtime, cluster, database, active, as_of, op_name, mode=mode, at_most=INSTANCES_A_TICK)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    requests = _request_runs(runtime, active, tick, LaunchMode.INSTANCES, INSTANCES_A_TICK)
     if not requests:
         return dg.SensorResult(
             skip_reason=dg.SkipReason("every ready instance is a partition of the current definitions")
@@ -76,24 +74,16 @@ def run_instances_tick(
 
 
 def _request_runs(
-    runtime: Runtime,
-    cluster: str,
-    database: Database,
-    active: ActiveDefinitions,
-    as_of: datetime,
-    op_name: str,
-    *,
-    mode: LaunchMode,
-    at_most: int,
+    runtime: Runtime, active: ActiveDefinitions, tick: Tick, mode: LaunchMode, at_most: int
 ) -> list[dg.RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""
     if active.is_restored:
         return []
-    follow_plan(runtime, active.location, database, as_of)
-    tick = build_tick(runtime, active, cluster, database, as_of)
+    follow_plan(runtime, active.location, tick.database, tick.as_of)
     requests = apply_requests(tick, at_most, mode=mode)
-    tick.bulkheads.save(database)
-    return [_build_request(request, op_name) for request in requests]
+    tick.bulkheads.save(tick.database)
+    op_name = names.replication_op if mode is LaunchMode.COPIES else names.instances_op
+    return [_build_request(request, op_name(tick.cluster)) for request in requests]
 
 
 def _build_request(request: LaunchRequest, op_name: str) -> dg.RunRequest:

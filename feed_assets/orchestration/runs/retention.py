@@ -17,6 +17,7 @@ from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads
 from feed_assets.context.errors import SafeModeError
 from feed_assets.context.restores import HELD
 from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import describe_error
 from feed_assets.log.definitions.schedules import load_schedules, state_without_row
@@ -27,10 +28,10 @@ from feed_assets.log.run_names import name_holder
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.location.contexts import build_tick
 from feed_assets.orchestration.location.health import describe_failing
 from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.location.runtime import Runtime
-from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.cleanup import KeepingTimes, is_cleanup_due
@@ -77,11 +78,9 @@ def run_retention_tick(
         return dg.SkipReason("safe mode is on")
     if active.is_restored:
         return dg.SkipReason(HELD)
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    work = bulkheads.run(
-        TickStep.RETENTION, "", _find_work, runtime, database, active.location, cluster, as_of, bulkheads
-    )
-    bulkheads.save(database)
+    tick = build_tick(runtime, active, cluster, database, as_of)
+    work = _find_work(tick, runtime)
+    tick.bulkheads.save(database)
     if not work:
         failing = describe_failing(database, cluster, TickStep.RETENTION)
         return dg.SkipReason("retention is not due for any feed" + failing)
@@ -91,21 +90,19 @@ def run_retention_tick(
     return dg.RunRequest(tags={names.TAG_CLUSTER: cluster})
 
 
-def _find_work(
-    runtime: Runtime, database: Database, location: Location, cluster: str, as_of: datetime, bulkheads: Bulkheads
-) -> str:
+@tick_step(TickStep.RETENTION, otherwise="")
+def _find_work(tick: Tick, runtime: Runtime) -> str:
     """Describe the work of a run in a few words; empty if there is none. Emptying the trash alone waits until a feed is
     due.
     """
-    apply_retention_schedule(database, runtime.timeline(location), cluster, as_of, runtime.settings.retention_grace)
-    with database.read() as connection:
-        _forget_ended(connection, bulkheads)
-        due = _find_due(runtime, connection, location.plan, cluster, as_of)
-        cleanup = is_cleanup_due(connection, cluster, KeepingTimes.of(runtime.settings.cleanup), as_of)
-        real_now = runtime.real_clock.now()
-        waiting = [
-            each for each in _waiting(connection, cluster, bulkheads) if not _is_worked_on(connection, each, real_now)
-        ]
+    grace = runtime.settings.retention_grace
+    apply_retention_schedule(tick.database, tick.timeline, tick.cluster, tick.as_of, grace)
+    with tick.database.read() as connection:
+        _forget_ended(connection, tick.bulkheads)
+        due = _find_due(runtime, connection, tick.plan, tick.cluster, tick.as_of)
+        cleanup = is_cleanup_due(connection, tick.cluster, KeepingTimes.of(runtime.settings.cleanup), tick.as_of)
+        waiting = _waiting(connection, tick.cluster, tick.bulkheads)
+        waiting = [each for each in waiting if not _is_worked_on(connection, each, tick.real_now)]
     parts = [f"retention of {len(due)} feeds"] if due else []
     parts += [f"{len(waiting)} approved or interrupted sweeps"] if waiting else []
     parts += ["the daily clean-up"] if cleanup else []

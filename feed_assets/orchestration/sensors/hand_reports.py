@@ -92,7 +92,7 @@ def _retell_wiped(
         key = layout.find_feed(event.asset_key) if event is not None and event.asset_key is not None else None
         behind |= {key[0]: 0} if key is not None and key[1] == tick.cluster else {}
     for feed in list(behind)[:1]:
-        told, at = find_greyed(tick.database, layout, tick.cluster, instance, behind.pop(feed), inf, feed)
+        told, at = find_greyed(tick, layout, instance, behind.pop(feed), inf, feed)
         behind |= {feed: at} if at else {}
         for each_event in told:
             instance.report_runless_asset_event(each_event)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from feed_assets.context.tick import Tick
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
@@ -60,29 +61,23 @@ def build_asset_events(
 
 
 def find_greyed(
-    database: Database,
-    layout: AssetLayout,
-    cluster: str,
-    instance: dg.DagsterInstance,
-    after: int,
-    until: float,
-    wiped: str | None = None,
+    tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance, after: int, until: float, wiped: str | None = None
 ) -> tuple[list[DagsterEvent], int]:
     """Look at the next few events of the log: an AVAILABLE instance whose run was deleted in Dagster, and with it what
     the run has reported, is told again; of a `wiped` feed each. Returns what to tell, and the event after which to go
     on; 0 at the end.
     """
-    feeds, clusters = (None, None) if wiped is None else ([wiped], [cluster])
-    with database.read() as connection:
+    feeds, clusters = (None, None) if wiped is None else ([wiped], [tick.cluster])
+    with tick.database.read() as connection:
         events = EventLog(connection).read(after, LOOKED_A_TICK, feeds, clusters=clusters)
         rows = FeedInstances(connection).get_many([(each.feed, each.cluster, each.nominal_time) for each in events])
     newest = {row.event_seq for row in rows.values() if row.status is FeedInstanceStatus.AVAILABLE}
-    shown = [each for each in events if each.cluster == cluster and each.seq in newest and each.seq <= until]
+    shown = [each for each in events if each.cluster == tick.cluster and each.seq in newest and each.seq <= until]
     known = find_known_runs(instance, shown) if wiped is None else ()
     lost = [
         each for each in shown if wiped or (each.kind in _PUBLISHED and find_run(each.origin) not in (None, *known))
     ]
-    told = [each for event in lost for each in build_asset_events(database, layout, event, known)]
+    told = [each for event in lost for each in build_asset_events(tick.database, layout, event, known)]
     storage, kind = instance.event_log_storage, dg.DagsterEventType.ASSET_MATERIALIZATION
     green = {
         (asset, partition)

@@ -155,7 +155,7 @@ class _SensorTick:
             )
         at, until, step, nothing_lost = cursor.looked, cursor.last_seq, TickStep.REPORTS, (list[DagsterEvent](), 0)
         greyed, looked = tick.bulkheads.run_unit(
-            step, "deleted runs", nothing_lost, find_greyed, database, layout, cluster, self.instance, at, until
+            step, "deleted runs", nothing_lost, find_greyed, tick, layout, self.instance, at, until
         )
         asset_events += greyed
         if cursor.location != location.digest:
