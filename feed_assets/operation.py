@@ -5,20 +5,18 @@ and rights will be. The function stays the plain function that it is: the declar
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 GIVEN = frozenset({"author", "dry_run", "progress"})
 """Parameters that need no `Param`: who asks, whether nothing is to be changed, and what is told of the progress."""
 
 DECLARATION = "__operation__"
-PAGES = "--num-results and --offset show more"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_Item = TypeVar("_Item")
 
 
 class Does(StrEnum):
@@ -88,6 +86,9 @@ class Operation:
     """The words of the command."""
     _: KW_ONLY
     does: Does = Does.READS
+    safe: bool = False
+    """Whether safe mode lets go on what does more than notify: it stops work, only plans, or only says something; or
+    its function asks, because safe mode allows a part of what it does."""
     table: str = ""
     """The columns, as `print_records` takes them: `name, instance=nominal_time, level=level:upper`. Without them the
     result is a text."""
@@ -114,13 +115,19 @@ class Operation:
     function: Any = None
 
     def __call__(self, function: _Function) -> _Function:
-        """Declare a function. Raises TypeError if it lacks a parameter of `GIVEN` that what it does requires."""
+        """Declare a function. Raises TypeError if it lacks a context or a parameter that what it does requires."""
         declared = replace(self, function=function)
         required = () if self.does is Does.READS else ("dry_run", "author")[: 1 + (self.does is not Does.NOTIFIES)]
-        if missing := [each for each in required if each not in declared.given]:
-            raise TypeError(f"{self.name}: what {self.does} takes {' and '.join(missing)}")
+        missing = [each for each in required if each not in declared.given]
+        if missing or (declared.stops_in_safe_mode and not declared.context):
+            raise TypeError(f"{self.name}: what {self.does} takes {' and '.join(missing or ['a context'])}")
         setattr(function, DECLARATION, declared)
         return function
+
+    @property
+    def stops_in_safe_mode(self) -> bool:
+        """Whether it is refused while safe mode is on."""
+        return self.does not in (Does.READS, Does.NOTIFIES) and not self.safe
 
     @cached_property
     def _signature(self) -> Mapping[str, inspect.Parameter]:
@@ -187,47 +194,3 @@ class Operation:
 
 
 operation = Operation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[_Item]):
-    """Some of all `total` things, from `offset` on; `summary` says so, and which options show others."""
-
-    items: tuple[_Item, ...]
-    total: int
-    what: str
-    more: str = "--limit shows more"
-    offset: int = 0
-    """How many of all things stand before these."""
-    none: str = ""
-    """What is said if there is nothing at all."""
-
-    @classmethod
-    def of(cls, items: Iterable[_Item]) -> Self:
-        """Return a page with all things."""
-        found = tuple(items)
-        return cls(items=found, total=len(found), what="")
-
-    def document(self, name: str) -> Mapping[str, object]:
-        """Return the members of the JSON form, with the things under a name."""
-        return {name: self.items, "total": self.total, "has_more": self.total > self.offset + len(self.items)}
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether one of them has failed."""
-        return any(getattr(each, "has_failed", False) for each in self.items)
-
-    @property
-    def summary(self) -> str:
-        """How many of all are there, if not all are."""
-        return tell_shown(len(self.items), self.total, self.what, self.more) if self.total else self.none
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The notes of those that have some."""
-        return tuple(note for each in self.items for note in getattr(each, "notes", ()))
-
-
-def tell_shown(shown: int, total: int, what: str, more: str) -> str:
-    """Return how many of all things are shown, and which options show others; nothing if all are."""
-    return f"{shown:,} of {total:,} {what}; {more}" if total > shown else ""

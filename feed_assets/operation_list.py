@@ -56,6 +56,11 @@ def find_operations(group: str) -> tuple[Operation, ...]:
     return tuple(each for each in declared if each.group == group)
 
 
+def find_operation(name: str) -> Operation:
+    """Return the operation of a name. Raises StopIteration if there is none."""
+    return next(each for each in find_operations(name.partition(" ")[0]) if each.name == name)
+
+
 def describe_group(group: str) -> str:
     """Return the text of a group; empty if none of its modules has it."""
     texts = (getattr(import_module(name), "GROUPS", {}).get(group) for name in MODULES.get(group, ()))

@@ -62,6 +62,7 @@ def backlog(
 @operation(
     "sla ack",
     does=Does.ACTS,
+    safe=True,
     table=_MISSES,
     rows="rows",
     spare=_SPARE,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 from feed_assets.catalog.search.records import OnlyScope, PropertyName, PropertyValues, SearchQuery
 from feed_assets.entities.metadata import MetadataKind, Origin, Scope
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.operation import Does, Param, operation
+from feed_assets.pages import Page
 
 if TYPE_CHECKING:
     from feed_assets.catalog.editing import EntityMetadata, MetadataResult, RecordedChange
@@ -46,7 +47,9 @@ def get_metadata(context: "OperationContext", *, entity: Entity, scope: OnlyScop
     return get_metadata(context, entity, scope)
 
 
-@operation("metadata put", does=Does.ACTS, text="sentence", example="feed/flights owner=ann checked=2026-11-03")
+@operation(
+    "metadata put", does=Does.ACTS, safe=True, text="sentence", example="feed/flights owner=ann checked=2026-11-03"
+)
 def put_properties(
     context: "OperationContext", *, entity: Entity, properties: Properties, author: str, dry_run: bool = False
 ) -> "MetadataResult":
@@ -56,7 +59,7 @@ def put_properties(
     return update_metadata(context, entity, properties, (), author=author, dry_run=dry_run)
 
 
-@operation("metadata tag", does=Does.ACTS, text="sentence", example="feed/flights checked public")
+@operation("metadata tag", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked public")
 def add_tags(
     context: "OperationContext", *, entity: Entity, tags: Names, author: str, dry_run: bool = False
 ) -> "MetadataResult":
@@ -66,7 +69,7 @@ def add_tags(
     return update_metadata(context, entity, {}, tags, author=author, dry_run=dry_run)
 
 
-@operation("metadata untag", does=Does.ACTS, text="sentence", example="feed/flights checked")
+@operation("metadata untag", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked")
 def remove_tags(
     context: "OperationContext",
     *,
@@ -80,7 +83,7 @@ def remove_tags(
     return _remove(context, entity, tags, MetadataKind.TAG, everything, author=author, dry_run=dry_run)
 
 
-@operation("metadata remove", does=Does.ACTS, text="sentence", example="feed/flights checked")
+@operation("metadata remove", does=Does.ACTS, safe=True, text="sentence", example="feed/flights checked")
 def remove_properties(
     context: "OperationContext",
     *,
@@ -104,7 +107,7 @@ def _remove(
     return remove_metadata(context, entity, names=None if everything else names, kinds=[kind], **change)
 
 
-@operation("metadata drop", does=Does.ACTS, text="sentence", example="dashboard/otd")
+@operation("metadata drop", does=Does.ACTS, safe=True, text="sentence", example="dashboard/otd")
 def drop_metadata(
     context: "OperationContext", *, entity: Entity, author: str, dry_run: bool = False
 ) -> "MetadataResult":
@@ -115,7 +118,7 @@ def drop_metadata(
     return remove_metadata(context, entity, names=None, kinds=kinds, author=author, dry_run=dry_run)
 
 
-@operation("metadata copy", does=Does.ACTS, text="sentence", example="feed/flights feed/flights2")
+@operation("metadata copy", does=Does.ACTS, safe=True, text="sentence", example="feed/flights feed/flights2")
 def copy_metadata(
     context: "OperationContext", *, entity: Entity, to: Entity, author: str, dry_run: bool = False
 ) -> "MetadataResult":
@@ -155,7 +158,7 @@ def export_metadata(
     return {"mutations": export_metadata(context, entity, kinds)}
 
 
-@operation("metadata import", does=Does.ACTS, rows="entities", text="sentence", example="- --dry-run")
+@operation("metadata import", does=Does.ACTS, safe=True, rows="entities", text="sentence", example="- --dry-run")
 def import_metadata(
     context: "OperationContext", *, file: File, author: str, dry_run: bool = False
 ) -> "Page[MetadataResult]":
@@ -165,7 +168,7 @@ def import_metadata(
     return Page.of(import_metadata(context, file.name, file.read(), author=author, dry_run=dry_run))
 
 
-@operation("metadata reindex", does=Does.ADMINISTERS, text="sentence", long=True)
+@operation("metadata reindex", does=Does.ADMINISTERS, safe=True, text="sentence", long=True)
 def reindex(
     context: "OperationContext", *, author: str, dry_run: bool = False, progress: Callable[..., None]
 ) -> "Reindexed":

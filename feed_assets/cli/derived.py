@@ -33,11 +33,10 @@ DRAWN: Mapping[str, str] = MappingProxyType(
 
 def derive_commands(name: str, by_hand: click.Group | None = None) -> click.Command:
     """Return the command of a name, or the group of that name with its commands, added to those that are there."""
-    found = find_operations(name)
-    if found and found[0].name == name:
-        return derive_command(found[0])
     group = by_hand or Verbs(name, help=describe_group(name))
-    for each in found:
+    for each in find_operations(name):
+        if each.name == name:
+            return derive_command(each)
         group.add_command(derive_command(each))
     return group
 
@@ -55,13 +54,12 @@ def derive_command(operation: Operation) -> click.Command:
     shared += [options.dry_run_option] if "dry_run" in operation.given else []
     shared += [options.author_option] if "author" in operation.given else []
     shared += [options.skip_checks_option] if operation.checks else []
-    example = f"Example: feed-assets {operation.name} {operation.example}"
     command = click.command(
         operation.name.rpartition(" ")[2],
         cls=Verb,
         params=[_parameter_of(each) for each in operation.parameters if each.name != "kind" or not is_split],
         help=operation.about,
-        epilog=example if operation.example else None,
+        epilog=f"Example: feed-assets {operation.name} {operation.example}" if operation.example else None,
     )
     return command(reduce(lambda function, add: add(function), shared, run))
 
@@ -132,6 +130,10 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
         given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
     if "progress" in operation.given:
         given["progress"] = status_line.show
+    if operation.stops_in_safe_mode:
+        from feed_assets.context.safe_mode import require_allowed
+
+        require_allowed(context.database, operation)
     return operation.function(*[context] if operation.context else [], **given)
 
 
@@ -141,8 +143,8 @@ def _open(operation: Operation, given: dict[str, Any]) -> Any:
         case "OperationContext":
             return state.open_context_for()
         case "EntityContext":
-            told = {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
-            told = {"dry_run": operation.does is Does.READS, **told}
+            told: dict[str, Any] = {"dry_run": operation.does is Does.READS}
+            told |= {name: given.pop(name) for name in ("author", "dry_run", "skip_checks") if name in given}
             return options.open_entity_context_for(given.get("files", ()), **told)
         case "Settings":
             return options.project_settings([given["path"]] if given.get("path") else [])
@@ -159,8 +161,7 @@ def finish(operation: Operation, context: Any, result: Any, output: str) -> None
     if clusters := getattr(result, "tick_clusters", ()):
         state.say_silence(context, {*clusters})
     if hasattr(result, "stopped") and not result.dry_run:
-        needed = getattr(result, "reload_needed", False)
-        state.end_and_reload(context.settings, result.stopped, reload_needed=needed)
+        state.end_and_reload(context.settings, result.stopped, reload_needed=getattr(result, "reload_needed", False))
     if getattr(result, "has_failed", False):
         click.get_current_context().exit(FAILED)
 

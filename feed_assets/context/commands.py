@@ -5,7 +5,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from feed_assets.clock import open_clock
-from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.operation import Does, Param, operation
+from feed_assets.pages import Page
 from feed_assets.parameters import Limit
 from feed_assets.receivers import Topic
 from feed_assets.settings import load_settings
@@ -28,7 +29,7 @@ OnlyTopic = Annotated[Topic | None, Param("Only messages of this topic.")]
 Follow = Annotated[bool, Param("Go on with new messages, until somebody ends it; one line each.")]
 
 
-@operation("admin safemode", does=Does.ADMINISTERS, text="sentence")
+@operation("admin safemode", does=Does.ADMINISTERS, safe=True, text="sentence")
 def safemode(
     database: "Database", *, switch: Switch = "status", reason: Reason = None, author: str, dry_run: bool = False
 ) -> "SafeMode":

@@ -1,9 +1,16 @@
-"""Safe mode: a stored switch that allows only reading, stopping work, and changing clusters."""
+"""Safe mode: a stored switch that allows only reading, stopping work, and changing clusters; and whether the state was
+restored from a backup and has not been rebuilt since.
+
+A restored state has forgotten what was done after the backup. It would run, copy and evict again what was done already,
+so nothing is launched until a rebuild has recorded what lies on storage. Rebuilds are counted: a count that has not
+grown since Dagster was last told something means that the restored state has not been rebuilt.
+"""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 
@@ -12,54 +19,34 @@ from feed_assets.context.errors import SafeModeError
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.operation import Operation
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
 
 SAFE_MODE = "safe_mode"
+REBUILDS = "state/rebuilds"
+RESTORED = "state/restored"
+HELD = (
+    f"the state was restored from a backup or replaced: nothing is launched until `{command_line('state', 'rebuild')}` "
+    "has recorded what lies on storage"
+)
 _VERSION = 1
-
-
-class Operation(StrEnum):
-    """The operations of commands on entities and instances, as messages name them."""
-
-    SUBMIT = "submit"
-    SCHEDULE = "schedule"
-    SUBMIT_AND_SCHEDULE = "submit-and-schedule"
-    VALIDATE = "validate"
-    UPDATE = "update"
-    UPDATE_CLUSTER = "update of a cluster"
-    UPDATE_CLUSTER_DEPENDENTS = "update-cluster-dependents"
-    TOUCH = "touch"
-    DELETE = "delete"
-    SUSPEND = "suspend"
-    RESUME = "resume"
-    INSTANCE_KILL = "kill of instances"
-    INSTANCE_SUSPEND = "suspend of instances"
-    INSTANCE_RESUME = "resume of instances"
-    INSTANCE_RERUN = "rerun of instances"
-    BATCH_INIT = "init of batches"
-    FEED_TAKE = "take from inboxes"
-    REPLICATION_REPAIR = "repair of replicas"
-    RETENTION_RUN = "run of sweeps"
-    RETENTION_APPROVE = "approve of sweeps"
-    RETENTION_UNDO = "undo of sweeps"
-    RETENTION_PURGE = "purge of sweeps"
-    RETENTION_RELEASE = "release of holds"
-    CLEANUP = "clean-up after runs"
-
-
-ALLOWED = frozenset(
+_CALLED: Mapping[str, str] = MappingProxyType(
     {
-        Operation.VALIDATE,
-        Operation.SUSPEND,
-        Operation.UPDATE_CLUSTER,
-        Operation.INSTANCE_KILL,
-        Operation.INSTANCE_SUSPEND,
+        "admin cleanup": "clean-up after runs",
+        "batch init": "init of batches",
+        "clone": "submit",
+        "hold release": "release of holds",
+        "instance rerun": "rerun of instances",
+        "instance resume": "resume of instances",
+        "replication repair": "repair of replicas",
+        "retention approve": "approve of sweeps",
+        "retention purge": "purge of sweeps",
+        "retention run": "run of sweeps",
+        "retention undo": "undo of sweeps",
     }
 )
-"""The operations that safe mode allows, besides reading."""
-
-ONLY_IN_SAFE_MODE = frozenset({Operation.UPDATE_CLUSTER})
+"""How messages call operations, if not by the verb of an entity or by their name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,24 +127,62 @@ def set_safe_mode(
     return after
 
 
-def require_mode(database: Database, operation: Operation) -> None:
-    """Refuse an operation that the current mode does not allow.
+def require_allowed(database: Database, operation: Operation) -> None:
+    """Refuse what an operation does, unless its declaration says that safe mode lets it go on. Whoever calls operations
+    asks this first: the command line, and the job `operate`. Raises as `require_mode`."""
+    if operation.stops_in_safe_mode:
+        name = operation.name.removeprefix("entity ")
+        require_mode(database, _CALLED.get(name, name))
+
+
+def require_update_mode(database: Database, *, is_cluster: bool = False) -> None:
+    """Refuse an update that the current mode does not allow: of a cluster outside of safe mode, of others in it."""
+    require_mode(database, "update of a cluster" if is_cluster else "update", needs_safe_mode=is_cluster)
+
+
+def require_mode(database: Database, subject: str, *, needs_safe_mode: bool = False) -> None:
+    """Refuse what the current mode does not allow.
 
     Raises:
-        SafeModeError: safe mode is on and forbids the operation, or is off and the operation needs it.
+        SafeModeError: safe mode is on, or it is off and the subject needs it.
     """
     with database.read() as connection:
         mode = load_safe_mode(connection)
-    if mode.is_on and operation not in ALLOWED:
+    if mode.is_on and not needs_safe_mode:
         by = f"{mode.author} has switched it on" + (f": {mode.reason}" if mode.reason else "")
         raise SafeModeError(
-            subject=operation.value,
+            subject=subject,
             reason=f"it is not allowed during safe mode ({by})",
             next_step=f"Wait, or switch it off: {command_line('admin', 'safemode', 'off')}",
         )
-    if not mode.is_on and operation in ONLY_IN_SAFE_MODE:
+    if needs_safe_mode and not mode.is_on:
         raise SafeModeError(
-            subject=operation.value,
+            subject=subject,
             reason="it is only allowed during safe mode, while nothing else changes",
             next_step=f"Switch it on, and off again afterwards: {command_line('admin', 'safemode', 'on')}",
         )
+
+
+def count_rebuilds(connection: Connection) -> int:
+    """Return how often the state has been rebuilt."""
+    return int(Cursors(connection).get(REBUILDS) or 0)
+
+
+def record_rebuild(connection: Connection) -> None:
+    """Record that the state has been rebuilt."""
+    Cursors(connection).put(REBUILDS, str(count_rebuilds(connection) + 1))
+
+
+def record_restore(connection: Connection) -> None:
+    """Record that the state is another one than before, and that nobody has rebuilt it."""
+    Cursors(connection).put(RESTORED, str(count_rebuilds(connection)))
+
+
+def is_restored(connection: Connection) -> bool:
+    """Return whether the state was restored and has not been rebuilt since; costs one read."""
+    return parse_restored(Cursors(connection).get_many((REBUILDS, RESTORED)))
+
+
+def parse_restored(found: Mapping[str, str]) -> bool:
+    """Return the same from the values of `REBUILDS` and `RESTORED`."""
+    return RESTORED in found and int(found[RESTORED]) >= int(found.get(REBUILDS, 0))

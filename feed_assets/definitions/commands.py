@@ -59,7 +59,7 @@ def submit_and_schedule(context: "EntityContext", *, files: Files) -> "VerbResul
     return submit(context, files, and_schedule=True)
 
 
-@operation("entity update", does=Does.DECLARES, checks=True, text="lines")
+@operation("entity update", does=Does.DECLARES, safe=True, checks=True, text="lines")
 def update(context: "EntityContext", *, files: Files) -> "VerbResult":
     """Update all declared entities in FILES, or none."""
     from feed_assets.definitions.verbs.changes import update
@@ -119,7 +119,7 @@ def schedule(
     return schedule(context, kind, names, clusters or None)
 
 
-@operation("entity suspend", does=Does.ACTS, text="lines")
+@operation("entity suspend", does=Does.ACTS, safe=True, text="lines")
 def suspend(
     context: "EntityContext", *, kind: AnyKindFirst = None, names: Names, clusters: Clusters = ()
 ) -> "VerbResult":

@@ -23,7 +23,7 @@ from feed_assets.alerts.forecasting.forecasts import find_missing, forecast
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.consolidation import Consolidated, consolidate
 from feed_assets.context.operation import OperationContext, Subject
-from feed_assets.context.restores import HELD
+from feed_assets.context.safe_mode import HELD
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.explain.facts import FeedFacts, InstanceFacts, ProcessFacts, is_ready, load_instance_facts
@@ -64,7 +64,7 @@ from feed_assets.log.messages.payloads import SlaEvent
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.operation import Page
+from feed_assets.pages import Page
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime

@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import AttemptContext, OperationContext, note_target
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.context.tick import open_tick
 from feed_assets.engines.run_metadata import ReportedMetadata, parse_reported
 from feed_assets.entities.content.event_messages import MARKING_REMEDY, EventMessage, find_marking_fault
@@ -234,10 +233,8 @@ def init_batch(
     Raises:
         EntityNotFoundError: there is no such process.
         InstanceQueryError: it is on several clusters, and none is named.
-        SafeModeError: safe mode is on.
         BatchRefusedError: its work runs here, it is not scheduled, a batch is under way, or nothing is to be done.
     """
-    require_mode(context.database, Operation.BATCH_INIT)
     record = _find(context, process, cluster)
     if most is not None and record.trigger and any(each.until is not None for each in record.trigger.inputs):
         raise refuse(

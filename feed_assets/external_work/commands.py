@@ -63,7 +63,7 @@ def fail_step(
     return call_step(context, at, step, StepStatus.FAILED, reason=reason, dry_run=dry_run)
 
 
-@operation("batch end", does=Does.ACTS, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")
+@operation("batch end", does=Does.ACTS, safe=True, text="lines", example="load-orders --marking 2026-03-01_DAILY_END")
 def end(
     context: "OperationContext",
     *,
@@ -79,7 +79,9 @@ def end(
     return end_batch(context, at, author=author, marking=marking, facts=facts or b"", dry_run=dry_run)
 
 
-@operation("batch fail", does=Does.ACTS, text="lines", example="load-orders --reason 'the warehouse is away'")
+@operation(
+    "batch fail", does=Does.ACTS, safe=True, text="lines", example="load-orders --reason 'the warehouse is away'"
+)
 def fail(
     context: "OperationContext", *, at: AtWork, reason: Reason = None, author: str, dry_run: bool = False
 ) -> "CalledBatch":

@@ -50,7 +50,9 @@ def facts_history(
         return tuple(Facts(connection).between(process, PROGRAM, first, stop, name))
 
 
-@operation("feed notify", does=Does.ACTS, text="told", long=True, example="flights 2013-11-03 --key delivery-4711")
+@operation(
+    "feed notify", does=Does.ACTS, safe=True, text="told", long=True, example="flights 2013-11-03 --key delivery-4711"
+)
 def notify(
     context: "OperationContext",
     *,
@@ -111,7 +113,7 @@ def notify(
     return record_notice(context, notice, dry_run=dry_run)
 
 
-@operation("feed take", does=Does.ACTS, rows="inboxes", long=True, example="orders --dry-run")
+@operation("feed take", does=Does.ACTS, safe=True, rows="inboxes", long=True, example="orders --dry-run")
 def take(
     context: "OperationContext",
     *,
@@ -195,7 +197,7 @@ class Chosen(Named):
         return control_instances(context, InstanceAction(action), subject, self.start, self.end, **how)
 
 
-@operation("instance kill", does=Does.ACTS, table=_CHANGES, rows="ranges")
+@operation("instance kill", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
 def kill(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
     """Kill waiting, running, suspended and failed instances of NAME.
 
@@ -204,7 +206,7 @@ def kill(context: "OperationContext", *, query: Chosen, author: str, dry_run: bo
     return query.act(context, "kill", author=author, dry_run=dry_run)
 
 
-@operation("instance suspend", does=Does.ACTS, table=_CHANGES, rows="ranges")
+@operation("instance suspend", does=Does.ACTS, safe=True, table=_CHANGES, rows="ranges")
 def suspend(context: "OperationContext", *, query: Chosen, author: str, dry_run: bool = False) -> "Controlled":
     """Suspend instances of NAME until they are resumed.
 

@@ -19,7 +19,7 @@ from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.alerts.delivery.tables import IS_DEAD, IS_OPEN, deliveries
 from feed_assets.clock import open_clock
 from feed_assets.context.operation import OperationContext, open_context
-from feed_assets.context.restores import is_restored
+from feed_assets.context.safe_mode import is_restored
 from feed_assets.context.tick_failures import TickFailures
 from feed_assets.entities.common import Kind
 from feed_assets.instances.gates.clock_setback import find_last_times

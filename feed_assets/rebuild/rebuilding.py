@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import open_clock
 from feed_assets.context.operation import OperationContext, open_context
-from feed_assets.context.restores import record_rebuild
+from feed_assets.context.safe_mode import record_rebuild
 from feed_assets.definitions.verbs.context import open_entity_context
 from feed_assets.definitions.verbs.settling import settle_releases
 from feed_assets.entities.triggers import StartFrom

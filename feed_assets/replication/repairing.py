@@ -13,7 +13,6 @@ from typing import TypeAlias
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import AttemptContext, OperationContext, note_target
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
@@ -128,10 +127,8 @@ def repair(
     Raises:
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: the feed has no such copies or is suspended, or the range is invalid.
-        SafeModeError: safe mode is on.
         StorageError: the newest instance of a source is gone: its storage has lost what it had, or is another one.
     """
-    require_mode(context.database, Operation.REPLICATION_REPAIR)
     scope = find_scope(context, query)
     _require_unsuspended(context, scope)
     for source in sorted({flow.inputs[0].feed_key for flow in scope.flows}):

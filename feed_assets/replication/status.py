@@ -32,7 +32,7 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.operation import tell_shown
+from feed_assets.pages import tell_shown
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.replication.queries import CopyQuery

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.removals.records import ItemOutcome, SweepState
-from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.operation import Does, Param, operation
+from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Limit
 from feed_assets.retention.queries import HoldQuery
 
@@ -53,7 +54,7 @@ def _feeds(about: str) -> Param:
     return Param(f"{about}; may be repeated.", option="feed", of=_FEED)
 
 
-@operation("retention plan", does=Does.ACTS, table=_PLAN, rows="feeds", spare=SPARE, long=True)
+@operation("retention plan", does=Does.ACTS, safe=True, table=_PLAN, rows="feeds", spare=SPARE, long=True)
 def plan(
     context: "OperationContext",
     *,
@@ -123,7 +124,7 @@ def approve(context: "OperationContext", *, plan: Plan, author: str, dry_run: bo
     return approve_sweep(context, find_sweep(context, plan), author=author, dry_run=dry_run)
 
 
-@operation("retention cancel", does=Does.ACTS, table=_SWEEPS, rows="sweep", spare=SPARE)
+@operation("retention cancel", does=Does.ACTS, safe=True, table=_SWEEPS, rows="sweep", spare=SPARE)
 def cancel(context: "OperationContext", *, plan: Plan, author: str, dry_run: bool = False) -> "Sweep":
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
     from feed_assets.retention.reading import find_sweep
@@ -255,6 +256,7 @@ def report(context: "OperationContext", *, plan: Plan) -> "EvictionReports":
 @operation(
     "hold add",
     does=Does.ACTS,
+    safe=True,
     table=_HOLDS,
     rows="holds",
     example="audit --feed flights --end 2014-01-01T00:00Z --reason 'audit until March'",

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject, note_target, resolve_subject
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.displacement import MIRRORED
 from feed_assets.json_form import Hidden
@@ -109,10 +108,8 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
     """Release all active holds of a name. A storage that is away does not prevent it.
 
     Raises:
-        SafeModeError: safe mode is on.
         InstanceQueryError: the name has no active hold.
     """
-    require_mode(context.database, Operation.RETENTION_RELEASE)
     with context.database.read() as connection:
         known = Holds(connection).of_name(name)
     active = [hold for hold in known if hold.released_at is None]

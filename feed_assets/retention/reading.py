@@ -11,7 +11,7 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
 from feed_assets.log.removals.store import Sweeps
-from feed_assets.operation import tell_shown
+from feed_assets.pages import tell_shown
 from feed_assets.retention.errors import SweepRefusedError
 from feed_assets.timing.dates import parse_timezone
 

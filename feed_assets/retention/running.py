@@ -6,7 +6,6 @@ from functools import partial
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import OperationContext, note
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import Hidden, ShownError, shown
 from feed_assets.log.removals.records import Sweep, SweepState
@@ -105,10 +104,8 @@ def run_sweeps(
     storage, does not stop the others; a repeat continues it. With `dry_run`, only the refusals are determined.
 
     Raises:
-        SafeModeError: safe mode is on.
         SweepDamagedError: a sweep differs from its plan.
     """
-    require_mode(context.database, Operation.RETENTION_RUN)
     sweep_context = sweep_context_of(context, author=author)
     done: list[Sweep] = []
     refused: list[FeedAssetsError] = []
@@ -133,10 +130,8 @@ def approve_sweep(context: OperationContext, sweep: Sweep, *, author: str, dry_r
     """Approve a sweep that exceeds a limit, or that asks because of the clock; the approval confirms the clock.
 
     Raises:
-        SafeModeError: safe mode is on.
         SweepRefusedError: the sweep does not ask for approval.
     """
-    require_mode(context.database, Operation.RETENTION_APPROVE)
     approved = replace(sweep, state=SweepState.PLANNED, approved_by=author, approved_at=context.as_of)
     _require_state(sweep, {SweepState.ASKING}, "so it needs no approval")
     if dry_run:

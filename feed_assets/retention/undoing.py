@@ -7,7 +7,6 @@ from functools import partial
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import OperationContext, note, resolve_subject
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.entities.common import Kind
 from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.json_form import Hidden, shown, shows
@@ -121,14 +120,12 @@ def undo_removals(
 
     Raises:
         EntityNotFoundError, DateTimeError: a time is not UTC and its feed is not declared any more, or it is no time.
-        SafeModeError: safe mode is on.
         SweepRefusedError: the sweep has removed nothing, nothing of one of the feeds or at one of the times, or its
             cluster is not declared any more.
         StorageError: the storage of all feeds fails; nothing is restored.
         FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
     """
     moments = _find_times(context, sweep, feeds, times)
-    require_mode(context.database, Operation.RETENTION_UNDO)
     sweep_context = sweep_context_of(context, author=author)
     unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})
     if unknown:
@@ -207,12 +204,10 @@ def empty_trash(
     """Delete the trash of sweeps once it has expired; with `at_once`, delete it regardless of its age.
 
     Raises:
-        SafeModeError: safe mode is on.
         InstanceQueryError: there is no such cluster.
         SweepRefusedError: the clock seems wrong, so the age of trash is unknown.
         StorageError: the filesystem failed; a repeat continues.
     """
-    require_mode(context.database, Operation.RETENTION_PURGE)
     context.require_clusters(clusters)
     sweep_context = sweep_context_of(context, author=author)
     ids = {sweep.sweep_id for sweep in only}

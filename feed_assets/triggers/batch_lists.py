@@ -15,7 +15,7 @@ from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
-from feed_assets.operation import PAGES, Page
+from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows
 from feed_assets.triggers.queries import BatchQuery

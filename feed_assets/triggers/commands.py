@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from feed_assets.entities.common import Kind
-from feed_assets.operation import Does, Page, operation
+from feed_assets.operation import Does, operation
+from feed_assets.pages import Page
 from feed_assets.parameters import Feed, Instance, OnlyCluster, Process, ProcessCluster
 from feed_assets.triggers.queries import BatchQuery, EventChoice
 from feed_assets.triggers.queue.records import QueueAction
@@ -52,7 +53,7 @@ def list_consumers(context: "OperationContext", *, feed: Feed, cluster: OnlyClus
     return Page.of(list_consumers(context, feed, cluster))
 
 
-@operation("queue add", does=Does.ACTS, rows="changes", text="sentence")
+@operation("queue add", does=Does.ACTS, safe=True, rows="changes", text="sentence")
 def add_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
@@ -62,7 +63,7 @@ def add_event(
     return change_event(context, choice, QueueAction.ADD, author=author, dry_run=dry_run)
 
 
-@operation("queue drop", does=Does.ACTS, rows="changes", text="sentence")
+@operation("queue drop", does=Does.ACTS, safe=True, rows="changes", text="sentence")
 def drop_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":
@@ -72,7 +73,7 @@ def drop_event(
     return change_event(context, choice, QueueAction.DROP, author=author, dry_run=dry_run)
 
 
-@operation("queue hold", does=Does.ACTS, rows="changes", text="sentence")
+@operation("queue hold", does=Does.ACTS, safe=True, rows="changes", text="sentence")
 def hold_event(
     context: "OperationContext", *, choice: EventChoice, author: str, dry_run: bool = False
 ) -> "list[ChangedEvent]":

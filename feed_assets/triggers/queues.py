@@ -16,7 +16,7 @@ from feed_assets.json_form import Hidden, shows
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, FeedEvent, ProcessInstance, ProcessKey
-from feed_assets.operation import Page
+from feed_assets.pages import Page
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord

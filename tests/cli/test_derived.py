@@ -22,8 +22,9 @@ from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.log.records import ProcessKey
-from feed_assets.operation import DECLARATION, Does, Operation, Page, Param, operation
+from feed_assets.operation import DECLARATION, Does, Operation, Param, operation
 from feed_assets.operation_list import MODULES, find_operations
+from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind, OnlyName
 from feed_assets.sql.database import open_database
 from feed_assets.timing.frequency import Frequency, Unit
@@ -346,7 +347,10 @@ def test_what_changes_something_can_be_tried_and_has_an_author() -> None:
     with pytest.raises(TypeError, match="what notifies takes dry_run"):
         operation("try", does=Does.NOTIFIES)(lambda: None)
 
-    @operation("try", does=Does.ACTS)
+    with pytest.raises(TypeError, match="what acts takes a context"):
+        operation("try", does=Does.ACTS)(lambda author, dry_run: (author, dry_run))
+
+    @operation("try", does=Does.ACTS, safe=True)
     def act(*, author: str, dry_run: bool = False) -> str:
         """Act."""
         return f"{author} {dry_run}"

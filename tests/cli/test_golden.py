@@ -7,10 +7,9 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import pytest
@@ -24,10 +23,13 @@ from feed_assets.cli.main import main
 from feed_assets.clock import FrozenClock
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
+from feed_assets.log.audit import Audit
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import Attempt, Cause, ProcessInstance, ProcessInstanceStatus
+from feed_assets.operation import Does
+from feed_assets.operation_list import list_operations
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
@@ -49,6 +51,7 @@ GOLDEN = Path(__file__).parent / "golden"
 DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
 NOON = "2013-11-03T12:00Z"
 FIRST = "2013-11-03T00:00Z"
+DAY = timedelta(days=1)
 LAST = "2013-11-03T05:00Z"
 RANGE = ("--start", FIRST, "--end", "2013-11-03T04:00Z")
 ONE = ("--start", FIRST, "--end", "2013-11-03T01:00Z")
@@ -202,27 +205,59 @@ ASKING = {"feed files", "mirror plan", "mirror snapshots", "replication verify"}
 """The commands that ask storages, though they change nothing: what they tell is there, or is asked for by an option."""
 
 
-class _Told(NamedTuple):
-    text: str
-    asks: bool
-    """Whether the command has opened a storage: one that hangs would have kept it from telling anything."""
+WORKING: dict[str, tuple[str, ...]] = {
+    "moving": ("entity", "update", "moved.yaml"),
+    "admin safemode": ("admin", "safemode", "off"),
+    "entity update-cluster-dependents": ("entity", "update-cluster-dependents", "primary"),
+    "metadata import": ("metadata", "import", "said.json"),
+    "metadata remove": ("metadata", "remove", "feed/views", "--all"),
+    "entity clone": ("entity", "clone", "feed", "clicks", "taps", "--replace", "/clicks/=/taps/"),
+    "entity submit-and-schedule": ("entity", "submit-and-schedule", "more.yaml"),
+    "instance suspend": ("instance", "suspend", "counting", "--instance", LAST),
+    "instance resume": ("instance", "resume", "counting", "--instance", LAST),
+    "retention approve": ("retention", "approve", "<asking>"),
+    "retention cancel": ("retention", "cancel", "<asking>"),
+    "bundle export": ("bundle", "export", "taps", "--to", "taps.zip"),
+    "entity delete": ("entity", "delete", "feed", "taps"),
+    "bundle import": ("bundle", "import", "taps.zip"),
+    "admin cleanup": ("admin", "cleanup"),
+}
+"""Commands that only say above what they would do, as they do it at the end, outside of safe mode."""
+AUDITED_ELSEWHERE = {
+    "metadata reindex": "test_reindexing.py: it needs a wrong index",
+    "notify retry": "test_notifying.py: it needs dead letters",
+}
+"""What changes something, and leaves its row in the audit elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Story:
+    """What commands tell and do, by their names."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    asks: set[str] = field(default_factory=set)
+    """Those that have opened a storage: one that hangs would have kept them from telling anything."""
+    audited: dict[str, list[str]] = field(default_factory=dict)
+    """The authors in the rows of the audit that they have written."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """What those that safe mode stops say then."""
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, _Told]]:
-    """What each command tells, by its name."""
+def story(tmp_path_factory: pytest.TempPathFactory) -> _Story:
     with pytest.MonkeyPatch.context() as patch:
-        yield dict(_tell_story(tmp_path_factory.mktemp("golden"), patch))
+        return _tell_story(tmp_path_factory.mktemp("golden"), patch)
 
 
 @pytest.fixture(scope="module")
-def printed(story: dict[str, _Told]) -> dict[str, str]:
+def printed(story: _Story) -> dict[str, str]:
     """What each command prints, by its name."""
-    return {name: told.text for name, told in story.items()}
+    return story.texts
 
 
-def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, _Told]]:
+def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> _Story:
     prepare(folder, patch)
+    story = _Story()
     opened: list[StoreAddress] = []
 
     class Noting(StorePool):
@@ -231,10 +266,33 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
             return super().get(address)
 
     patch.setattr("feed_assets.context.operation.StorePool", Noting)
+    audited = 0
+
+    def note(name: str) -> None:
+        nonlocal audited
+        with open_database(f"sqlite:///{folder}/state.db").read() as connection:
+            rows = Audit(connection).newest(1000)
+        story.audited.setdefault(name, []).extend(each.author for each in rows[: len(rows) - audited])
+        audited = len(rows)
+
     for name, result in run_commands(folder, "--output", "json"):
         assert result.stdout.startswith("{"), (name, result.output)
-        yield name, _Told(text=_stable(result, folder), asks=bool(opened))
+        story.texts[name] = _stable(result, folder)
+        story.asks.update([name] if opened else [])
         opened.clear()
+        if (folder / "state.db").exists():
+            note(name)
+    stops = [each.name for each in list_operations().items if each.stops_in_safe_mode]
+    story.refused.update((name, run(*COMMANDS[name]).stderr) for name in stops)
+    note("refused")
+    (asking,) = json.loads(run("retention", "list", "--state", "asking", "--output", "json").stdout)["sweeps"]
+    for name, arguments in WORKING.items():
+        if name == "admin cleanup":
+            patch.setattr("feed_assets.context.operation.open_clock", lambda _: FrozenClock(at("03T12:00") + 400 * DAY))
+            patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+        must(*(asking["sweep_id"] if each == "<asking>" else each for each in arguments))
+        note(name)
+    return story
 
 
 def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
@@ -354,6 +412,8 @@ def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
         "all": [*clusters, clicks, views, {**COUNTS, **on_primary}, counting, models],
         "changed": [{**clicks, "replication": {"removed_files": "remove"}}, {**counting, "parallel": 3}],
         "updated": [{**counting, "parallel": 4, "description": "clicks of each hour"}],
+        "moved": [{**clusters[0], "colo": "nyc"}],
+        "more": [{**views, "name": "hits", "locations": {"data": "/hits/${YEAR}-${MONTH}-${DAY}/${HOUR}"}}],
         "wrong": [{**clicks, "frequency": "hours(0)"}],
     }
     for name, documents in files.items():
@@ -484,9 +544,23 @@ def _iter_keys(document: object) -> Iterator[str]:
             yield from _iter_keys(each)
 
 
-def test_who_reads_the_record_asks_no_storage(story: dict[str, _Told]) -> None:
+def test_who_reads_the_record_asks_no_storage(story: _Story) -> None:
     changing = {name for name, each in _iter_commands(main, click.Context(main)) if _CHANGING & {*_names(each)}}
-    assert {name for name, told in story.items() if told.asks} - changing == ASKING
+    assert story.asks - changing == ASKING
+
+
+def test_what_safe_mode_stops_says_so_and_leaves_no_row_in_the_audit(story: _Story) -> None:
+    told = "it is not allowed during safe mode (ann has switched it on: storage moves)"
+    assert story.refused
+    assert [name for name, text in story.refused.items() if told not in text] == []
+    assert story.audited["refused"] == []
+
+
+def test_who_changes_something_is_in_the_audit(story: _Story) -> None:
+    changing = {each.name for each in list_operations().items if each.does not in (Does.READS, Does.NOTIFIES)}
+    audited = {name for name, authors in story.audited.items() if "ann" in authors}
+    assert changing - audited == AUDITED_ELSEWHERE.keys()
+    assert audited - changing == {"apply", "moving", "queue list", "batch list", "batch step-end"}  # what they prepare
 
 
 _CHANGING = {"author", "dry_run"}

@@ -12,7 +12,7 @@ import yaml
 
 from feed_assets.alerts.delivery.port import Letter
 from feed_assets.context.errors import InstanceNotThereError
-from feed_assets.context.restores import record_restore
+from feed_assets.context.safe_mode import record_restore
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
@@ -215,7 +215,7 @@ def test_a_rerun_says_that_what_it_has_read_was_evicted(expired: Path, paste: Pa
     assert "evicted" not in again.stderr
 
 
-@of("explain.explanations.<module>: state rebuild", "context.restores.<module>: state rebuild")
+@of("explain.explanations.<module>: state rebuild", "context.safe_mode.<module>: state rebuild")
 def test_a_restored_state_is_rebuilt(counted: Path, paste: Pasting) -> None:
     with open_migrated(f"sqlite:///{counted}/state.db").begin() as connection:
         record_restore(connection)

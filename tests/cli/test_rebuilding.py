@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feed_assets.context.restores import is_restored, record_restore
+from feed_assets.context.safe_mode import is_restored, record_restore
 from feed_assets.sql.database import open_database
 from tests.cli.project import must, run, shown
 from tests.cli.replication_project import project, replication

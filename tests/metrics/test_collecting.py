@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.alerts.deadlines.alerts import find_backlog
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.restores import record_restore
+from feed_assets.context.safe_mode import record_restore
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.records import FeedEventKind, NewFeedEvent

@@ -10,7 +10,7 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.clock import SystemClock
-from feed_assets.context.restores import HELD
+from feed_assets.context.safe_mode import HELD
 from feed_assets.sql.tables import VERSION_TABLE
 from tests.orchestration.dagster_home import Home, home_on_postgresql, materialized, wait_until
 from tests.orchestration.small import JOBS, key, land

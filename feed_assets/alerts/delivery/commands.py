@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from feed_assets.operation import Does, Page, Param, operation
+from feed_assets.operation import Does, Param, operation
+from feed_assets.pages import Page
 
 if TYPE_CHECKING:
     from feed_assets.alerts.delivery.notifier import ListedReceiver, ReceiverDesk, Retried, TriedReceiver
@@ -37,7 +38,7 @@ def send(context: "OperationContext", *, names: Names = (), dry_run: bool = Fals
     return Page.of(_desk(context, dry_run=dry_run).send(names))
 
 
-@operation("notify retry", does=Does.ACTS, table="name=way, letters, gone", rows="ways")
+@operation("notify retry", does=Does.ACTS, safe=True, table="name=way, letters, gone", rows="ways")
 def retry(context: "OperationContext", *, names: Names = (), author: str, dry_run: bool = False) -> "Page[Retried]":
     """Let dead letters be tried again: by the next tick of the sensor, or by send."""
     return Page.of(_desk(context, author=author, dry_run=dry_run).retry(names))

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from feed_assets.entities.metadata import Scope
-from feed_assets.operation import Param, tell_shown
+from feed_assets.operation import Param
+from feed_assets.pages import tell_shown
 
 PROPERTIES_FIELD = "properties"
 """The field with the names of properties. A word alone is not looked for there."""

@@ -29,7 +29,7 @@ from feed_assets.catalog.search.tokens import PUNCTUATION, fold, parse_number, s
 from feed_assets.catalog.store import MetadataStore, render_metadata
 from feed_assets.entities.errors import MetadataRefusedError
 from feed_assets.json_form import parse_json
-from feed_assets.operation import tell_shown
+from feed_assets.pages import tell_shown
 from feed_assets.sql.database import Database
 
 EVERYTHING = "*"

@@ -36,7 +36,15 @@ def export_bundle(
     return made
 
 
-@operation("bundle import", does=Does.DECLARES, checks=True, text="lines", example="flights.zip --dry-run", route=False)
+@operation(
+    "bundle import",
+    does=Does.DECLARES,
+    safe=True,
+    checks=True,
+    text="lines",
+    example="flights.zip --dry-run",
+    route=False,
+)
 def import_bundle(context: "EntityContext", *, file: File) -> "BundleImport":
     """Declare what is in FILE, completely or not at all; importing it again changes nothing.
 

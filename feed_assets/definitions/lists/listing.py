@@ -16,7 +16,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.metadata import MetadataKey, MetadataKind
 from feed_assets.entities.process import Process
 from feed_assets.errors import WrongUsageError
-from feed_assets.operation import PAGES, Page
+from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
 TagsOf: TypeAlias = Callable[[AnyEntity], tuple[str, ...]]

@@ -39,7 +39,7 @@ from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus
-from feed_assets.operation import PAGES, Page
+from feed_assets.pages import PAGES, Page
 
 SUMMARY_SPAN = timedelta(days=2)
 INPUT = "Input"

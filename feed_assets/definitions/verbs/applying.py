@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import PlanOutdatedError, VerbRefusedError
-from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.safe_mode import require_mode, require_update_mode
 from feed_assets.definitions.edits import Remove
 from feed_assets.definitions.errors import MassDeletionError
 from feed_assets.definitions.ownership import is_mass_deletion
@@ -13,15 +13,13 @@ from feed_assets.definitions.verbs.context import EntityContext, make_change
 from feed_assets.definitions.verbs.decide_schedules import DELETED, TAKEN_OFF
 from feed_assets.definitions.verbs.planning import PlannedChanges, compute_change, digest_change
 from feed_assets.definitions.verbs.settling import end_work, settle_releases
-from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
+from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.records import ProcessInstance
 from feed_assets.plan.difference_records import EntityChange, EntityDifference
-
-APPLY = "apply"
 
 _OUTCOMES: Mapping[EntityChange, VerbOutcome] = MappingProxyType(
     {
@@ -54,11 +52,11 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
         )
     if planned.difference.is_empty:
         settle_releases(context)
-        return VerbResult(verb=APPLY, outcomes=(), warnings=planned.issues)
+        return VerbResult(verb=EntityVerb.APPLY, outcomes=(), warnings=planned.issues)
     for entity in planned.difference.entities:
-        require_mode(context.database, _operation_of(entity))
+        _require_mode(context, entity)
     if not planned.keys:
-        require_mode(context.database, Operation.UPDATE)
+        require_update_mode(context.database)
     if not may_delete_all:
         _require_few_deleted(context, planned)
     if planned.edits:
@@ -74,12 +72,12 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
     for entity in planned.difference.entities:
         kind, name = entity.key
         number = newest[entity.key].version
-        context.audit(APPLY, entity.label, turn=entity.change.value, version=number, digest=planned.digest)
+        context.audit(EntityVerb.APPLY, entity.label, turn=entity.change.value, version=number, digest=planned.digest)
         changes = tuple(field.change for field in entity.fields) if entity.change is EntityChange.CHANGED else ()
         outcome = _OUTCOMES[entity.change]
         outcomes.append(EntityOutcome(kind=kind, name=name, outcome=outcome, version=number, changes=changes))
     return VerbResult(
-        verb=APPLY,
+        verb=EntityVerb.APPLY,
         outcomes=tuple(outcomes),
         warnings=planned.issues,
         releases=releases,
@@ -106,14 +104,14 @@ def require_digest(planned: PlannedChanges, digest: str) -> None:
         raise PlanOutdatedError(digest=digest)
 
 
-def _operation_of(entity: EntityDifference) -> Operation:
+def _require_mode(context: EntityContext, entity: EntityDifference) -> None:
     match entity.change:
         case EntityChange.ADDED:
-            return Operation.SUBMIT
+            require_mode(context.database, EntityVerb.SUBMIT)
         case EntityChange.REMOVED:
-            return Operation.DELETE
+            require_mode(context.database, EntityVerb.DELETE)
         case EntityChange.CHANGED:
-            return Operation.UPDATE_CLUSTER if entity.key[0] == Kind.CLUSTER else Operation.UPDATE
+            require_update_mode(context.database, is_cluster=entity.key[0] == Kind.CLUSTER)
 
 
 def _change(context: EntityContext, planned: PlannedChanges) -> None:
@@ -124,7 +122,7 @@ def _change(context: EntityContext, planned: PlannedChanges) -> None:
         if digest_change(before, after, removed, computed) != planned.digest:
             raise PlanOutdatedError(digest=planned.digest)
 
-    make_change(context, planned.edits, planned.keys, origin=APPLY, refuse=refuse)
+    make_change(context, planned.edits, planned.keys, origin=EntityVerb.APPLY, refuse=refuse)
 
 
 def _require_few_deleted(context: EntityContext, planned: PlannedChanges) -> None:
@@ -148,7 +146,7 @@ def _finish_changed_files(context: EntityContext, planned: PlannedChanges) -> No
     for process in planned.difference.processes:
         files = [cause.key[1] for cause in process.causes]
         target = label_of((Kind.PROCESS, process.process))
-        context.audit(APPLY, target, cluster=process.cluster, files=files, digest=planned.digest)
+        context.audit(EntityVerb.APPLY, target, cluster=process.cluster, files=files, digest=planned.digest)
 
 
 def _end_work(context: EntityContext, planned: PlannedChanges) -> list[ProcessInstance]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.context.errors import EntityExistsError, EntityReferencedError, VerbRefusedError
-from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.safe_mode import require_update_mode
 from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.edits import Edit, Put, Remove, read_puts
 from feed_assets.definitions.store import Loaded
@@ -24,7 +24,7 @@ from feed_assets.definitions.verbs.settling import (
     left_clusters,
     settle_releases,
 )
-from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
+from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, label_of
@@ -59,9 +59,9 @@ def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     dry = replace(context, dry_run=True)
     documents = read_documents(context, files)
     edits: list[Edit] = [put for put, _ in documents.values()]
-    made = make_change(dry, edits, documents.keys(), origin=Operation.VALIDATE, refuse=_allow)
+    made = make_change(dry, edits, documents.keys(), origin=EntityVerb.VALIDATE, refuse=_allow)
     outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.VALID) for kind, name in documents)
-    return VerbResult(verb=Operation.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
+    return VerbResult(verb=EntityVerb.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
 
 
 def submit(
@@ -76,10 +76,8 @@ def submit(
         EntityExistsError: another definition of that name is declared.
         DefinitionsError: a definition has errors; carries the issues.
         NotSchedulableError: a submitted entity cannot be scheduled.
-        SafeModeError: safe mode forbids it.
     """
-    operation = Operation.SUBMIT_AND_SCHEDULE if and_schedule else Operation.SUBMIT
-    require_mode(context.database, operation)
+    verb = EntityVerb.SUBMIT_AND_SCHEDULE if and_schedule else EntityVerb.SUBMIT
     loaded = context.load()
     documents = read_documents(context, files)
     new = {key: found for key, found in documents.items() if not _is_declared(loaded, key, *found)}
@@ -103,14 +101,14 @@ def submit(
     made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
     if new:
         edits: list[Edit] = [replace(put, folder=folder) for put, _ in new.values()]
-        made = make_change(context, edits, new.keys(), origin=operation, refuse=refuse, accept=accept)
+        made = make_change(context, edits, new.keys(), origin=verb, refuse=refuse, accept=accept)
         if not made.is_done(context):
             new = {}  # another command has submitted the same meanwhile
     outcomes = tuple(
         _outcome(made, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
         for key, (_, entity) in documents.items()
     )
-    result = _finished(context, made, operation, outcomes)
+    result = _finished(context, made, verb, outcomes)
     return _scheduled(context, made, documents, new, result) if and_schedule else result
 
 
@@ -137,8 +135,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
         put, entity = with_next_version(put, before, entity, context.store.values)
         if not _is_declared(loaded, key, put, entity):
-            is_cluster = entity.kind is Kind.CLUSTER
-            require_mode(context.database, Operation.UPDATE_CLUSTER if is_cluster else Operation.UPDATE)
+            require_update_mode(context.database, is_cluster=entity.kind is Kind.CLUSTER)
             require_updatable(context, before, entity)
             changed[key] = (put, entity)
     made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
@@ -148,7 +145,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
             context,
             edits,
             changed.keys(),
-            origin=Operation.UPDATE,
+            origin=EntityVerb.UPDATE,
             refuse=_allow,
             accept=lambda: keep_submitted(context, [entity for _, entity in changed.values()], loaded.bundle.bundle),
         )
@@ -163,7 +160,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
         _outcome(made, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
         for key, (_, entity) in {**documents, **changed}.items()
     )
-    return _finished(context, made, Operation.UPDATE, outcomes, stopped)
+    return _finished(context, made, EntityVerb.UPDATE, outcomes, stopped)
 
 
 def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> VerbResult:
@@ -174,9 +171,7 @@ def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> V
         EntityNotFoundError: no kind is given, and none has one of the names.
         AmbiguousNameError: no kind is given, and several have one of the names.
         EntityReferencedError: other entities refer to one of them.
-        SafeModeError: safe mode forbids it.
     """
-    require_mode(context.database, Operation.DELETE)
     loaded = context.load()
     keys = [(find_kind(loaded, kind, name), name) for name in names]
     declared = [key for key in keys if key in loaded.documents or loaded.bundle.bundle.find(key) is not None]
@@ -188,7 +183,7 @@ def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> V
     made = AppliedChange(before=loaded.bundle.bundle)
     if declared:
         edits: list[Edit] = [Remove(key=key) for key in declared]
-        made = make_change(context, edits, declared, origin=Operation.DELETE, refuse=refuse)
+        made = make_change(context, edits, declared, origin=EntityVerb.DELETE, refuse=refuse)
     stopped: list[ProcessInstance] = []
     outcomes = []
     for key in keys:
@@ -207,7 +202,7 @@ def delete(context: EntityContext, kind: Kind | None, names: Sequence[str]) -> V
         notes += [f"{message}. {remedy}" for message, remedy in left]
         outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
         outcomes.append(EntityOutcome(kind=of_kind, name=name, outcome=outcome, notes=tuple(notes)))
-    return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)
+    return _finished(context, made, EntityVerb.DELETE, tuple(outcomes), stopped)
 
 
 def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> KeyedDocuments:
@@ -277,7 +272,7 @@ def _notes(made: AppliedChange, entity: AnyEntity, outcome: VerbOutcome) -> tupl
 def _finished(
     context: EntityContext,
     made: AppliedChange,
-    operation: Operation,
+    verb: EntityVerb,
     outcomes: tuple[EntityOutcome, ...],
     stopped: Sequence[ProcessInstance] = (),
 ) -> VerbResult:
@@ -294,9 +289,9 @@ def _finished(
         number = known.version if known else None
         numbered.append(replace(each, version=number))
         if is_done and made.change is not None:
-            context.audit(operation.value, each.label, version=number, change=made.change.change_id)
+            context.audit(verb.value, each.label, version=number, change=made.change.change_id)
     return VerbResult(
-        verb=operation.value,
+        verb=verb.value,
         outcomes=tuple(numbered),
         warnings=made.warnings,
         releases=releases,
@@ -322,7 +317,7 @@ def _scheduled(
             for name in entity.clusters
             if entity.key in new or view.state(entity.kind, entity.name, name) is ScheduleState.SUBMITTED
         ]
-        done = set_state(context, view, entity, concerned, ScheduleState.SCHEDULED, Operation.SUBMIT_AND_SCHEDULE)
+        done = set_state(context, view, entity, concerned, ScheduleState.SCHEDULED, EntityVerb.SUBMIT_AND_SCHEDULE)
         before = outcomes[entity.key]
         outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
         outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
@@ -383,9 +378,7 @@ def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
     Raises:
         EntityNotFoundError: there is no such cluster.
         DefinitionsError: a feed or process would have errors; carries the issues.
-        SafeModeError: safe mode forbids it.
     """
-    require_mode(context.database, Operation.UPDATE_CLUSTER_DEPENDENTS)
     loaded = context.load()
     cluster = get_declared(loaded, Kind.CLUSTER, name)
     assert isinstance(cluster, Cluster)
@@ -404,18 +397,18 @@ def update_cluster_dependents(context: EntityContext, name: str) -> VerbResult:
     if not changed:
         unchanged = EntityOutcome(kind=cluster.kind, name=name, outcome=VerbOutcome.UNCHANGED)
         return VerbResult(
-            verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value, outcomes=(unchanged,), dry_run=context.dry_run
+            verb=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, outcomes=(unchanged,), dry_run=context.dry_run
         )
     edits: list[Edit] = [put for put, _ in changed.values()]
-    made = make_change(context, edits, changed.keys(), origin=Operation.UPDATE_CLUSTER_DEPENDENTS.value, refuse=_allow)
+    made = make_change(context, edits, changed.keys(), origin=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, refuse=_allow)
     releases: tuple[ReleaseDecision, ...] = ()
     if made.change is not None:
         releases = settle_releases(context, made.after)
         context.audit(
-            Operation.UPDATE_CLUSTER_DEPENDENTS.value, cluster.label, version=cluster.version, entities=len(changed)
+            EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value, cluster.label, version=cluster.version, entities=len(changed)
         )
     return VerbResult(
-        verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value,
+        verb=EntityVerb.UPDATE_CLUSTER_DEPENDENTS.value,
         outcomes=outcomes,
         warnings=made.warnings,
         releases=releases,

@@ -32,7 +32,6 @@ def clone(
         EntityNotFoundError: the entity is not declared in the files.
         VerbRefusedError: the new name is the old one, or another definition has it.
         DefinitionsError: the new definition has errors, such as a path that both would write; carries the issues.
-        SafeModeError: safe mode forbids it.
     """
     loaded = context.load()
     entity = get_declared(loaded, kind, name)

@@ -5,13 +5,12 @@ from datetime import datetime
 
 from feed_assets.catalog.describing import apply_schedule_description
 from feed_assets.context.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
-from feed_assets.context.safe_mode import Operation, require_mode
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.verbs.context import EntityContext, get_declared, require_reachable
 from feed_assets.definitions.verbs.decide_schedules import apply_schedules, decide_schedules
 from feed_assets.definitions.verbs.settling import apply_releases, load_timeline
 from feed_assets.definitions.verbs.states import works_here
-from feed_assets.definitions.verbs.verb_results import EntityOutcome, VerbOutcome, VerbResult
+from feed_assets.definitions.verbs.verb_results import EntityOutcome, EntityVerb, VerbOutcome, VerbResult
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
@@ -28,7 +27,7 @@ from feed_assets.releases.decide_releases import ReleaseDecision
 from feed_assets.sql.locks import lock_definitions, lock_log
 from feed_assets.timing.dates import render_datetime
 
-_ACTIONS = {Operation.SUSPEND: EntityAction.SUSPEND, Operation.RESUME: EntityAction.RESUME}
+_ACTIONS = {EntityVerb.SUSPEND: EntityAction.SUSPEND, EntityVerb.RESUME: EntityAction.RESUME}
 
 
 def schedule(
@@ -40,15 +39,13 @@ def schedule(
     Raises:
         EntityNotFoundError: one is not declared.
         NotSchedulableError: clusters and datasources have no schedule; or no engine here can do the work.
-        SafeModeError: safe mode forbids it.
     """
-    require_mode(context.database, Operation.SCHEDULE)
     loaded = context.load()
     entities = [get_declared(loaded, kind, name) for name in names]
     for entity in entities:
         require_schedulable(loaded.bundle.bundle, entity, _clusters_of(entity, clusters))
     require_reachable(context, loaded.bundle, [entity.key for entity in entities])
-    return _set(context, loaded, entities, clusters, ScheduleState.SCHEDULED, Operation.SCHEDULE)
+    return _set(context, loaded, entities, clusters, ScheduleState.SCHEDULED, EntityVerb.SCHEDULE)
 
 
 def suspend(
@@ -62,8 +59,7 @@ def suspend(
     Raises:
         NotScheduledError: one is not scheduled on any cluster.
     """
-    require_mode(context.database, Operation.SUSPEND)
-    return _change_scheduled(context, kind, names, clusters, ScheduleState.SUSPENDED, Operation.SUSPEND)
+    return _change_scheduled(context, kind, names, clusters, ScheduleState.SUSPENDED, EntityVerb.SUSPEND)
 
 
 def resume(
@@ -74,10 +70,8 @@ def resume(
 
     Raises:
         NotScheduledError: one is not scheduled on any cluster.
-        SafeModeError: safe mode forbids it.
     """
-    require_mode(context.database, Operation.RESUME)
-    return _change_scheduled(context, kind, names, clusters, ScheduleState.SCHEDULED, Operation.RESUME)
+    return _change_scheduled(context, kind, names, clusters, ScheduleState.SCHEDULED, EntityVerb.RESUME)
 
 
 def _change_scheduled(
@@ -86,7 +80,7 @@ def _change_scheduled(
     names: Sequence[str],
     clusters: Collection[str] | None,
     target: ScheduleState,
-    operation: Operation,
+    verb: EntityVerb,
 ) -> VerbResult:
     loaded = context.load()
     entities = [get_declared(loaded, kind, name) for name in names]
@@ -94,7 +88,7 @@ def _change_scheduled(
     for entity in entities:
         if not _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters)):
             raise NotScheduledError(kind=entity.kind, name=entity.name)
-    return _set(context, loaded, entities, clusters, target, operation)
+    return _set(context, loaded, entities, clusters, target, verb)
 
 
 def _set(
@@ -103,18 +97,18 @@ def _set(
     entities: Sequence[AnyEntity],
     clusters: Collection[str] | None,
     target: ScheduleState,
-    operation: Operation,
+    verb: EntityVerb,
 ) -> VerbResult:
     view = context.schedules()
     outcomes = []
     for entity in entities:
         named = _clusters_of(entity, clusters)
-        if operation is Operation.SCHEDULE:
+        if verb is EntityVerb.SCHEDULE:
             concerned = [name for name in named if not _is_active(view, entity, name)]
         else:
             concerned = _active_on(view, loaded.bundle.bundle, entity, named)
-        outcomes.append(set_state(context, view, entity, concerned, target, operation))
-    return VerbResult(verb=operation.value, outcomes=tuple(outcomes), dry_run=context.dry_run)
+        outcomes.append(set_state(context, view, entity, concerned, target, verb))
+    return VerbResult(verb=verb.value, outcomes=tuple(outcomes), dry_run=context.dry_run)
 
 
 def set_state(
@@ -123,14 +117,14 @@ def set_state(
     entity: AnyEntity,
     clusters: Collection[str],
     target: ScheduleState,
-    operation: Operation,
+    verb: EntityVerb,
 ) -> EntityOutcome:
     """Set the state of an entity on clusters, and write the audit entry; `view` has the schedules before."""
     assert isinstance(entity, Feed | Process)
 
     def differing(known: ScheduleView) -> list[str]:
         found = {name: known.state(entity.kind, entity.name, name) for name in clusters}
-        if operation in (Operation.SUSPEND, Operation.RESUME):
+        if verb in (EntityVerb.SUSPEND, EntityVerb.RESUME):
             return [name for name, state in found.items() if state not in (ScheduleState.SUBMITTED, target)]
         return [name for name, state in found.items() if state is ScheduleState.SUBMITTED]
 
@@ -145,7 +139,7 @@ def set_state(
             rows = decide_schedules(known, entity.kind, entity.name, changed, target, author=author, now=now)
             apply_schedules(connection, known, rows, now)
             if changed:
-                Outbox(connection).append_many([_message_of(entity, operation, sorted(changed), author, now)])
+                Outbox(connection).append_many([_message_of(entity, verb, sorted(changed), author, now)])
             states = {name: known.state(entity.kind, entity.name, name) for name in entity.clusters}
             apply_schedule_description(
                 connection,
@@ -156,22 +150,22 @@ def set_state(
                 now,
             )
         if changed:
-            context.audit(operation.value, entity.label, clusters=sorted(changed))
+            context.audit(verb.value, entity.label, clusters=sorted(changed))
     found = {name: view.state(entity.kind, entity.name, name).value for name in entity.clusters}
     found.update((cluster, target.value) for cluster in changed)
     done = {
-        Operation.SUSPEND: VerbOutcome.SUSPENDED,
-        Operation.RESUME: VerbOutcome.RESUMED,
-    }.get(operation, VerbOutcome.SCHEDULED)
+        EntityVerb.SUSPEND: VerbOutcome.SUSPENDED,
+        EntityVerb.RESUME: VerbOutcome.RESUMED,
+    }.get(verb, VerbOutcome.SCHEDULED)
     return EntityOutcome(
         kind=entity.kind, name=entity.name, outcome=done if changed else VerbOutcome.UNCHANGED, clusters=found
     )
 
 
 def _message_of(
-    entity: Feed | Process, operation: Operation, clusters: Sequence[str], author: str, now: datetime
+    entity: Feed | Process, verb: EntityVerb, clusters: Sequence[str], author: str, now: datetime
 ) -> OutboxMessage:
-    action = _ACTIONS.get(operation, EntityAction.SCHEDULE)
+    action = _ACTIONS.get(verb, EntityAction.SCHEDULE)
     return OutboxMessage(
         recorded_at=now,
         payload=EntityPayload(
@@ -254,9 +248,7 @@ def touch(
     Raises:
         EntityNotFoundError: there is no such entity.
         NotSchedulableError: clusters and datasources cannot be touched.
-        SafeModeError: safe mode forbids it.
     """
-    require_mode(context.database, Operation.TOUCH)
     context.record()
     loaded = context.load()
     entity = get_declared(loaded, kind, name)
@@ -280,7 +272,7 @@ def touch(
                 decisions.append(touch_process(context.database, timeline, key, context.now, effective_from))
     if decisions:
         begins = {each.cluster: each.effective_from and render_datetime(each.effective_from) for each in decisions}
-        context.audit(Operation.TOUCH.value, entity.label, effective_from=begins)
+        context.audit(EntityVerb.TOUCH.value, entity.label, effective_from=begins)
     is_done = bool(decisions) or (context.dry_run and not notes)
     outcome = EntityOutcome(
         kind=entity.kind,
@@ -289,5 +281,5 @@ def touch(
         notes=tuple(notes),
     )
     return VerbResult(
-        verb=Operation.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run
+        verb=EntityVerb.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run
     )

@@ -13,6 +13,22 @@ from feed_assets.log.records import ProcessInstance
 from feed_assets.releases.decide_releases import ReleaseDecision
 
 
+class EntityVerb(StrEnum):
+    """The verbs on entities, as results, history and audit name them."""
+
+    SUBMIT = "submit"
+    SCHEDULE = "schedule"
+    SUBMIT_AND_SCHEDULE = "submit-and-schedule"
+    VALIDATE = "validate"
+    UPDATE = "update"
+    UPDATE_CLUSTER_DEPENDENTS = "update-cluster-dependents"
+    TOUCH = "touch"
+    DELETE = "delete"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    APPLY = "apply"
+
+
 class VerbOutcome(StrEnum):
     """The outcome of a verb for an entity."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, note_target
-from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.safe_mode import require_mode
 from feed_assets.instances.inbox.inbox_files import FileStatus, SeenFile, find_files, inbox_of
 from feed_assets.instances.inbox.ingest import preview_files, take_files, takes_at
 from feed_assets.plan.records import FeedRecord
@@ -58,7 +58,7 @@ def take_from_inboxes(
                 next_step="Correct the validity.",
             )
     if not dry_run:
-        require_mode(context.database, Operation.FEED_TAKE)
+        require_mode(context.database, "take from inboxes")
     return tuple(_take(context, record, author, progress, dry_run=dry_run) for record in with_inbox)
 
 

@@ -16,7 +16,7 @@ from feed_assets.instances.lists.rows import due_between, iter_feed_instances
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus
-from feed_assets.operation import tell_shown
+from feed_assets.pages import tell_shown
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.records import Availability
 

@@ -42,7 +42,7 @@ from feed_assets.log.records import (
     WatermarkKind,
 )
 from feed_assets.log.watermarks import Watermarks
-from feed_assets.operation import PAGES, tell_shown
+from feed_assets.pages import PAGES, tell_shown
 from feed_assets.plan.records import FeedRecord
 
 _PAGE_ORDER = {

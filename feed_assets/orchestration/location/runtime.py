@@ -40,7 +40,7 @@ class ActiveDefinitions:
     """A location with its layout, and the processes that cannot be launched yet.
 
     `not_yet` contains processes for which Dagster has loaded other assets, or none. While `is_restored`, nothing is
-    launched: see `context/restores.py`.
+    launched: see `context/safe_mode.py`.
     """
 
     location: Location

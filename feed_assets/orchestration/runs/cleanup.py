@@ -11,7 +11,7 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 from feed_assets.clock import TimeBudget
 from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.context.operation import OperationContext, note_target
-from feed_assets.context.safe_mode import Operation, is_safe_mode, require_mode
+from feed_assets.context.safe_mode import is_safe_mode
 from feed_assets.context.tick import open_tick
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import SettingsError
@@ -84,11 +84,9 @@ def clean_up(
     """Clean up after the old runs of clusters, or of all, now; with `dry_run`, only say what would go.
 
     Raises:
-        SafeModeError: safe mode is on.
         SettingsError: there is no Dagster instance, whose runs these are.
     """
     context.require_clusters(clusters)
-    require_mode(context.database, Operation.CLEANUP)
     clusters, settings = sorted(clusters or context.plan.clusters), context.settings or load_settings()
     times, done = KeepingTimes.of(settings.cleanup), list[CleanedUp]()
     with _open_instance() as instance:

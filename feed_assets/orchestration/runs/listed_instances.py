@@ -8,7 +8,7 @@ another frequency, has a sensor.
 
 import dagster as dg
 
-from feed_assets.context.restores import HELD
+from feed_assets.context.safe_mode import HELD
 from feed_assets.context.tick import Tick
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.errors import EntityNotFoundError

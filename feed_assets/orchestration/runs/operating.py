@@ -9,6 +9,7 @@ import dagster as dg
 
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, resolve_subject
+from feed_assets.context.safe_mode import require_allowed
 from feed_assets.entities.common import Kind
 from feed_assets.errors import describe_error
 from feed_assets.instances.gates.actions import InstanceAction
@@ -16,6 +17,7 @@ from feed_assets.instances.lists.control import Controlled, control_instances
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstance
 from feed_assets.log.removals.records import Sweep
+from feed_assets.operation_list import find_operation
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.orchestration.location.contexts import build_context
@@ -36,6 +38,10 @@ _TAKES = {
 }
 
 
+_CALLED = {"hold": "hold add", "approve": "retention approve", "undo": "retention undo"}
+"""The operations behind the actions, if they are not those of instances."""
+
+
 def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation) -> None:
     """Do what a person has launched; the log says what was done.
 
@@ -51,6 +57,7 @@ def operate(runtime: Runtime, context: dg.OpExecutionContext, wanted: Operation)
     strange = sorted(given - {"action", "name", "dry_run"} - _TAKES.get(wanted.action, _RANGE))
     if strange:
         _refuse(wanted, f"it takes no {', '.join(strange)}", "Leave that out.")
+    require_allowed(database, find_operation(_CALLED.get(wanted.action, f"instance {wanted.action}")))
     done = _do(operations, wanted, author)
     context.log.info(json.dumps(render_document(done=done), indent=1))
     if isinstance(done, Controlled):

@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 
 from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads
 from feed_assets.context.errors import SafeModeError
-from feed_assets.context.restores import HELD
-from feed_assets.context.safe_mode import Operation, require_mode
+from feed_assets.context.safe_mode import HELD, require_mode
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import describe_error
@@ -182,7 +181,7 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: dg.OpExecutionContex
 def _is_stopped(context: dg.OpExecutionContext, database: Database) -> bool:
     """Return whether safe mode has come since the schedule requested the run; one that a person starts is refused."""
     try:
-        require_mode(database, Operation.RETENTION_RUN)
+        require_mode(database, "run of sweeps")
     except SafeModeError as exc:
         if names.TAG_CLUSTER not in context.run.tags:
             raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from feed_assets.context.restores import count_rebuilds, record_restore
+from feed_assets.context.safe_mode import count_rebuilds, record_restore
 from feed_assets.entities.maps import EMPTY
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEvent

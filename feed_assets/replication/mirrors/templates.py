@@ -22,7 +22,7 @@ from feed_assets.issues import Finding, Issue, Severity, SourceMap
 from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.messages import closest, explain
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.operation import tell_shown
+from feed_assets.pages import tell_shown
 from feed_assets.plan.copy_records import MirrorRecord
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.releases.left_out import find_refused_writes

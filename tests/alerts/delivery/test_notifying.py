@@ -12,6 +12,7 @@ from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.context.operation import resolve_subject
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
+from feed_assets.log.audit import Audit
 from feed_assets.log.messages.payloads import InstanceOperation
 from feed_assets.patience import Patience
 from feed_assets.plan.location import load_location
@@ -153,6 +154,8 @@ def test_dead_letters_are_tried_again_by_a_command(tmp_path: Path, database: Dat
     assert [each.letters for each in desk.retry(["ops"])] == [3]
     assert [each.letters for each in desk.retry(["ops"])] == [0]
     assert [each.delivered for each in desk.send([])] == [3]
+    with database.read() as connection:
+        assert [(each.author, each.action) for each in Audit(connection).newest(9)] == [("ann", "notify retry")]
 
 
 def test_why_says_who_was_told_and_who_was_not(tmp_path: Path, receiver: Receiver) -> None:

@@ -342,12 +342,3 @@ def test_every_change_is_in_the_audit(running: EntityHarness) -> None:
         ("eve", "delete", "process 'counting'", 3),
         ("bob", "update", "process 'counting'", 2),
     ]
-
-
-def test_nothing_is_declared_or_removed_in_safe_mode(submitted: EntityHarness) -> None:
-    set_safe_mode(submitted.database, is_on=True, author="root", now=submitted.now)
-    with pytest.raises(VerbRefusedError, match="submit: it is not allowed during safe mode"):
-        entity_changes.submit(submitted.context(), [file_of(*ALL)])
-    with pytest.raises(VerbRefusedError, match="delete: it is not allowed during safe mode"):
-        entity_changes.delete(submitted.context(), Kind.PROCESS, ["counting"])
-    assert entity_changes.validate(submitted.context(), [file_of(COUNTING)]).outcomes

@@ -6,8 +6,7 @@ from shutil import rmtree
 
 import pytest
 
-from feed_assets.context.errors import InstanceQueryError, SafeModeError
-from feed_assets.context.safe_mode import set_safe_mode
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
 from feed_assets.log.audit import Audit
 from feed_assets.log.definitions.records import ScheduleState
@@ -168,14 +167,10 @@ def test_what_others_hold_is_left_to_them_and_what_is_suspended_stays_so(lifecyc
     assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.SUSPENDED
 
 
-def test_a_suspended_feed_and_safe_mode_refuse_a_repair(lifecycle: LifecycleHarness) -> None:
+def test_a_suspended_feed_refuses_a_repair(lifecycle: LifecycleHarness) -> None:
     rmtree(replica(lifecycle, START))
     schedule(lifecycle, ScheduleState.SUSPENDED, AS_OF)
     with pytest.raises(InstanceQueryError, match=r"suspended on backup.*feed-assets entity resume feed clicks"):
-        repaired(lifecycle, AS_OF, start=START)
-    schedule(lifecycle, ScheduleState.SCHEDULED, AS_OF)
-    set_safe_mode(lifecycle.database, is_on=True, author="ann", now=AS_OF)
-    with pytest.raises(SafeModeError, match="repair of replicas"):
         repaired(lifecycle, AS_OF, start=START)
     assert not replica(lifecycle, START).exists()
 
