@@ -53,9 +53,10 @@ from feed_assets.instances.gates.blockers import (
     launch_blockers,
 )
 from feed_assets.instances.gates.end_messages import keys_of_end
-from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.instances.lists.rows import rendered
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
@@ -234,7 +235,7 @@ class _Explainer:
             return _named(Kind.FEED, key, status, is_known=facts is not None)
         is_root = len(self._explained) == 1
         writers = [self.process(writer) for writer in facts.writers]
-        late = tuple(late_check(self._connection, LateKey(Kind.FEED, *key))) if is_root else ()
+        late = tuple(late_check(self._connection, AgendaKey(AgendaKind.LATE_FEED, *key))) if is_root else ()
         return Explanation(
             kind=Kind.FEED,
             name=key.feed,
@@ -391,7 +392,7 @@ def explain_behind(
     keys = {ProcessKey(*flow.key, key.nominal_time): flow for flow in flows}
     rows, checks = ProcessInstances(connection).get_many(keys), LateChecks(connection)
     for copy, flow in keys.items():
-        check, row = checks.get(UPDATE, *copy), rows.get(copy)
+        check, row = checks.get(AgendaKind.UPDATE, *copy), rows.get(copy)
         if check is None or row is None:
             continue
         source, since = flow.inputs[0].feed_cluster, rendered(check.planned_at)

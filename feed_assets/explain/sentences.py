@@ -8,16 +8,16 @@ from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.operation import OperationContext
-from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.entities.process import OnTimeout
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
 from feed_assets.external_work.taking import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
-from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges
 from feed_assets.instances.lists.rows import next_attempt, rendered
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -42,7 +42,6 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.pinning import find_changed_paths
 from feed_assets.releases.timeline import ActiveRelease
-from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.timing.dates import NEVER, render_datetime
 
 
@@ -100,7 +99,7 @@ def explain_process_state(
     if is_root:
         reasons.extend(_optional_inputs(facts))
         reasons.extend(_made_from(context, connection, key, facts))
-        reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
+        reasons.extend(late_check(connection, AgendaKey(AgendaKind.LATE_INPUTS, *key)))
         reasons.extend(_update(connection, key))
     return tuple(reasons)
 
@@ -232,7 +231,7 @@ def _made_from(
         yield explain_left_out(f"it {each.render()}", each)
 
 
-def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
+def late_check(connection: Connection, key: AgendaKey) -> Iterator[Reason]:
     """Yield the next check for late data, and the late data that a run is to process."""
     check = LateChecks(connection).get(*key)
     if check is None:
@@ -248,7 +247,7 @@ def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
 
 def _update(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
     """Yield that something which the instance may have read was updated, until it is decided whether it runs again."""
-    check = LateChecks(connection).get(UPDATE, *key)
+    check = LateChecks(connection).get(AgendaKind.UPDATE, *key)
     if check is not None and check.due_at is not None:
         updated_at, due_at = rendered(check.planned_at), rendered(check.due_at)
         text = f"what it reads was updated at {updated_at}; the next look at whether it must run again is at {due_at}"
@@ -572,7 +571,8 @@ def _explain_keeping(
     ):
         facts = {"protection": kept.kind.value, "reason": kept.reason}
         yield Reason(code=ReasonCode.KEPT, text=f"it is protected ({kept.kind}): {kept.reason}", facts=facts)
-    scheduled = RetentionSchedule(connection).find_many([record.key]).get(record.key)
-    if scheduled is not None and expires_at is not None and expires_at < context.as_of:
-        text = f"retention of its feed is next due at {rendered(scheduled.next_at)}"
-        yield Reason(code=ReasonCode.NEXT_SWEEP, text=text, facts={"at": rendered(scheduled.next_at)})
+    next_sweep = AgendaKey.of_entity(AgendaKind.RETENTION, *record.key)
+    scheduled = Agenda[Entry](connection).get_many([next_sweep]).get(next_sweep)
+    if scheduled is not None and scheduled.due_at is not None and expires_at is not None and expires_at < context.as_of:
+        text = f"retention of its feed is next due at {rendered(scheduled.due_at)}"
+        yield Reason(code=ReasonCode.NEXT_SWEEP, text=text, facts={"at": rendered(scheduled.due_at)})

@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0022-00a74075"
+SCHEMA_REVISION = "0022-69989f3a"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (
@@ -29,15 +29,14 @@ TABLE_MODULES = (
     "feed_assets.catalog.tables",
     "feed_assets.context.tick_failures",
     "feed_assets.instances.inbox.store",
-    "feed_assets.instances.late.store",
     "feed_assets.instances.steps.store",
+    "feed_assets.log.agenda",
     "feed_assets.log.definitions.tables",
     "feed_assets.log.instances.tables",
     "feed_assets.log.messages.outbox",
     "feed_assets.log.removals.tables",
     "feed_assets.log.tables",
     "feed_assets.releases.store",
-    "feed_assets.retention.rules.store",
     "feed_assets.sql.totals",
     "feed_assets.triggers.queue.tables",
 )

@@ -16,7 +16,8 @@ from feed_assets.context.safe_mode import record_restore
 from feed_assets.entities.common import Kind
 from feed_assets.entities.metadata import Origin
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
-from feed_assets.instances.late.store import UPDATE, LateChecks
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.payloads import (
@@ -132,7 +133,9 @@ def test_a_replica_that_is_behind_is_explained_on_both_sides_and_copied_again(re
     begin(replicated, ProcessInstanceStatus.FAILED, "clicks@east", "west")
     with open_migrated(f"sqlite:///{replicated}/state.db").begin() as connection:
         checks = LateChecks(connection)
-        checks.put([late_check(kind=UPDATE, name="clicks@east", cluster="west", nominal_time=AT, planned_at=AT)])
+        checks.put(
+            [late_check(kind=AgendaKind.UPDATE, name="clicks@east", cluster="west", nominal_time=AT, planned_at=AT)]
+        )
         (behind,) = checks.behind(NOON)
     explained = paste(describe_behind(behind), "why").stdout
     assert "the replication of feed 'clicks' from east" in explained

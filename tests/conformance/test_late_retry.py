@@ -27,7 +27,8 @@ from feed_assets.instances.late.lateness import (
     next_check,
     process_cut_off,
 )
-from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.instances.late.store import LATE_DATA, LateCheck, LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.compile import compile_plan
@@ -186,7 +187,7 @@ def check_late_when_due(case: Case) -> None:
     status = ProcessInstanceStatus("READY" if case["job_status"] == "PREP" else case["job_status"])
     plan, due_at = late_process_plan(), NOW + timedelta(hours=1)
     check = LateCheck(
-        kind="process",
+        kind=AgendaKind.LATE_INPUTS,
         name="p",
         cluster="primary",
         nominal_time=NOW,
@@ -362,7 +363,13 @@ def check_schema_policy(case: Case) -> None:
 
 def check_delay_queue(case: Case) -> None:
     check = LateCheck(
-        kind="process", name="p", cluster="primary", nominal_time=NOW, planned_at=NOW, due_at=NOW, cut_off_at=NOW
+        kind=AgendaKind.LATE_INPUTS,
+        name="p",
+        cluster="primary",
+        nominal_time=NOW,
+        planned_at=NOW,
+        due_at=NOW,
+        cut_off_at=NOW,
     )
     database = open_database("sqlite://")
     database.migrate()
@@ -370,7 +377,7 @@ def check_delay_queue(case: Case) -> None:
         for event in case["events"]:
             due_at = NOW + timedelta(milliseconds=event["insert_ms"] + event["delay_ms"])
             LateChecks(connection).put([replace(check, name=event["id"], due_at=due_at)])
-        due = LateChecks(connection).due("primary", NOW + timedelta(days=1), 10)
+        due = LateChecks(connection).due(LATE_DATA, "primary", NOW + timedelta(days=1), 10)
     database.close()
     assert [found.name for found in due] == case["expected_order"]
 

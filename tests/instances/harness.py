@@ -32,6 +32,7 @@ from feed_assets.instances.gates.requests import LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks, apply_updates
 from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -353,7 +354,7 @@ class LifecycleHarness:
         return apply_late_checks(self.open_tick(as_of, cluster, bulkheads, is_held=is_held))
 
     def late_check(
-        self, name: str, time: datetime, kind: str = "process", cluster: str = "primary"
+        self, name: str, time: datetime, kind: AgendaKind = AgendaKind.LATE_INPUTS, cluster: str = "primary"
     ) -> LateCheck | None:
         """What is to come for an instance."""
         with self.database.read() as connection:

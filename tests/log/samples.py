@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from feed_assets.instances.late.store import LateCheck
+from feed_assets.log.agenda import AgendaKind, Entry
 from feed_assets.log.messages.payloads import EvictionOperation, EvictionPayload
 from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.log.records import (
@@ -16,7 +17,8 @@ from feed_assets.log.records import (
     ProcessInstanceStatus,
 )
 from feed_assets.log.removals.chunks import SweepDraft
-from feed_assets.log.removals.records import Hold, ScheduledRetention, Sweep, SweepItem, SweepState
+from feed_assets.log.removals.records import Hold, Sweep, SweepItem, SweepState
+from feed_assets.timing.dates import NEVER
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -76,7 +78,7 @@ def arrival_poll(n: int = 0, **fields: Any) -> ArrivalPoll:
 
 def late_check(n: int = 0, **fields: Any) -> LateCheck:
     given: dict[str, Any] = {
-        "kind": "process",
+        "kind": AgendaKind.LATE_INPUTS,
         "name": "daily",
         "cluster": "primary",
         "nominal_time": hour(n),
@@ -143,12 +145,14 @@ def message(n: int = 0, **fields: Any) -> OutboxMessage:
     return OutboxMessage(**given | fields)
 
 
-def scheduled_retention(n: float = 0, **fields: Any) -> ScheduledRetention:
+def entry(n: float = 0, **fields: Any) -> Entry:
     given: dict[str, Any] = {
-        "feed": "clicks",
+        "kind": AgendaKind.RETENTION,
+        "name": "clicks",
         "cluster": "primary",
-        "next_at": hour(n),
-        "last_at": None,
-        "policy_digest": "sha256:p",
+        "nominal_time": NEVER,
+        "due_at": hour(n),
+        "planned_at": hour(0),
+        "state": {},
     }
-    return ScheduledRetention(**given | fields)
+    return Entry(**given | fields)

@@ -11,9 +11,9 @@ from feed_assets.alerts.deadlines.records import Recovered, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import Deliveries, ReceiverState, ReceiverStates
 from feed_assets.alerts.forecasting.chains import InstanceDurations
-from feed_assets.alerts.forecasting.watches import SlaWatch, SlaWatches
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.steps.store import Steps
+from feed_assets.log.agenda import Agenda, AgendaKind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
@@ -42,13 +42,13 @@ from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.metrics.collecting import OpenWork
 from feed_assets.receivers import Topic
-from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.sql.database import Database, open_database
 from feed_assets.sql.totals import Totals
 from tests.databases import open_migrated
 from tests.log.samples import (
     HOUR,
     arrival_poll,
+    entry,
     event,
     feed_instance,
     finished,
@@ -153,8 +153,6 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "release_all": lambda c: Leases(NOWHERE).release_all(c, "a", "b"),
     "manifests": lambda c: Manifests(c).get_many([FeedKey("clicks", "primary", hour(0))]),
     "digests": lambda c: Manifests(c).get_digests([FeedKey("clicks", "primary", hour(0))]),
-    "due late checks": lambda c: LateChecks(c).due("primary", hour(0), 9),
-    "due updates": lambda c: LateChecks(c).due("primary", hour(0), 9, updates=True),
     "late checks": lambda c: LateChecks(c).get_many([late_check().key]),
     "lock late checks": lambda c: LateChecks(c).lock_many([late_check().key]),
     "remove late checks": lambda c: LateChecks(c).remove([late_check().key]),
@@ -190,16 +188,14 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "messages by number": lambda c: Outbox(c).get_many([1]),
     "open deliveries": lambda c: Deliveries(c).open_of("ops", 9),
     "read the outbox": lambda c: Outbox(c).read(0, 9),
-    "due retention": lambda c: RetentionSchedule(c).due("primary", hour(0), 9),
-    "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
-    "retention of a cluster": lambda c: RetentionSchedule(c).of_cluster("primary"),
+    "entries of a cluster": lambda c: Agenda(c).of_cluster(AgendaKind.RETENTION, "primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
     "first event of a feed": lambda c: InstanceDurations(c).first_event_at("clicks", "primary"),
     "arrivals": lambda c: InstanceDurations(c).arrivals([FeedKey("clicks", "primary", hour(0))]),
     "instance durations": lambda c: InstanceDurations(c).of_processes([ProcessKey("daily", "primary", hour(0))]),
-    "due watches": lambda c: SlaWatches(c).due("primary", hour(0), 9),
-    "watch": lambda c: SlaWatches(c).put([WATCH]),
-    "watch no longer": lambda c: SlaWatches(c).remove([WATCH.key]),
+    "due entries": lambda c: Agenda(c).due([AgendaKind.RETENTION], "primary", hour(0), 9),
+    "plan": lambda c: Agenda(c).put([ENTRY]),
+    "plan no longer": lambda c: Agenda(c).remove([ENTRY.key]),
     "due deadlines": lambda c: Watermarks(c).due(WatermarkKind.FEED_LOW, hour(0), 9, cluster="primary"),
     "late instances": lambda c: SlaMisses(c).open("primary", "feed", "clicks"),
     "late instances that have come": lambda c: SlaMisses(c).recovered("primary", 9),
@@ -217,7 +213,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }
 
-WATCH = SlaWatch("feed", "clicks", "primary", hour(0), SlaLevel.LOW, hour(1))
+ENTRY = entry(1)
 LEASE = Lease(entity="clicks", cluster="primary", nominal_time=hour(0), token=1, holder="a", expires_at=hour(1))
 LEASING: dict[str, Callable[[Leases], Any]] = {
     "acquire": lambda leases: leases.acquire_many([("clicks", "primary", hour(0))], "a", hour(0), HOUR),
@@ -296,8 +292,6 @@ def keys_come_first(plan: list[str]) -> bool:
         ("remove polls", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("digests", "(feed=? AND cluster=? AND nominal_time=?)"),
-        ("due late checks", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
-        ("due updates", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
         ("late checks", "(kind=? AND name=? AND cluster=? AND nominal_time=?)"),
         ("open sweeps", "fa_sweeps_by_state (state=? AND cluster=?)"),
         ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
@@ -311,8 +305,7 @@ def keys_come_first(plan: list[str]) -> bool:
         ("messages by number", "PRIMARY KEY (rowid=?)"),
         ("open deliveries", "fa_deliveries_open (way=?)"),
         ("tell", "fa_outbox_by_key (idempotency_key=?)"),
-        ("due retention", "fa_retention_schedule_due (cluster=? AND next_at<?)"),
-        ("scheduled retention", "(feed=? AND cluster=?)"),
+        ("due entries", "fa_agenda_due (cluster=? AND kind=? AND due_at>? AND due_at<?)"),
         ("remove manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
         ("times_in", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
@@ -340,7 +333,6 @@ def keys_come_first(plan: list[str]) -> bool:
         ("first event of a feed", "fa_feed_events_by_feed (feed=? AND cluster=?)"),
         ("arrivals", "fa_feed_events_by_instance (feed=? AND cluster=? AND nominal_time=?)"),
         ("instance durations", "(process=? AND cluster=? AND nominal_time=?)"),
-        ("due watches", "fa_sla_watches_due (cluster=? AND look_at<?)"),
         ("unfinished instances", "COVERING INDEX fa_process_instances_by_status (status=?)"),
         ("instances to arrive", "fa_arrival_polls_due (cluster=?)"),
         ("pending inputs", "fa_trigger_inputs_pending (cluster=?)"),

@@ -12,7 +12,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from feed_assets import Feed, build_definitions
 from feed_assets.context.operation import open_context, resolve_subject
 from feed_assets.explain.explanations import explain
-from feed_assets.instances.late.store import LateChecks
+from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEvent, FeedEventKind
@@ -183,12 +183,12 @@ def test_a_later_materialization_is_late_data_at_once(tmp_path: Path, instance: 
     materialize(instance, 1)
     harness.tick()
     with harness.runtime.database(instance).begin() as connection:
-        (check,) = LateChecks(connection).due("here", datetime.max.replace(tzinfo=START.tzinfo), 9)
+        (check,) = LateChecks(connection).due(LATE_DATA, "here", datetime.max.replace(tzinfo=START.tzinfo), 9)
         LateChecks(connection).put([replace(check, due_at=START + timedelta(days=2))])
     materialize(instance, 1)
     harness.tick()
     with harness.runtime.database(instance).read() as connection:
-        assert len(LateChecks(connection).due("here", harness.runtime.clock.now(), 9)) == 1
+        assert len(LateChecks(connection).due(LATE_DATA, "here", harness.runtime.clock.now(), 9)) == 1
 
 
 def test_an_instance_that_is_made_ahead_arrives_at_its_time(

@@ -14,7 +14,7 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.context.tick_failures import TickFailures, TickStep
-from feed_assets.instances.late.store import LateChecks
+from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.records import render_payload
 from feed_assets.orchestration.sensors.late_data import run_late_tick
@@ -264,7 +264,7 @@ def test_late_checks_of_a_storage_that_does_not_answer_put_off_no_others(
     (home.data / "kept" / f"{START:%Y-%m-%d}" / "03" / "more.csv").write_text("n\n1\n")
     said = run_late_tick(harness.runtime, harness.layout, "here", instance)
     with harness.runtime.database(instance).read() as connection:
-        due = LateChecks(connection).due("here", harness.runtime.clock.now(), 10)
+        due = LateChecks(connection).due(LATE_DATA, "here", harness.runtime.clock.now(), 10)
         reasons = [each.reason for each in TickFailures(connection).all()]
     assert due == []
     assert all("has not answered within 1 seconds" in reason for reason in reasons), reasons

@@ -16,7 +16,7 @@ from feed_assets.instances.attempts.attempt_inputs import freeze_inputs
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.late.lateness import LateVerdict
-from feed_assets.instances.late.store import UPDATE
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -287,7 +287,7 @@ def test_what_is_published_anew_is_copied_anew_to_every_target_and_equal_content
     assert lifecycle.instances(FLOW, "backup")[START].attempt == 2
     republish(lifecycle, "second", at("10"))
     assert lifecycle.instances(FLOW, "backup")[START].attempt == 2
-    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
+    assert lifecycle.late_check(FLOW, START, AgendaKind.UPDATE, "backup") is None
 
 
 def test_a_correction_while_the_older_content_is_copied_is_copied_after_it(tmp_path: Path) -> None:
@@ -349,10 +349,10 @@ def test_what_others_change_after_the_cut_off_stays_behind_and_says_so_until_it_
     assert row.reason == (
         "updated: clicks 2013-11-01T00:00Z changed; not copied: it came after the cut-off of late data"
     )
-    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is not None
+    assert lifecycle.late_check(FLOW, START, AgendaKind.UPDATE, "backup") is not None
     lifecycle.copy(FLOW, [START], at("02"))
     lifecycle.tick(at("02T01"), "backup")
-    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
+    assert lifecycle.late_check(FLOW, START, AgendaKind.UPDATE, "backup") is None
 
 
 def changed_by_others(lifecycle: LifecycleHarness, as_of: datetime) -> None:
@@ -373,13 +373,13 @@ def test_a_failed_copy_of_a_correction_is_kept_as_behind_until_it_succeeds(tmp_p
     for hour in range(4):
         pass_time(lifecycle, at(f"02T{hour:02}"), "backup")
     assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.FAILED
-    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is not None
+    assert lifecycle.late_check(FLOW, START, AgendaKind.UPDATE, "backup") is not None
     blocked.unlink()
     (tmp_path / "aside").rename(blocked)
     lifecycle.copy(FLOW, [START], at("03"))
     lifecycle.tick(at("03T01"), "backup")
     assert {*files(lifecycle, START).values()} == {"second"}
-    assert lifecycle.late_check(FLOW, START, UPDATE, "backup") is None
+    assert lifecycle.late_check(FLOW, START, AgendaKind.UPDATE, "backup") is None
 
 
 def test_row_81_a_copy_that_fails_is_tried_three_times_from_five_minutes_on(tmp_path: Path) -> None:

@@ -44,15 +44,3 @@ sla_pauses = define_table(
     Column("ended_at", UtcDateTime, nullable=False),
     key=("process", "cluster", "begun_at"),
 )
-
-sla_watches = define_table(
-    "fa_sla_watches",
-    Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("nominal_time", UtcDateTime, nullable=False),
-    Column("level", Choice(SlaLevel), nullable=False),
-    Column("look_at", UtcDateTime, nullable=False),
-    Index("fa_sla_watches_due", "cluster", "look_at"),
-    key=("kind", "name", "cluster", "nominal_time", "level"),
-)

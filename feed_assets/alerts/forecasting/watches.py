@@ -10,22 +10,19 @@ written and its watch removed in one transaction, so that a restart does not rep
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from sqlalchemy import Connection, or_
+from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.due_times import Deadlines, find_sla, open_deadlines
 from feed_assets.alerts.deadlines.messages import build_payload
 from feed_assets.alerts.deadlines.records import LateInstance
-from feed_assets.alerts.deadlines.tables import sla_watches
 from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_missing, forecast
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.cursors import Cursors
-from feed_assets.log.definitions.records import ScheduleState
-from feed_assets.log.definitions.schedules import is_process_scheduled
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import SlaEvent
@@ -34,63 +31,7 @@ from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.releases.timeline import is_applied
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
 from feed_assets.timing.dates import render_datetime
-
-_T = sla_watches.c
-
-
-class WatchKey(NamedTuple):
-    """A watched deadline of an instance of a feed or process on a cluster."""
-
-    kind: str
-    name: str
-    cluster: str
-    nominal_time: datetime
-    level: SlaLevel
-
-
-class SlaWatch(NamedTuple):
-    """A watched deadline, and when it is looked at next."""
-
-    kind: str
-    name: str
-    cluster: str
-    nominal_time: datetime
-    level: SlaLevel
-    look_at: datetime
-
-    @property
-    def key(self) -> WatchKey:
-        """The deadline."""
-        return WatchKey(*self[:-1])
-
-
-_ROWS = RowMapper(sla_watches, SlaWatch)
-
-
-class SlaWatches(TableStore):
-    """The watched deadlines as one transaction sees them."""
-
-    def due(
-        self, cluster: str, as_of: datetime, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
-    ) -> list[SlaWatch]:
-        """Return the deadlines of a cluster that are to be looked at, the longest waiting first; those of processes
-        only while these are scheduled. `without_row` is the state of a process that has no schedule.
-        """
-        is_active = or_(_T.kind != Kind.PROCESS, is_process_scheduled(_T.name, _T.cluster, without_row))
-        statement = _ROWS.select.where(_T.cluster == cluster, _T.look_at <= as_of, is_active)
-        order = (_T.look_at, _T.kind, _T.name, _T.nominal_time, _T.level)
-        return _ROWS.find(self._connection, statement.order_by(*order).limit(limit))
-
-    def put(self, watches: Iterable[SlaWatch]) -> None:
-        """Watch deadlines, or change when they are looked at."""
-        _ROWS.put(self._connection, sorted(watches))
-
-    def remove(self, keys: Iterable[WatchKey]) -> None:
-        """Watch deadlines no longer; those that are not watched are ignored."""
-        delete_keys(self._connection, sla_watches, WatchKey._fields, keys)
-
 
 ENTITIES_A_STEP = 100
 INSTANCES_A_STEP = 100
@@ -100,6 +41,14 @@ SHORTEST_PAUSE = timedelta(minutes=1)
 
 _MOMENT = timedelta(microseconds=1)
 _KINDS = {Kind.FEED: WatermarkKind.FEED_RISK, Kind.PROCESS: WatermarkKind.PROCESS_RISK}
+WATCHED = {
+    AgendaKind.FEED_RISK_LOW: SlaLevel.LOW,
+    AgendaKind.FEED_RISK_HIGH: SlaLevel.HIGH,
+    AgendaKind.PROCESS_RISK_LOW: SlaLevel.LOW,
+    AgendaKind.PROCESS_RISK_HIGH: SlaLevel.HIGH,
+}
+"""The watches of deadlines in the agenda, and their levels."""
+_WATCHES = {(kind.entity_kind, level): kind for kind, level in WATCHED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +81,7 @@ def apply_forecasts(tick: Tick) -> WatchResult:
                 return WatchResult(warned=warned, looked=looked, is_complete=False)
             if not _is_due(connection, tick):
                 return WatchResult(warned=warned, looked=looked)
-            due = SlaWatches(connection).due(tick.cluster, tick.as_of, LOOKS_A_STEP, without_row=tick.without_row)
+            due = _find_due(connection, tick, LOOKS_A_STEP)
             found = _Watching(connection=connection, tick=tick).look_at(due)
         with tick.database.begin() as connection:
             lock_log(connection)
@@ -150,8 +99,8 @@ class _Found:
     """What looks have found: deadlines to warn of, those to be watched no longer, and those to be looked at later."""
 
     warnings: tuple[Forecast, ...]
-    over: tuple[WatchKey, ...]
-    later: tuple[SlaWatch, ...]
+    over: tuple[AgendaKey, ...]
+    later: tuple[Entry, ...]
 
 
 def _follow(connection: Connection, tick: Tick) -> None:
@@ -190,8 +139,13 @@ def _is_due(connection: Connection, tick: Tick) -> bool:
     return (
         not _is_followed(connection, tick)
         or any(_due_walks(connection, kind, tick, limit=1) for kind in _KINDS)
-        or bool(SlaWatches(connection).due(tick.cluster, tick.as_of, 1, without_row=tick.without_row))
+        or bool(_find_due(connection, tick, 1))
     )
+
+
+def _find_due(connection: Connection, tick: Tick, limit: int) -> list[Entry]:
+    agenda = Agenda[Entry](connection)
+    return agenda.due(tuple(WATCHED), tick.cluster, tick.as_of, limit, without_row=tick.without_row)
 
 
 def _due_walks(connection: Connection, kind: Kind, tick: Tick, limit: int) -> list[Watermark]:
@@ -221,18 +175,25 @@ class _Watching:
 
     connection: Connection
     tick: Tick
-    _deadlines: dict[tuple[str, str, SlaLevel], Deadlines | None] = field(default_factory=dict)
+    _deadlines: dict[tuple[Kind, str, SlaLevel], Deadlines | None] = field(default_factory=dict)
 
     def walk(self, kind: Kind, watermark: Watermark) -> Watermark:
         """Watch what is not there at its nominal time; return where the walk stands then."""
         name, time = watermark.entity, watermark.next_time
-        levels = [found for level in SlaLevel if (found := self._find(kind.value, name, level)) is not None]
+        levels = [found for level in SlaLevel if (found := self._find(kind, name, level)) is not None]
         times: list[datetime] = []
         while time is not None and time <= self.tick.as_of and levels and len(times) < INSTANCES_A_STEP:
             times.append(time)
             time = levels[-1].ceil(time + _MOMENT)
-        SlaWatches(self.connection).put(
-            SlaWatch(kind.value, name, self.tick.cluster, missing, deadlines.level, self._next_look(deadlines, missing))
+        Agenda[Entry](self.connection).put(
+            Entry(
+                kind=_WATCHES[kind, deadlines.level],
+                name=name,
+                cluster=self.tick.cluster,
+                nominal_time=missing,
+                due_at=self._next_look(deadlines, missing),
+                planned_at=self.tick.as_of,
+            )
             for deadlines in levels
             for missing in find_missing(self.connection, deadlines, times)
             if deadlines.due_at(missing) > self.tick.as_of
@@ -245,12 +206,12 @@ class _Watching:
             next_time=time if levels else None,
         )
 
-    def look_at(self, due: Iterable[SlaWatch]) -> _Found:
+    def look_at(self, due: Iterable[Entry]) -> _Found:
         """Look at watched deadlines."""
         reader = ChainReader(connection=self.connection, timeline=self.tick.timeline, as_of=self.tick.as_of)
         warnings: list[Forecast] = []
-        over: list[WatchKey] = []
-        later: list[SlaWatch] = []
+        over: list[AgendaKey] = []
+        later: list[Entry] = []
         for watch in due:
             found = self.tick.bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
             match found:
@@ -259,16 +220,16 @@ class _Watching:
                     over.append(watch.key)
                 case None:
                     over.append(watch.key)
-                case SlaWatch(look_at=look_at):
+                case Entry(due_at=due_at):
                     pause = self.tick.bulkheads.pause(TickStep.FORECASTS, watch.name)
                     put_off = self.tick.as_of + max(SHORTEST_PAUSE, pause)
-                    later.append(found if look_at > self.tick.as_of else found._replace(look_at=put_off))
+                    later.append(found if due_at and due_at > self.tick.as_of else found._replace(due_at=put_off))
         return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
 
     def write(self, found: _Found) -> int:
         """Write what was found, and warn of what is still missing; return of how many deadlines."""
         warnings = [each for each in found.warnings if self._is_missing(each)]
-        watches = SlaWatches(self.connection)
+        watches = Agenda[Entry](self.connection)
         watches.remove(found.over)
         watches.put(found.later)
         Outbox(self.connection).append_many(build_warnings(warnings, self.tick.as_of))
@@ -279,9 +240,9 @@ class _Watching:
         deadlines = self._find(of.kind, of.name, of.level)
         return deadlines is not None and bool(find_missing(self.connection, deadlines, [of.nominal_time]))
 
-    def _look(self, reader: ChainReader, watch: SlaWatch) -> Forecast | SlaWatch | None:
+    def _look(self, reader: ChainReader, watch: Entry) -> Forecast | Entry | None:
         """Return the warning, or the next look; None if nothing is to be watched any more."""
-        deadlines, time = self._find(watch.kind, watch.name, watch.level), watch.nominal_time
+        deadlines, time = self._find(watch.kind.entity_kind, watch.name, WATCHED[watch.kind]), watch.nominal_time
         if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.tick.as_of:
             return None
         if not find_missing(self.connection, deadlines, [time]):
@@ -289,16 +250,16 @@ class _Watching:
         found = forecast(reader, deadlines, time)
         if deadlines.sla.warn_at is not None and found.is_at_risk(deadlines.sla.warn_at):
             return found
-        return watch._replace(look_at=self._next_look(deadlines, time))
+        return watch._replace(due_at=self._next_look(deadlines, time), planned_at=self.tick.as_of)
 
     def _next_look(self, deadlines: Deadlines, time: datetime) -> datetime:
         return self.tick.as_of + pause_before(deadlines.due_at(time), self.tick.as_of)
 
-    def _find(self, kind: str, name: str, level: SlaLevel) -> Deadlines | None:
+    def _find(self, kind: Kind, name: str, level: SlaLevel) -> Deadlines | None:
         """Return the deadlines of an entity that are watched."""
         key = (kind, name, level)
         if key not in self._deadlines:
-            found = open_deadlines(self.connection, self.tick.timeline, Kind(kind), name, self.tick.cluster, level)
+            found = open_deadlines(self.connection, self.tick.timeline, kind, name, self.tick.cluster, level)
             self._deadlines[key] = None if found is None or found.sla.warn_at is None else found
         return self._deadlines[key]
 

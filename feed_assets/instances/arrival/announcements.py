@@ -11,11 +11,11 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick
-from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.polling import PollResult, decide_poll_result, plan_first_poll, record_poll_results
 from feed_assets.instances.arrival.recording import Signal, record_signals
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined
-from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.feed_instances import SETTLED, FeedInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey
@@ -88,12 +88,12 @@ def _check_at_once(connection: Connection, tick: Tick, again: Sequence[Announcem
     LateChecks(connection).put([replace(check, planned_at=tick.as_of, due_at=tick.as_of) for check in later])
 
 
-def _late_keys(plan: Plan, announcement: Announcement) -> Collection[LateKey]:
+def _late_keys(plan: Plan, announcement: Announcement) -> Collection[AgendaKey]:
     record, index = announcement.record, announcement.record.sequence.index(announcement.nominal_time)
     readers = [
-        LateKey(Kind.PROCESS.value, *edge.process_key, plan.processes[edge.process_key].sequence.at(reader))
+        AgendaKey(AgendaKind.LATE_INPUTS, *edge.process_key, plan.processes[edge.process_key].sequence.at(reader))
         for edge in record.inputs_of
         if edge.is_late
         for reader in plan.reader_indices(edge, range(index, index + 1))
     ]
-    return [LateKey(Kind.FEED.value, *announcement.key), *readers]
+    return [AgendaKey(AgendaKind.LATE_FEED, *announcement.key), *readers]

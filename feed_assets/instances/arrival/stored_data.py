@@ -18,11 +18,11 @@ from sqlalchemy import Connection
 from feed_assets.command_lines import command_line
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
-from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.polling import decide_poll_result
 from feed_assets.instances.arrival.store_polls import Candidate, find_record, poll_confined, poll_instances
-from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
@@ -153,7 +153,7 @@ def _record(
     polled = [(each, looks[key]) for key, each in gone.items() if each.record.is_external]
     polls = [decide_poll_result(each, look, as_of).next_poll for each, look in polled if each.record.is_expected]
     ArrivalPolls(connection).put(poll for poll in polls if poll is not None)
-    LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
+    LateChecks(connection).remove([AgendaKey(AgendaKind.LATE_FEED, *key) for key in gone])
 
 
 DAY = timedelta(days=1)

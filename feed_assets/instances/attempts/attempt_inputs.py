@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.errors import UnknownFeedError
 from feed_assets.engines.port import InputData, InputEvent, InputInstance
-from feed_assets.entities.common import Kind
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.work_data import input_data, table_partition
 from feed_assets.instances.errors import BatchEndedError
 from feed_assets.instances.late.contents import record_contents, scan_contents
 from feed_assets.instances.late.lateness import UNSETTLED, decide_process_check
-from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -108,8 +108,8 @@ def find_late_inputs(connection: Connection, process: ProcessRecord, nominal_tim
     return check.changed if check else ()
 
 
-def _key_of(process: ProcessRecord, nominal_time: datetime) -> LateKey:
-    return LateKey(Kind.PROCESS.value, *process.key, nominal_time)
+def _key_of(process: ProcessRecord, nominal_time: datetime) -> AgendaKey:
+    return AgendaKey(AgendaKind.LATE_INPUTS, *process.key, nominal_time)
 
 
 def freeze_inputs(

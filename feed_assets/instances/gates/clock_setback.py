@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from feed_assets.context.tick import Tick
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
 from feed_assets.instances.late.lateness import decide_feed_check, decide_process_check, process_cut_off
-from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.instances.late.store import LATE_DATA, LateCheck, LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -254,8 +255,7 @@ def _move_late_checks(connection: Connection, timeline: ReleaseTimeline, cluster
     checks = LateChecks(connection)
     moved = [
         found
-        for updates in (False, True)
-        for check in checks.due(cluster, NEVER, ROWS_AT_MOST, updates=updates)
+        for check in checks.due((*LATE_DATA, AgendaKind.UPDATE), cluster, NEVER, ROWS_AT_MOST)
         if (found := decide_late_check(check, as_of)) is not None
     ]
     checks.put(moved)

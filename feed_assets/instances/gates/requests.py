@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
-from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
-from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.definitions.schedules import load_schedules
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -350,7 +350,7 @@ def _with_reasons(connection: Connection, request: LaunchRequest) -> LaunchReque
     request = replace(request, reasons=Counter(_reason(row) for _, row in sorted(rows.items())))
     if request.record.late is None:
         return request
-    keys = [LateKey(Kind.PROCESS.value, *request.process.key, time) for time in request.nominal_times]
+    keys = [AgendaKey(AgendaKind.LATE_INPUTS, *request.process.key, time) for time in request.nominal_times]
     found = LateChecks(connection).get_many(keys)
     return replace(request, late={key.nominal_time: check.changed for key, check in found.items() if check.changed})
 

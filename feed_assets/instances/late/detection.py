@@ -13,7 +13,6 @@ from sqlalchemy import Connection
 
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
-from feed_assets.entities.common import Kind
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
 from feed_assets.instances.late.lateness import (
@@ -27,8 +26,9 @@ from feed_assets.instances.late.lateness import (
     decide_later,
     next_check,
 )
-from feed_assets.instances.late.store import UPDATE, LateCheck, LateChecks, LateKey
+from feed_assets.instances.late.store import LATE_DATA, LateCheck, LateChecks
 from feed_assets.instances.late.updates import decide_update, decide_update_early, is_settled, is_too_late
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances, Progress
 from feed_assets.log.records import (
@@ -95,14 +95,14 @@ class CheckBatch:
 
     tick: Tick
     due: tuple[LateCheck, ...]
-    decided: Mapping[LateKey, CheckDecision]
+    decided: Mapping[AgendaKey, CheckDecision]
     processes: tuple[_ProcessSubject, ...]
     feeds: tuple[_FeedSubject, ...]
     rows: Mapping[FeedKey, FeedInstance]
 
     @classmethod
     def of(cls, connection: Connection, tick: Tick, due: Sequence[LateCheck]) -> "CheckBatch":
-        decided: dict[LateKey, CheckDecision] = {}
+        decided: dict[AgendaKey, CheckDecision] = {}
         found: list[tuple[LateCheck, ProcessInstance, ActiveRelease]] = []
         feeds: list[_FeedSubject] = []
         keys = [_subject_of(check) for check in due if _is_of_process(check)]
@@ -114,7 +114,7 @@ class CheckBatch:
                 row = instances.get(_subject_of(check))
                 active = tick.timeline.find(connection, (check.name, check.cluster), check.nominal_time)
                 status = row.status if row else None
-                if check.kind == UPDATE:
+                if check.kind is AgendaKind.UPDATE:
                     process = active.record if active is not None else None
                     early = decide_update_early(check, status, process, tick.as_of, is_safe_mode=tick.is_held)
                 else:
@@ -147,7 +147,7 @@ class CheckBatch:
 
     def apply(
         self, connection: Connection, contents: Mapping[FeedKey, Content], recorded: RecordedContents
-    ) -> Mapping[LateKey, CheckDecision]:
+    ) -> Mapping[AgendaKey, CheckDecision]:
         """Record and return the decisions of the checks; none for instances whose run began or ended meanwhile."""
         checks = LateChecks(connection)
         standing = checks.lock_many([check.key for check in self.due])
@@ -171,7 +171,7 @@ class CheckBatch:
         self, subject: _ProcessSubject, contents: Mapping[FeedKey, Content], recorded: RecordedContents
     ) -> CheckDecision:
         found = [self._contents_of(each, recorded) for each in subject.inputs]
-        if subject.check.kind == UPDATE:
+        if subject.check.kind is AgendaKind.UPDATE:
             return decide_update(
                 subject.check,
                 subject.active.record,
@@ -241,15 +241,15 @@ def _subjects(
     subjects = []
     for check, row, active in found:
         own = states[id(active.plan), active.record.key, row.nominal_time]
-        is_held = check.kind == UPDATE and active.record.on_update is OnUpdate.HOLD
+        is_held = check.kind is AgendaKind.UPDATE and active.record.on_update is OnUpdate.HOLD
         subjects.append(
             _ProcessSubject(
                 check=check,
                 row=row,
                 active=active,
-                inputs=_inputs(row, active.plan, own, is_update=check.kind == UPDATE),
+                inputs=_inputs(row, active.plan, own, is_update=check.kind is AgendaKind.UPDATE),
                 is_settled=not is_held or is_settled(connection, active.plan, own),
-                is_too_late=check.kind == UPDATE and is_too_late(tick.plan, active.record, check),
+                is_too_late=check.kind is AgendaKind.UPDATE and is_too_late(tick.plan, active.record, check),
             )
         )
     return tuple(subjects)
@@ -272,11 +272,13 @@ def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState], *, i
 
 
 def _apply_to_instance(
-    connection: Connection, row: ProcessInstance, kind: str, decision: CheckDecision, as_of: datetime
+    connection: Connection, row: ProcessInstance, kind: AgendaKind, decision: CheckDecision, as_of: datetime
 ) -> None:
     instances = ProcessInstances(connection)
     found, refused = (
-        (Cause.UPDATED, Cause.UPDATE_REFUSED) if kind == UPDATE else (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED)
+        (Cause.UPDATED, Cause.UPDATE_REFUSED)
+        if kind is AgendaKind.UPDATE
+        else (Cause.LATE_DATA, Cause.LATE_DATA_REFUSED)
     )
     if decision.verdict is LateVerdict.RERUN:
         instances.transition(
@@ -329,7 +331,7 @@ def _decide_feed(subject: _FeedSubject, contents: Mapping[FeedKey, Content], tic
 
 
 def _is_of_process(check: LateCheck) -> bool:
-    return check.kind != Kind.FEED.value
+    return check.kind is not AgendaKind.LATE_FEED
 
 
 def _subject_of(check: LateCheck) -> ProcessKey:
@@ -362,7 +364,9 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
     try.
     """
 
-    def make(checks: Sequence[Sequence[LateCheck]]) -> list[tuple[Mapping[LateKey, CheckDecision], frozenset[FeedKey]]]:
+    def make(
+        checks: Sequence[Sequence[LateCheck]],
+    ) -> list[tuple[Mapping[AgendaKey, CheckDecision], frozenset[FeedKey]]]:
         with tick.database.read() as connection:
             tick.timeline.refresh(connection, tick.as_of)
             due = [check for each in checks for check in each]
@@ -380,13 +384,13 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
     is_complete = False
     while True:
         with tick.database.read() as connection:
-            due = LateChecks(connection).due(tick.cluster, tick.as_of, CHECKS_A_STEP)
+            due = LateChecks(connection).due(LATE_DATA, tick.cluster, tick.as_of, CHECKS_A_STEP)
         if not due:
             is_complete = True
             break
         units: dict[str, list[LateCheck]] = defaultdict(list)
         for check in due:
-            units[f"{check.kind} {check.name}"].append(check)
+            units[f"{check.kind.entity_kind} {check.name}"].append(check)
         made = tick.bulkheads.run_apart(TickStep.LATE_DATA, units, make)
         decisions = {key: decision for made_now, _ in made for key, decision in made_now.items()}
         decisions |= _put_off_failed(tick, TickStep.LATE_DATA, units)
@@ -427,7 +431,7 @@ def apply_updates(tick: Tick) -> int:
     again = 0
     while True:
         with tick.database.read() as connection:
-            due = LateChecks(connection).due(tick.cluster, tick.as_of, CHECKS_A_STEP, updates=True)
+            due = LateChecks(connection).due([AgendaKind.UPDATE], tick.cluster, tick.as_of, CHECKS_A_STEP)
         units: dict[str, list[LateCheck]] = defaultdict(list)
         for check in due:
             units[check.name].append(check)
@@ -439,7 +443,7 @@ def apply_updates(tick: Tick) -> int:
 
 def _put_off_failed(
     tick: Tick, step: TickStep, units: Mapping[str, Sequence[LateCheck]]
-) -> dict[LateKey, CheckDecision]:
+) -> dict[AgendaKey, CheckDecision]:
     """Put off the checks of the entities that failed until the next try."""
     later = {
         check.key: decide_later(check, tick.as_of, tick.bulkheads.pause(step, unit))

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.entities.workflow import Workflow
 from feed_assets.instances.late.store import LateCheck
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import UNENDED
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -323,7 +323,9 @@ def decide_process_check(
     if process.late is None or cut_off is None:
         return None
     due_at = next_check(process.late.policy, process.late.delay.as_duration(), nominal_time, cut_off, as_of)
-    return None if due_at is None else _planned(Kind.PROCESS, process.key, nominal_time, as_of, due_at, cut_off)
+    return (
+        None if due_at is None else _planned(AgendaKind.LATE_INPUTS, process.key, nominal_time, as_of, due_at, cut_off)
+    )
 
 
 def decide_feed_check(record: FeedRecord, nominal_time: datetime, as_of: datetime) -> LateCheck | None:
@@ -334,15 +336,15 @@ def decide_feed_check(record: FeedRecord, nominal_time: datetime, as_of: datetim
     if record.late_cut_off is None or not record.is_external or any(edge.is_late for edge in record.inputs_of):
         return None
     cut_off = cut_off_at(nominal_time, record.late_cut_off.as_duration())
-    return None if as_of > cut_off else _planned(Kind.FEED, record.key, nominal_time, as_of, as_of, cut_off)
+    return None if as_of > cut_off else _planned(AgendaKind.LATE_FEED, record.key, nominal_time, as_of, as_of, cut_off)
 
 
 def _planned(
-    kind: Kind, key: tuple[str, str], nominal_time: datetime, as_of: datetime, due_at: datetime, cut_off: datetime
+    kind: AgendaKind, key: tuple[str, str], nominal_time: datetime, as_of: datetime, due_at: datetime, cut_off: datetime
 ) -> LateCheck:
     name, cluster = key
     return LateCheck(
-        kind=kind.value,
+        kind=kind,
         name=name,
         cluster=cluster,
         nominal_time=nominal_time,

@@ -21,7 +21,8 @@ from feed_assets.instances.late.lateness import (
     find_changes,
     find_unreadable,
 )
-from feed_assets.instances.late.store import UPDATE, LateCheck
+from feed_assets.instances.late.store import LateCheck
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.process_instances import UNENDED, ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.plan.records import Plan, ProcessRecord
@@ -50,7 +51,7 @@ def plan_update(key: ProcessKey, as_of: datetime) -> LateCheck:
     """Return the check of an instance that may have read other content than the log has now; it is due at once."""
     name, cluster, nominal_time = key
     return LateCheck(
-        kind=UPDATE,
+        kind=AgendaKind.UPDATE,
         name=name,
         cluster=cluster,
         nominal_time=nominal_time,

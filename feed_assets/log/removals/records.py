@@ -209,21 +209,6 @@ class SweepChanges(TypedDict, total=False):
     note: str | None
 
 
-class ScheduledRetention(NamedTuple):
-    """When retention of a feed on a cluster is due next, when it last ran, and the digest of its policy."""
-
-    feed: str
-    cluster: str
-    next_at: datetime
-    last_at: datetime | None
-    policy_digest: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """(feed, cluster)."""
-        return (self.feed, self.cluster)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """A named protection of a feed's instances from `first` to `last`, both inclusive; None means no limit.

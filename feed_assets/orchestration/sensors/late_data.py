@@ -7,7 +7,7 @@ import dagster as dg
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.instances.late.lateness import count
-from feed_assets.instances.late.store import LateChecks
+from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.graph.layout import AssetLayout
@@ -34,7 +34,7 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
 
 def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Database, as_of: datetime) -> str:
     with database.read() as connection:
-        if not LateChecks(connection).due(cluster, as_of, 1):
+        if not LateChecks(connection).due(LATE_DATA, cluster, as_of, 1):
             return "no check for late data is due"
     active = follow_definitions(runtime, layout, database, as_of)
     tick = build_tick(runtime, active, cluster, database, as_of)

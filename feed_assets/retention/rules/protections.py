@@ -16,12 +16,12 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock, FrozenClock
-from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.errors import FeedAssetsError
 from feed_assets.instances.arrival.instance_paths import find_nominal_time, plain_template
 from feed_assets.instances.attempts.copy_records import copy_of, has_changed
-from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
@@ -268,7 +268,7 @@ def _find_leased(
 
 
 def _find_late_checked(connection: Connection, record: FeedRecord, times: Iterable[datetime]) -> dict[datetime, str]:
-    keys = [LateKey(Kind.FEED.value, *record.key, time) for time in times]
+    keys = [AgendaKey(AgendaKind.LATE_FEED, *record.key, time) for time in times]
     return {key.nominal_time: "it is still checked for late data" for key in LateChecks(connection).get_many(keys)}
 
 
@@ -496,12 +496,12 @@ def find_late_readers(
     for reader in feed_readers:
         active, (process, cluster) = reader.active.record, reader.process
         follows = active.follows_updates and active.copy is None  # protections.py asks for copies that are pending
-        kinds = [Kind.PROCESS.value] * (active.late is not None) + [UPDATE] * follows
+        kinds = [AgendaKind.LATE_INPUTS] * (active.late is not None) + [AgendaKind.UPDATE] * follows
         if not kinds:
             continue
         readers = _readers(reader, times)
         keys = {
-            LateKey(kind, process, cluster, reader.at(index)): index
+            AgendaKey(kind, process, cluster, reader.at(index)): index
             for kind in kinds
             for index in {index for indices in readers.values() for index in indices}
         }

@@ -17,16 +17,15 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.json_form import NominalTime
+from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import Member
 from feed_assets.log.definitions.schedules import ScheduleView
 from feed_assets.log.definitions.store import Definitions
-from feed_assets.log.removals.records import ScheduledRetention
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.releases.timeline import ReleaseTimeline, is_applied
-from feed_assets.retention.rules.store import RetentionSchedule
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
 from feed_assets.timing.errors import TimingError
@@ -137,6 +136,8 @@ FEEDS_A_RUN = 1_000
 """The number of feeds that one retention run handles."""
 
 _DUE_AT_MOST = 20_000
+_POLICY = "policy"
+"""The digest of the policy for which an entry was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class Due:
     """A feed whose retention is due."""
 
     record: FeedRecord
-    scheduled: ScheduledRetention
+    scheduled: Entry
 
 
 def digest_schedule(record: FeedRecord) -> str:
@@ -153,7 +154,7 @@ def digest_schedule(record: FeedRecord) -> str:
     return hashlib.sha256(f"{digest_policy(record)}|{cadence}".encode()).hexdigest()
 
 
-def decide_next(policy: RetentionRecord, scheduled: ScheduledRetention, as_of: datetime) -> datetime:
+def decide_next(policy: RetentionRecord, was_due_at: datetime, as_of: datetime) -> datetime:
     """Decide when retention is due next after a run at `as_of`; NEVER if there is none.
 
     It is due whole cadences after the previous due time, so it does not drift.
@@ -161,20 +162,19 @@ def decide_next(policy: RetentionRecord, scheduled: ScheduledRetention, as_of: d
     >>> from datetime import UTC
     >>> from feed_assets.timing.frequency import parse_frequency
     >>> policy = RetentionRecord(limit=None, cadence=parse_frequency("hours(6)"), trash=parse_frequency("days(7)"))
-    >>> scheduled = ScheduledRetention("clicks", "primary", datetime(2013, 11, 1, tzinfo=UTC), None, "")
-    >>> str(decide_next(policy, scheduled, datetime(2013, 11, 1, 13, tzinfo=UTC)))
+    >>> str(decide_next(policy, datetime(2013, 11, 1, tzinfo=UTC), datetime(2013, 11, 1, 13, tzinfo=UTC)))
     '2013-11-01 18:00:00+00:00'
     """
     cadence = policy.cadence.as_duration()
     has_ended = policy.stops_at is not None and as_of >= policy.stops_at
-    last = as_of if has_ended or as_of < scheduled.next_at else as_of - (as_of - scheduled.next_at) % cadence
+    last = as_of if has_ended or as_of < was_due_at else as_of - (as_of - was_due_at) % cadence
     return decide_next_retention(policy, last, as_of) or NEVER
 
 
 def decide_retention_schedule(
-    plan: Plan, cluster: str, known: Mapping[str, ScheduledRetention], as_of: datetime
-) -> tuple[list[ScheduledRetention], list[str]]:
-    """Decide which entries to write and which feeds to remove, so that the schedule matches the plan.
+    plan: Plan, cluster: str, known: Mapping[str, Entry], as_of: datetime
+) -> tuple[list[Entry], list[AgendaKey]]:
+    """Decide which entries to write and which to remove, so that the agenda matches the plan.
 
     A feed that is new or has another policy is due at once.
     """
@@ -187,9 +187,16 @@ def decide_retention_schedule(
     for feed, record in declared.items():
         scheduled = known.get(feed)
         digest = digest_schedule(record)
-        if scheduled is None or scheduled.policy_digest != digest:
-            changed.append(ScheduledRetention(feed, cluster, as_of, scheduled.last_at if scheduled else None, digest))
-    return changed, sorted(known.keys() - declared.keys())
+        if scheduled is None or scheduled.state[_POLICY] != digest:
+            changed.append(
+                Entry(
+                    *AgendaKey.of_entity(AgendaKind.RETENTION, feed, cluster),
+                    due_at=as_of,
+                    planned_at=as_of,
+                    state={_POLICY: digest},
+                )
+            )
+    return changed, [entry.key for feed, entry in known.items() if feed not in declared]
 
 
 def apply_retention_schedule(
@@ -205,26 +212,28 @@ def apply_retention_schedule(
         if Cursors(connection).get(name) == plan.digest:
             return
     with database.begin() as connection:
-        schedule = RetentionSchedule(connection)
-        changed, gone = decide_retention_schedule(plan, cluster, schedule.of_cluster(cluster), as_of)
-        schedule.put(_after_graces(connection, timeline, changed, as_of, grace))
-        schedule.remove([(feed, cluster) for feed in gone])
+        agenda: Agenda[Entry] = Agenda(connection)
+        known = agenda.of_cluster(AgendaKind.RETENTION, cluster)
+        changed, gone = decide_retention_schedule(plan, cluster, known, as_of)
+        agenda.put(_after_graces(connection, timeline, changed, as_of, grace))
+        agenda.remove(gone)
         Cursors(connection).put(name, plan.digest)
 
 
 def _after_graces(
     connection: Connection,
     timeline: ReleaseTimeline,
-    entries: Iterable[ScheduledRetention],
+    entries: Iterable[Entry],
     as_of: datetime,
     grace: timedelta,
-) -> list[ScheduledRetention]:
+) -> list[Entry]:
     """Return the entries, due at the earliest when their grace period is over."""
     entries = list(entries)
-    records = [record for each in entries if (record := timeline.plan.feeds.get(each.key)) is not None]
+    records = [record for each in entries if (record := timeline.plan.feeds.get((each.name, each.cluster))) is not None]
     graces = find_graces(connection, timeline, records, as_of, grace)
+    ends = {AgendaKey.of_entity(AgendaKind.RETENTION, *feed): found.until for feed, found in graces.items()}
     return [
-        each._replace(next_at=max(each.next_at, graces[each.key].until)) if each.key in graces else each
+        each._replace(due_at=max(each.due_at or as_of, ends[each.key])) if each.key in ends else each
         for each in entries
     ]
 
@@ -235,12 +244,13 @@ def find_due(connection: Connection, plan: Plan, view: ScheduleView, cluster: st
     A feed that is suspended or only submitted stays due until it is scheduled.
     """
     due = []
-    for scheduled in RetentionSchedule(connection).due(cluster, as_of, _DUE_AT_MOST):
-        record = plan.feeds.get((scheduled.feed, cluster))
+    agenda: Agenda[Entry] = Agenda(connection)
+    for scheduled in agenda.due([AgendaKind.RETENTION], cluster, as_of, _DUE_AT_MOST):
+        record = plan.feeds.get((scheduled.name, cluster))
         if (
             record is not None
             and record.retention is not None
-            and view.is_scheduled(Kind.FEED, scheduled.feed, cluster)
+            and view.is_scheduled(Kind.FEED, scheduled.name, cluster)
         ):
             due.append(Due(record=record, scheduled=scheduled))
     due.sort(key=lambda each: -(each.record.retention.priority if each.record.retention else 0))
@@ -254,19 +264,18 @@ def reschedule_retention(
 
     `pauses` contains the feeds for which it failed, with the time until the next try: by the cadence, at the latest.
     """
-    schedule = RetentionSchedule(connection)
-    current = schedule.find_many([each.record.key for each in due])
+    agenda: Agenda[Entry] = Agenda(connection)
+    current = agenda.get_many([each.scheduled.key for each in due])
     rescheduled = []
     for each in due:
-        entry = current.get(each.record.key)
-        if each.record.retention is None or entry is None or entry.policy_digest != each.scheduled.policy_digest:
+        entry = current.get(each.scheduled.key)
+        if each.record.retention is None or entry is None or entry.state != each.scheduled.state:
             continue
-        next_at = decide_next(each.record.retention, each.scheduled, as_of)
-        if each.record.feed in pauses:
-            rescheduled.append(entry._replace(next_at=min(next_at, as_of + pauses[each.record.feed])))
-        else:
-            rescheduled.append(entry._replace(next_at=next_at, last_at=as_of))
-    schedule.put(rescheduled)
+        next_at = decide_next(each.record.retention, each.scheduled.due_at or as_of, as_of)
+        pause = pauses.get(each.record.feed)
+        due_at = next_at if pause is None else min(next_at, as_of + pause)
+        rescheduled.append(entry._replace(due_at=due_at, planned_at=as_of))
+    agenda.put(rescheduled)
 
 
 def schedule_retention_now(
@@ -276,10 +285,10 @@ def schedule_retention_now(
 
     Keys without an entry are ignored.
     """
-    schedule = RetentionSchedule(connection)
-    found = schedule.find_many(list(keys)).values()
-    entries = [each._replace(next_at=min(each.next_at, as_of)) for each in found]
-    schedule.put(_after_graces(connection, timeline, entries, as_of, grace))
+    agenda: Agenda[Entry] = Agenda(connection)
+    found = agenda.get_many([AgendaKey.of_entity(AgendaKind.RETENTION, *each) for each in keys]).values()
+    entries = [each._replace(due_at=min(each.due_at or as_of, as_of)) for each in found]
+    agenda.put(_after_graces(connection, timeline, entries, as_of, grace))
 
 
 def decide_next_retention(policy: RetentionRecord, last: datetime | None, as_of: datetime) -> datetime | None:

@@ -9,7 +9,8 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.instances.gates.end_messages import user_topic_of
-from feed_assets.instances.late.store import LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.manifests import Manifests
@@ -95,7 +96,7 @@ def record_evicted(
             for key, seq in gone.items()
         )
         Manifests(connection).remove(gone)
-        LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
+        LateChecks(connection).remove([AgendaKey(AgendaKind.LATE_FEED, *key) for key in gone])
     kind = FeedEventKind.EVICTED
     evicted = [_message(removal, item, EvictionOperation.DELETE, kind, as_of) for item in items]
     Outbox(connection).append_many([*evicted, *(_delete_message(removal, item, as_of) for item in items)])

@@ -8,11 +8,12 @@ import pytest
 
 from feed_assets.alerts.forecasting.watches import (
     INSTANCES_A_STEP,
-    SlaWatches,
+    WATCHED,
     WatchResult,
     apply_forecasts,
     pause_before,
 )
+from feed_assets.log.agenda import Agenda, Entry
 from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look, schedule, told
 from tests.alerts.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
@@ -34,8 +35,10 @@ def watch(
 def watched(lifecycle: LifecycleHarness) -> list[str]:
     """The watched deadlines: `feed clicks 01T00 low`."""
     with lifecycle.database.read() as connection:
-        found = SlaWatches(connection).due("primary", START + 9_000 * DAY, 1_000)
-    return sorted(f"{each.kind} {each.name} {each.nominal_time:%dT%H} {each.level}" for each in found)
+        found = Agenda[Entry](connection).due(tuple(WATCHED), "primary", START + 9_000 * DAY, 1_000)
+    return sorted(
+        f"{each.kind.entity_kind} {each.name} {each.nominal_time:%dT%H} {WATCHED[each.kind]}" for each in found
+    )
 
 
 @pytest.fixture

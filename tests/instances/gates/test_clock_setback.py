@@ -16,8 +16,9 @@ from feed_assets.instances.gates.clock_setback import (
 )
 from feed_assets.instances.gates.reconciliation import REQUEST_PATIENCE, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest
-from feed_assets.instances.late.store import UPDATE, LateChecks, LateKey
+from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.late.updates import plan_update
+from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     ArrivalPoll,
@@ -201,9 +202,9 @@ def test_feeds_that_no_process_watches_are_checked_by_the_right_clock(tmp_path: 
     tick(lifecycle, RIGHT)
     tick(lifecycle, WRONG)
     lifecycle.look_for_late(WRONG)
-    assert lifecycle.late_check("clicks", START, kind="feed") is None
+    assert lifecycle.late_check("clicks", START, AgendaKind.LATE_FEED) is None
     tick(lifecycle, RIGHT + HOUR)
-    assert lifecycle.late_check("clicks", START, kind="feed") is not None
+    assert lifecycle.late_check("clicks", START, AgendaKind.LATE_FEED) is not None
 
 
 def test_what_was_planned_before_stays_as_it_is(tmp_path: Path) -> None:
@@ -263,7 +264,9 @@ def test_a_check_that_a_run_is_to_process_is_kept(tmp_path: Path) -> None:
     assert row(lifecycle, START).status is READY
     tick(lifecycle, RIGHT + HOUR)
     with lifecycle.database.read() as connection:
-        (check,) = LateChecks(connection).get_many([LateKey("process", "count", "primary", START)]).values()
+        (check,) = (
+            LateChecks(connection).get_many([AgendaKey(AgendaKind.LATE_INPUTS, "count", "primary", START)]).values()
+        )
         assert check.changed == ("clicks",)
         assert ProcessInstances(connection).get("count", "primary", START) is not None
 
@@ -274,4 +277,6 @@ def test_an_update_that_waits_is_looked_at_again_by_the_right_clock(tmp_path: Pa
     with lifecycle.database.begin() as connection:
         LateChecks(connection).put([plan_update(ProcessKey("count", "primary", START), WRONG)])
     tick(lifecycle, RIGHT)
-    assert lifecycle.late_check("count", START, UPDATE) is None  # it was looked at: the instance has read nothing
+    assert (
+        lifecycle.late_check("count", START, AgendaKind.UPDATE) is None
+    )  # it was looked at: the instance has read nothing

@@ -22,6 +22,7 @@ from feed_assets.instances.attempts.attempt_inputs import has_same_inputs
 from feed_assets.instances.late.contents import scan_contents
 from feed_assets.instances.late.detection import apply_late_checks
 from feed_assets.instances.late.lateness import LATE_DATA, UNSETTLED, LateVerdict
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
@@ -592,7 +593,7 @@ def test_a_feed_that_no_process_watches_is_checked_itself(tmp_path: Path) -> Non
     )
     assert lifecycle.look_for_late(at("03T09")).changed == frozenset()
     assert lifecycle.look_for_late(at("03T12")).verdicts == (LateVerdict.UNCHANGED,)
-    assert lifecycle.late_check("weather", DAY, "feed") is None
+    assert lifecycle.late_check("weather", DAY, AgendaKind.LATE_FEED) is None
 
 
 def test_a_process_whose_definition_is_gone_is_looked_at_when_it_is_back(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from feed_assets.instances.late.lateness import (
     process_cut_off,
 )
 from feed_assets.instances.late.store import LateCheck
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
@@ -52,7 +53,7 @@ def contents(**fields: Any) -> InputContents:
 
 def check(**fields: Any) -> LateCheck:
     given: dict[str, Any] = {
-        "kind": "process",
+        "kind": AgendaKind.LATE_INPUTS,
         "name": "p",
         "cluster": "primary",
         "nominal_time": ONE,
@@ -234,7 +235,7 @@ def test_without_late_inputs_or_cut_offs_there_is_nothing_to_check() -> None:
 
 def test_a_feed_is_checked_itself_only_if_it_has_a_cut_off_and_no_process_watches_it() -> None:
     alone = plan_of(feed("clicks", start=ONE, late_arrival={"cut_off": "hours(6)"})).feeds["clicks", "primary"]
-    assert decide_feed_check(alone, ONE, ONE) == check(kind="feed", name="clicks", due_at=ONE)
+    assert decide_feed_check(alone, ONE, ONE) == check(kind=AgendaKind.LATE_FEED, name="clicks", due_at=ONE)
     assert decide_feed_check(alone, ONE, CUT_OFF + HOUR) is None
     assert decide_feed_check(late_plan().feeds["clicks", "primary"], ONE, ONE) is None
     plain = plan_of(feed("clicks", start=ONE)).feeds["clicks", "primary"]

@@ -15,8 +15,9 @@ from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late import detection
 from feed_assets.instances.late.detection import apply_updates
 from feed_assets.instances.late.lateness import CheckDecision
-from feed_assets.instances.late.store import UPDATE, LateCheck
+from feed_assets.instances.late.store import LateCheck
 from feed_assets.instances.late.updates import decide_update
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections
 from tests.instances.harness import (
@@ -116,7 +117,7 @@ def test_af_61_a_rerun_with_equal_content_runs_nothing_again(tmp_path: Path) -> 
     lifecycle = done(tmp_path)
     rerun(lifecycle, SECOND)
     assert work(lifecycle) == [("make", SECOND)]
-    assert lifecycle.late_check("sum", SECOND, UPDATE) is None
+    assert lifecycle.late_check("sum", SECOND, AgendaKind.UPDATE) is None
 
 
 @pytest.mark.parametrize(("policy", "times"), [("rerun", 2), ("hold", 1), ("ignore", 0)])
@@ -285,7 +286,7 @@ def test_a_policy_takes_effect_at_once_and_for_what_has_come_before(tmp_path: Pa
     rerun(lifecycle, SECOND)
     lifecycle.launch(lifecycle.tick(NOON), NOON)
     lifecycle.ready(NOON)
-    assert lifecycle.late_check("sum", SECOND, UPDATE) is not None
+    assert lifecycle.late_check("sum", SECOND, AgendaKind.UPDATE) is not None
     lifecycle.declare(*entities(on_update="ignore"))
     assert work(lifecycle) == []
 
@@ -322,7 +323,7 @@ def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, mo
     apply_updates(lifecycle.open_tick(NOON, bulkheads=bulkheads))
     assert [failure.reason for failure in bulkheads.failures] == ["ArithmeticError: no"]
     assert lifecycle.statuses("roll")[FIRST] is READY
-    check = lifecycle.late_check("sum", SECOND, UPDATE)
+    check = lifecycle.late_check("sum", SECOND, AgendaKind.UPDATE)
     assert check is not None
     assert check.due_at is not None
     assert check.due_at > NOON

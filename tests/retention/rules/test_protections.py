@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from feed_assets.entities.common import Kind, Locations
+from feed_assets.entities.common import Locations
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.late.store import LateCheck, LateChecks
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -234,9 +235,9 @@ def replicated(of_source: Mapping[str, Any]) -> Feed:
     )
 
 
-def check(kind: Kind, name: str, time: datetime) -> LateCheck:
+def check(kind: AgendaKind, name: str, time: datetime) -> LateCheck:
     return LateCheck(
-        kind=kind.value,
+        kind=kind,
         name=name,
         cluster="primary",
         nominal_time=time,
@@ -249,7 +250,8 @@ def check(kind: Kind, name: str, time: datetime) -> LateCheck:
 def test_what_late_data_are_still_looked_for_in_stays(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url)
     with harness.lifecycle.database.begin() as connection:
-        LateChecks(connection).put([check(Kind.FEED, "clicks", TIMES[1]), check(Kind.FEED, "counts", TIMES[2])])
+        kind = AgendaKind.LATE_FEED
+        LateChecks(connection).put([check(kind, "clicks", TIMES[1]), check(kind, "counts", TIMES[2])])
     assert kept(protections(harness), ProtectionKind.LATE_DATA) == TIMES[1:2]
 
 
@@ -260,7 +262,7 @@ def test_what_an_instance_reads_whose_late_data_are_looked_for_stays(tmp_path: P
     harness = RetentionHarness.of(tmp_path, clicks, feed("counts"), count, state=state_url)
     harness.now = at("04")
     with harness.lifecycle.database.begin() as connection:
-        LateChecks(connection).put([check(Kind.PROCESS, "count", TIMES[3])])
+        LateChecks(connection).put([check(AgendaKind.LATE_INPUTS, "count", TIMES[3])])
     assert kept(protections(harness), ProtectionKind.LATE_DATA) == TIMES[2:4]
 
 

@@ -13,6 +13,7 @@ from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.instances.arrival.stored_data import record_vanished
 from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.instances.leasing import Leased
+from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.manifests import Manifests, RecordedManifest
 from feed_assets.log.leases import Leases, find_held
@@ -132,8 +133,8 @@ def test_a_hold_that_came_after_the_plan_keeps(harness: RetentionHarness) -> Non
 def test_a_late_check_that_came_after_the_plan_keeps(harness: RetentionHarness) -> None:
     sweep = harness.planned()
     check = LateCheck(
-        kind="feed", name="clicks", cluster="primary", nominal_time=EXPIRED[2], planned_at=START, due_at=at("09"),
-        cut_off_at=at("20"),
+        kind=AgendaKind.LATE_FEED, name="clicks", cluster="primary", nominal_time=EXPIRED[2], planned_at=START,
+        due_at=at("09"), cut_off_at=at("20"),
     )  # fmt: skip
     with harness.lifecycle.database.begin() as connection:
         LateChecks(connection).put([check])

@@ -1,0 +1,209 @@
+"""The agenda: what is looked at again, and when, in one table for all kinds.
+
+An entry is about an instance, or about an entity: its nominal time is `NEVER` then. What a kind must know beside the
+time is its state. Three kinds of "later" stand elsewhere: the retries, time-outs and notices of process instances are
+columns of these, because a changed status ends them in the same statement; ranges of instances have watermarks.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Column, ColumnElement, Executable, Select, bindparam, select, text, true, union_all
+
+from feed_assets.entities.common import Kind
+from feed_assets.log.definitions.records import ScheduleState
+from feed_assets.log.definitions.schedules import is_process_scheduled
+from feed_assets.sql.column_types import Choice, Payload, Text, UtcDateTime, to_micros
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, render_rows, select_keyed
+from feed_assets.sql.tables import define_table, index_where
+from feed_assets.timing.dates import NEVER
+
+
+class AgendaKind(StrEnum):
+    """What is done with an entry when it is due."""
+
+    LATE_FEED = "late feed"
+    LATE_INPUTS = "late inputs"
+    UPDATE = "update"
+    FEED_RISK_LOW = "feed risk low"
+    FEED_RISK_HIGH = "feed risk high"
+    PROCESS_RISK_LOW = "process risk low"
+    PROCESS_RISK_HIGH = "process risk high"
+    RETENTION = "retention"
+
+    @property
+    def entity_kind(self) -> Kind:
+        """The kind of what its entries are about."""
+        return Kind.FEED if self in _OF_FEEDS else Kind.PROCESS
+
+
+_OF_FEEDS = frozenset({AgendaKind.LATE_FEED, AgendaKind.FEED_RISK_LOW, AgendaKind.FEED_RISK_HIGH, AgendaKind.RETENTION})
+_WHILE_SCHEDULED = frozenset({AgendaKind.PROCESS_RISK_LOW, AgendaKind.PROCESS_RISK_HIGH})
+
+IS_DUE_SOMETIME = text("due_at IS NOT NULL")
+
+agenda = define_table(
+    "fa_agenda",
+    Column("kind", Choice(AgendaKind), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("due_at", UtcDateTime),
+    Column("planned_at", UtcDateTime, nullable=False),
+    Column("state", Payload),
+    index_where("fa_agenda_due", IS_DUE_SOMETIME, "cluster", "kind", "due_at"),
+    key=("kind", "name", "cluster", "nominal_time"),
+)
+
+_T = agenda.c
+
+
+class AgendaKey(NamedTuple):
+    """What an entry is about."""
+
+    kind: AgendaKind
+    name: str
+    cluster: str
+    nominal_time: datetime
+
+    @classmethod
+    def of_entity(cls, kind: AgendaKind, name: str, cluster: str) -> "AgendaKey":
+        """Return the key of an entry that is about no instance."""
+        return cls(kind, name, cluster, NEVER)
+
+
+class Planned(Protocol):
+    """An entry, in whatever form a kind has it."""
+
+    @property
+    def key(self) -> AgendaKey:
+        """What it is about."""
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is looked at next; None while it waits for something else."""
+
+
+class Entry(NamedTuple):
+    """An entry as it is stored."""
+
+    kind: AgendaKind
+    name: str
+    cluster: str
+    nominal_time: datetime
+    due_at: datetime | None
+    planned_at: datetime
+    state: Mapping[str, Any] = {}
+
+    @property
+    def key(self) -> AgendaKey:
+        """What it is about."""
+        return AgendaKey(*self[:4])
+
+
+T = TypeVar("T", bound=Planned)
+
+
+class AgendaRows(RowMapper[T]):
+    """Maps a class of one kind of entry: what has no column is in the state. `parts` reads each of these from JSON."""
+
+    def __init__(self, cls: Callable[..., T], **parts: Callable[[Any], Any]) -> None:
+        super().__init__(agenda, cls)
+        self._parts = parts
+        self.columns = (*self.columns, _T.state)
+        self.select = select(*self.columns)
+
+    def values(self, value: T) -> dict[str, Any]:
+        """Return the row of an entry."""
+        parts = {name: getattr(value, name) for name in self._parts}
+        state = {name: to_micros(part) if isinstance(part, datetime) else part for name, part in parts.items()}
+        return super().values(value) | {"state": state}
+
+    def load(self, row: Any, **others: Any) -> T:
+        """Return the entry in a row."""
+        *values, state = row
+        return super().load(values, **{name: read(state[name]) for name, read in self._parts.items()}, **others)
+
+
+class Agenda(TableStore, Generic[T]):
+    """The entries of some kinds, as one transaction sees them."""
+
+    rows: ClassVar[RowMapper[Any]] = RowMapper(agenda, Entry)
+
+    def due(
+        self,
+        kinds: Sequence[AgendaKind],
+        cluster: str,
+        as_of: datetime,
+        limit: int,
+        *,
+        without_row: ScheduleState = ScheduleState.SCHEDULED,
+    ) -> list[T]:
+        """Return the due entries of some kinds on a cluster, the longest waiting first, in one statement.
+
+        What is looked at only while its process is scheduled is left out else; `without_row` is the state of processes
+        that have no schedule.
+        """
+        statement = _select_due(self.rows.columns, tuple(kinds), without_row)
+        found = self.rows.find(self._connection, statement, {_CLUSTER: cluster, _AS_OF: as_of, _LIMIT: limit})
+        return sorted(found, key=_urgency)[:limit]
+
+    def get_many(self, keys: Collection[AgendaKey]) -> dict[AgendaKey, T]:
+        """Return the entries that have some keys, in one statement."""
+        return self._find(self._select_keys(), keys)
+
+    def lock_many(self, keys: Collection[AgendaKey]) -> dict[AgendaKey, T]:
+        """Return as `get_many`, and lock the rows until the transaction ends."""
+        return self._find(self._select_keys().with_for_update(of=agenda), keys)
+
+    def of_cluster(self, kind: AgendaKind, cluster: str) -> dict[str, T]:
+        """Return all entries of a kind on a cluster by name; for changed definitions and commands, not for ticks."""
+        found = self.rows.find(self._connection, self.rows.select.where(_T.kind == kind, _T.cluster == cluster))
+        return {each.key.name: each for each in found}
+
+    def put(self, entries: Iterable[T]) -> None:
+        """Plan entries; replace those that have their keys."""
+        self.rows.put(self._connection, sorted(entries, key=_key))
+
+    def add(self, entries: Iterable[T]) -> None:
+        """Plan entries whose keys no other has."""
+        self.rows.put_absent(self._connection, sorted(entries, key=_key))
+
+    def remove(self, keys: Iterable[AgendaKey]) -> None:
+        """Remove entries; keys without one are ignored."""
+        delete_keys(self._connection, agenda, AgendaKey._fields, keys)
+
+    def _select_keys(self) -> Select[Any]:
+        return select_keyed(self._dialect, agenda, AgendaKey._fields, self.rows.columns)
+
+    def _find(self, statement: Select[Any], keys: Collection[AgendaKey]) -> dict[AgendaKey, T]:
+        found = self.rows.find(self._connection, statement, {KEY_ROWS: render_rows(keys)}) if keys else []
+        return {each.key: each for each in found}
+
+
+def _key(entry: Planned) -> AgendaKey:
+    return entry.key
+
+
+def _urgency(entry: Planned) -> tuple[datetime, AgendaKey]:
+    return entry.due_at or NEVER, entry.key
+
+
+_CLUSTER, _AS_OF, _LIMIT = "of_cluster", "as_of", "at_most"
+
+
+@cache  # measured: building a statement takes longer than executing it
+def _select_due(
+    columns: tuple[ColumnElement[Any], ...], kinds: tuple[AgendaKind, ...], without_row: ScheduleState
+) -> Executable:
+    """Select the first due entries of each kind, each by the index: of several kinds together all would be sorted."""
+    is_due = (_T.cluster == bindparam(_CLUSTER), _T.due_at <= bindparam(_AS_OF), IS_DUE_SOMETIME)
+    ordered = select(*columns).where(*is_due).order_by(_T.due_at, _T.name, _T.nominal_time).limit(bindparam(_LIMIT))
+    is_active = is_process_scheduled(_T.name, _T.cluster, without_row)
+    by_kind = [
+        ordered.where(_T.kind == kind, is_active if kind in _WHILE_SCHEDULED else true()).subquery() for kind in kinds
+    ]
+    return union_all(*map(select, by_kind))
