@@ -121,7 +121,8 @@ def find_zone(given: Mapping[str, Any]) -> ZoneInfo:
     """Return the zone of days and keys of the process or feed that the parameters of a command name, else UTC."""
     from feed_assets.timing.instance_texts import UTC_KEYS, zone_of_keys
 
-    return next(map(zone_of_keys, _sequences(_load_plan(), _named(given), given.get("kind"))), UTC_KEYS)
+    name = _named(given)
+    return next(map(zone_of_keys, _sequences(_load_plan(), name, given.get("kind")) if name else ()), UTC_KEYS)
 
 
 def _sequences(plan: "Plan", name: str, kind: Kind | None = None) -> "Iterator[InstanceSequence]":
@@ -130,7 +131,7 @@ def _sequences(plan: "Plan", name: str, kind: Kind | None = None) -> "Iterator[I
 
 
 def _named(given: Mapping[str, Any]) -> str:
-    return str(given.get("name") or given.get("feed") or given.get("process"))
+    return str(given.get("name") or given.get("feed") or given.get("process") or "")
 
 
 def _times(name: str) -> Iterable[str]:

@@ -1,7 +1,11 @@
 """`search`: instances across all feeds and processes, by name, tags, state and time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from heapq import heappush, heappushpop
+from operator import itemgetter
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -10,7 +14,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.definitions.lists.listing import SaidTags, has_words, is_subsequence
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
-from feed_assets.instances.lists.queries import InstancePage, count_listed, find_rows
+from feed_assets.instances.lists.queries import InstancePage, count_by_status, find_rows
 from feed_assets.instances.lists.ranges import (
     ClusterQuery,
     InstanceFilter,
@@ -20,44 +24,72 @@ from feed_assets.instances.lists.ranges import (
     statuses_of,
 )
 from feed_assets.instances.lists.rows import InstanceRow
+from feed_assets.log.instances.instance_pages import Counted
 from feed_assets.parameters import SCHEDULABLE
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 
+_Place: TypeAlias = tuple[str, datetime, str, str, int]
+"""The status if it orders, the nominal time, the name, the cluster, and the rank of the entity, the greatest first."""
+
 
 def search_instances(context: OperationContext, query: SearchQuery) -> InstancePage:
-    """Return the matching instances, newest first. No more rows of each entity are read than the page needs.
+    """Return the matching instances, newest first. Those of all entities are counted at once; rows are read of those
+    entities alone that may have one on the page.
 
     Raises:
         InstanceQueryError: no instance of the kinds ever has one of the statuses.
     """
     kinds = sorted(set(query.kinds or SCHEDULABLE))
     require_statuses(query.statuses, frozenset().union(*map(statuses_of, kinds)), " or ".join(kinds))
-    found: list[InstanceRow] = []
-    total = 0
     with context.read() as connection:
         said = SaidTags(connection)
-        for kind, record in _candidates(context, query):
-            tags = said.of_record(kind, record)
-            one = _query_of(context, connection, kind, record, query) if has_words(tags, query.tag_keys) else None
-            if one is not None:
-                rows = find_rows(one)
-                total += len(rows) if len(rows) < one.query.results else count_listed(one)
-                found.extend(replace(row, tags=tags) for row in rows)
-    found.sort(key=lambda each: (each.nominal_time, each.name, each.cluster), reverse=True)
-    if query.order_by is not None:
-        found.sort(key=lambda each: each.status, reverse=True)
-    end = query.offset + query.results
-    shown = tuple(found[query.offset : end])
+        found = [
+            (one, tags)
+            for kind, record in _candidates(context, query)
+            if has_words(tags := said.of_record(kind, record), query.tag_keys)
+            and (one := _query_of(context, connection, kind, record, query)) is not None
+        ]
+        counts = count_by_status([one for one, _ in found])
+        shown = _first_rows(found, counts, query)[query.offset :]
     return InstancePage(
         result=Result.SUCCEEDED,
         message="",
         start=query.start,
         end=query.end,
-        instances=shown,
+        instances=tuple(shown),
         listed=len(shown),
-        total=total,
+        total=sum(each.number for by_status in counts for each in by_status.values()),
         offset=query.offset,
     )
+
+
+def _first_rows(
+    found: Sequence[tuple[ClusterQuery, tuple[str, ...]]], counts: Sequence[Mapping[str, Counted]], query: SearchQuery
+) -> list[InstanceRow]:
+    """Return the first rows up to the end of the page, in order.
+
+    The entities, or with an order by status the instances of each of their statuses, are read from the one with the
+    newest instance on, until none that is left can have a row before those that were found.
+    """
+    end = query.offset + query.results
+    streams: list[tuple[_Place, ClusterQuery, tuple[str, ...]]] = []
+    for number, ((one, tags), by_status) in enumerate(zip(found, counts, strict=True)):
+        if query.order_by is None and by_status:
+            newest = max(each.newest for each in by_status.values())
+            streams.append((("", newest, *one.key, -number), one, tags))
+        elif by_status:
+            for status, each in by_status.items():
+                only = replace(one.query, filter=InstanceFilter(statuses=frozenset({status})))
+                streams.append(((status, each.newest, *one.key, -number), replace(one, query=only), tags))
+    best: list[tuple[_Place, InstanceRow]] = []
+    for newest_of, one, tags in sorted(streams, key=itemgetter(0), reverse=True):
+        if len(best) == end and best[0][0] > newest_of:
+            break
+        status, _, name, cluster, rank = newest_of
+        for row in find_rows(one):
+            entry = ((status, row.nominal_time, name, cluster, rank), replace(row, tags=tags))
+            (heappushpop if len(best) == end else heappush)(best, entry)
+    return [row for _, row in sorted(best, key=itemgetter(0), reverse=True)]
 
 
 def _candidates(context: OperationContext, query: SearchQuery) -> Iterator[tuple[Kind, FeedRecord | ProcessRecord]]:

@@ -2,7 +2,7 @@
 of an entity: ranges are index ranges of a sequence, and rows are read by a database index.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
-from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, OrderField
+from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, FilterField, OrderField
 from feed_assets.instances.lists.ranges import ClusterQuery, InstanceQuery, decide_range
 from feed_assets.instances.lists.rows import (
     InstanceRow,
@@ -31,11 +31,12 @@ from feed_assets.instances.lists.rows import (
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import FeedPlaces
-from feed_assets.log.instances.instance_pages import InstancePages, PageOrder
+from feed_assets.log.instances.instance_pages import Counted, InstancePages, PageOrder, Span
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
     FeedEvent,
     FeedEventKind,
+    FeedInstance,
     FeedInstanceStatus,
     ProcessInstanceStatus,
     ProcessKey,
@@ -43,6 +44,7 @@ from feed_assets.log.records import (
 )
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.pages import PAGES, tell_shown
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 
 _PAGE_ORDER = {
@@ -103,19 +105,28 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
         )
     start, stop = range_of(context, query, subjects)
     since, _ = range_of(context, query, subjects, is_whole=True)
+    skip = query.offset if sum(map(len, subjects.by_cluster.values())) == 1 and _is_lazy(subjects.all[0], query) else 0
     with context.read() as connection:
         total = 0
 
         def read(subject: Subject, cluster: str) -> Sequence[InstanceRow]:
             nonlocal total
             whole = ClusterQuery(
-                context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
+                context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop, skip=skip
             ).about(subject)
             total += count_listed(replace(whole, start=since))
             return find_rows(whole)
 
         parts = subjects.consolidate(read)
-        return _page(context, connection, query, parts, total, start, stop)
+        return _page(context, connection, query, parts, total, start, stop, skip=skip)
+
+
+def _is_lazy(subject: Subject, query: InstanceQuery) -> bool:
+    """Return whether no more instances are read than are wanted."""
+    if subject.kind is Kind.PROCESS:
+        return True
+    in_time = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
+    return in_time and Lifecycle.EVICTION not in subject.lifecycles
 
 
 def find_running(context: OperationContext, query: InstanceQuery) -> InstancePage:
@@ -150,39 +161,48 @@ def range_of(
 
 
 def find_rows(of: ClusterQuery) -> list[InstanceRow]:
-    """Return the first rows in the order of a query, up to the end of its page.
+    """Return the first rows in the order of a query, up to the end of its page, without those that are skipped.
 
     Raises:
         InstanceQueryError: the entity is not on the cluster.
     """
-    query, first = of.query, of.query.offset + of.query.results
+    query, end = of.query, of.query.offset + of.query.results
     if Lifecycle.EVICTION in query.subject.lifecycles:
         return find_evictions(of)
     if query.subject.kind is Kind.FEED:
-        is_lazy = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
-        return list(islice(_iter_feed_rows(of), first) if is_lazy else _iter_feed_rows(of))
+        found = _iter_feed_instances(of, end if _is_lazy(query.subject, query) else None)
+        places = FeedPlaces(of.connection)
+        return [feed_row(of.context, places.at_place(of.feed, row), time, row) for time, row in found]
     of.context.process_on(*of.key)
     statuses = query.filter.statuses
-    found = InstancePages(of.connection).of_process(
+    work = InstancePages(of.connection).of_process(
         *of.key,
         of.start,
         of.stop,
-        first,
+        end - of.skip,
         statuses=None if statuses is None else [ProcessInstanceStatus(status) for status in statuses],
         started_after=query.filter.started_after,
         order=_PAGE_ORDER.get(query.order or OrderField.NOMINAL_TIME, PageOrder.NOMINAL_TIME),
         descending=query.is_descending,
+        skip=of.skip,
     )
-    return [process_row(of.context, row) for row in found]
+    return [process_row(of.context, row) for row in work]
 
 
-def _iter_feed_rows(of: ClusterQuery) -> Iterator[InstanceRow]:
-    record, places = of.feed, FeedPlaces(of.connection)
-    indices = due_between(record, of.start, of.stop, of.context.as_of)
-    for time, found in iter_feed_instances(of.connection, record, indices, descending=of.query.is_descending):
-        status = found.status if found else FeedInstanceStatus.MISSING
-        if of.query.filter.is_met(status.value, found.available_at if found else None):
-            yield feed_row(of.context, places.at_place(record, found), time, found)
+def _iter_feed_instances(of: ClusterQuery, end: int | None) -> Iterator[tuple[datetime, FeedInstance | None]]:
+    """Return an iterator over the instances of a feed that a query wants, up to the `end` of its page."""
+    record, accepted, descending = of.feed, of.query.filter, of.query.is_descending
+    indices, skip = due_between(record, of.start, of.stop, of.context.as_of), of.skip
+    if record.is_expected and not accepted.fields - {FilterField.CLUSTER, FilterField.SOURCE_CLUSTER}:
+        indices, skip = indices[: max(0, len(indices) - skip)] if descending else indices[skip:], 0
+        end = None if end is None else end - of.skip
+    found = iter_feed_instances(of.connection, record, indices, descending=descending)
+    wanted = (
+        (time, row)
+        for time, row in found
+        if accepted.is_met((row.status if row else FeedInstanceStatus.MISSING).value, row.available_at if row else None)
+    )
+    return islice(wanted, skip, end)
 
 
 def _page(
@@ -193,10 +213,12 @@ def _page(
     total: int,
     start: datetime | None,
     stop: datetime | None,
+    *,
+    skip: int = 0,
 ) -> InstancePage:
     ordered = sort_rows(parts.items, query.order or OrderField.NOMINAL_TIME, descending=query.is_descending)
-    end = query.offset + query.results
-    rows = with_levels(connection, _with_details(context, connection, ordered[query.offset : end]))
+    first, end = query.offset - skip, query.offset - skip + query.results
+    rows = with_levels(connection, _with_details(context, connection, ordered[first:end]))
     return InstancePage(
         result=parts.result,
         message=parts.message,
@@ -302,8 +324,11 @@ def summarize_instances(context: OperationContext, query: InstanceQuery, results
                 context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
             )
             for each in subjects.by_cluster[cluster]:
-                counts.update(_count_by_status(whole.about(each)))
-            return [ClusterSummary(cluster=cluster, counts=dict(sorted(counts.items())))]
+                one = whole.about(each)
+                (found,) = count_by_status([one])
+                counts.update({status: each.number for status, each in found.items()})
+                counts.update({UNSCHEDULED: _count_unscheduled(one)} if query.filter.statuses is None else {})
+            return [ClusterSummary(cluster=cluster, counts=dict(sorted((+counts).items())))]
 
         parts = consolidate(subjects.by_cluster, read)
     clusters = sorted(parts.items, key=lambda each: each.cluster, reverse=bool(query.descending))
@@ -316,52 +341,80 @@ def count_listed(of: ClusterQuery) -> int:
     Raises:
         InstanceQueryError: the entity is not on the cluster.
     """
-    return sum(count for status, count in _count_by_status(of).items() if status != UNSCHEDULED)
+    (counts,) = count_by_status([of])
+    return sum(each.number for each in counts.values())
 
 
-def _count_by_status(of: ClusterQuery) -> dict[str, int]:
-    """Return the number of instances by status, as far as the filter asks for them; no zeros."""
-    if of.query.subject.kind is Kind.PROCESS:
-        counts = _count_work(of)
-    elif Lifecycle.EVICTION in of.query.subject.lifecycles:
-        counts = Counter(row.status for row in find_evictions(of))
-    else:
-        counts = _count_data(of)
-    statuses = of.query.filter.statuses
-    return {status: count for status, count in counts.items() if count and (statuses is None or status in statuses)}
+def count_by_status(queries: Sequence[ClusterQuery]) -> list[dict[str, Counted]]:
+    """Return how many instances a list of each query would have by status, as far as its filter asks for them, in a
+    statement for all processes and one for all feeds; no zeros. The queries have one filter and one transaction.
+
+    Raises:
+        InstanceQueryError: an entity is not on its cluster.
+    """
+    if not queries:
+        return []
+    pages, after = InstancePages(queries[0].connection), queries[0].query.filter.started_after
+    work, data, due = set[Span](), set[Span](), dict[Key, range]()
+    for of in queries:
+        if of.query.subject.kind is Kind.PROCESS:
+            of.context.process_on(*of.key)
+            work.add((*of.key, of.start, of.stop))
+        elif indices := due.setdefault(of.key, due_between(of.feed, of.start, of.stop, of.context.as_of)):
+            first, beyond = of.feed.sequence.at(indices.start), of.feed.sequence.at(indices.stop)
+            data.add((*of.key, first, min(of.stop, beyond)))
+    of_work = pages.process_counts(work, started_after=after)
+    of_data = pages.feed_counts(data, available_after=after)
+
+    def counts(of: ClusterQuery) -> Mapping[str, Counted]:
+        if of.query.subject.kind is Kind.PROCESS:
+            return of_work.get(of.key, {})
+        if Lifecycle.EVICTION in of.query.subject.lifecycles:
+            return _count_evictions(of)
+        return _with_missing(of, due[of.key], of_data.get(of.key, {}))
+
+    return [
+        {
+            status: each
+            for status, each in counts(of).items()
+            if of.query.filter.statuses is None or status in of.query.filter.statuses
+        }
+        for of in queries
+    ]
 
 
-def _count_work(of: ClusterQuery) -> dict[str, int]:
-    process = of.context.process_on(*of.key)
-    after = of.query.filter.started_after
-    found = InstancePages(of.connection).process_counts(*of.key, of.start, of.stop, started_after=after)
-    counts = {status.value: number for status, number in found.items()}
-    watermark = Watermarks(of.connection).get(WatermarkKind.PROCESS, *of.key)
-    since = of.start if watermark is None else watermark.next_time
-    if since is not None and process.is_enumerated:
-        spans = of.context.timeline.spans(of.connection, of.key, since)
-        counts[UNSCHEDULED] = sum(len(each.between(max(of.start, since), of.stop)) for each in spans)
-    return counts
+def _count_evictions(of: ClusterQuery) -> Mapping[str, Counted]:
+    times: dict[str, list[datetime]] = defaultdict(list)
+    for row in find_evictions(of):
+        times[row.status].append(row.nominal_time)
+    return {status: Counted(len(found), max(found)) for status, found in times.items()}
 
 
-def _count_data(of: ClusterQuery) -> dict[str, int]:
-    """Count the instances of a feed. Due instances without a row are MISSING; rows of an earlier definition keep their
+def _with_missing(of: ClusterQuery, due: range, found: Mapping[str, Counted]) -> Mapping[str, Counted]:
+    """Return the counts of a feed. Due instances without a row are MISSING; rows of an earlier definition keep their
     status.
     """
-    sequence, after = of.feed.sequence, of.query.filter.started_after
-    due = due_between(of.feed, of.start, of.stop, of.context.as_of)
-    is_expected = of.feed.is_expected
-    ahead = {UNSCHEDULED: len(sequence.indices_between(of.start, of.stop)) - len(due)} if is_expected else {}
-    if not due:
-        return ahead
-    first, beyond = sequence.at(due.start), sequence.at(due.stop)
-    pages = InstancePages(of.connection)
-    found = pages.feed_counts(*of.key, first, min(of.stop, beyond), available_after=after)
-    counts = {status.value: number for status, number in found.items()}
+    without = len(due) - sum(each.number for each in found.values())
+    if without <= 0 or of.query.filter.started_after is not None or not of.feed.is_expected:
+        return found
     missing = FeedInstanceStatus.MISSING.value
-    if after is None and is_expected:
-        counts[missing] = counts.get(missing, 0) + max(0, len(due) - sum(counts.values()))
-    return counts | ahead
+    count = without + (found[missing].number if missing in found else 0)
+    return {**found, missing: Counted(count, of.feed.sequence.at(due.stop - 1))}
+
+
+def _count_unscheduled(of: ClusterQuery) -> int:
+    """Return how many instances of the range are not created yet."""
+    if of.query.subject.kind is Kind.FEED:
+        if not of.feed.is_expected or Lifecycle.EVICTION in of.query.subject.lifecycles:
+            return 0
+        due = due_between(of.feed, of.start, of.stop, of.context.as_of)
+        return len(of.feed.sequence.indices_between(of.start, of.stop)) - len(due)
+    watermark = Watermarks(of.connection).get(WatermarkKind.PROCESS, *of.key)
+    since = of.start if watermark is None else watermark.next_time
+    if since is None or not of.context.process_on(*of.key).is_enumerated:
+        return 0
+    spans = of.context.timeline.spans(of.connection, of.key, since)
+    return sum(len(each.between(max(of.start, since), of.stop)) for each in spans)
 
 
 def find_evictions(of: ClusterQuery) -> list[InstanceRow]:

@@ -97,7 +97,9 @@ class InstanceQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterQuery:
-    """A query for the instances of one process, flow or feed on one cluster, with `start <= nominal time < stop`."""
+    """A query for the instances of one process, flow or feed on one cluster, with `start <= nominal time < stop`. The
+    first `skip` ones are wanted by nobody.
+    """
 
     context: OperationContext
     connection: Connection
@@ -105,6 +107,7 @@ class ClusterQuery:
     cluster: str
     start: datetime
     stop: datetime
+    skip: int = 0
 
     def about(self, subject: Subject) -> "ClusterQuery":
         """Return the same query for another subject."""

@@ -3,14 +3,15 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Column, ColumnElement, func, select
+from sqlalchemy import Column, ColumnElement, Table, and_, func, select
 
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import feed_instances, process_instances
-from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
-from feed_assets.sql.rows import TableStore
+from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.plan.edges import Key
+from feed_assets.sql.rows import KEY_ROWS, POSITION, TableStore, key_rows, render_rows
 
 _T = process_instances.c
 _F = feed_instances.c
@@ -32,6 +33,17 @@ _ORDERED_BY: dict[PageOrder, Column[Any]] = {
     PageOrder.ENDED_AT: _T.ended_at,
 }
 
+_REST = ("cluster", "first", "last")
+Span: TypeAlias = tuple[str, str, datetime, datetime]
+"""The name, the cluster, the first nominal time, and the end of the nominal times, exclusive."""
+
+
+class Counted(NamedTuple):
+    """The number of instances, and the nominal time of the newest."""
+
+    number: int
+    newest: datetime
+
 
 class InstancePages(TableStore):
     """The instances as one transaction sees them; `start <= nominal time < stop` throughout."""
@@ -48,6 +60,7 @@ class InstancePages(TableStore):
         started_after: datetime | None = None,
         order: PageOrder = PageOrder.NOMINAL_TIME,
         descending: bool = True,
+        skip: int = 0,
     ) -> list[ProcessInstance]:
         """Return the first `limit` instances with a row, in an order; those without a start or end time come last.
 
@@ -61,6 +74,7 @@ class InstancePages(TableStore):
             started_after: only instances started later than this.
             order: the order; equal instances are ordered by nominal time.
             descending: the greatest first, else the smallest.
+            skip: so many before them are left out.
         """
         statement = ROWS.select.where(*_is_of(process, cluster, start, stop))
         if statuses is not None:
@@ -71,26 +85,36 @@ class InstancePages(TableStore):
         turned = [column.desc() if descending else column.asc() for column in columns]
         if order is not PageOrder.NOMINAL_TIME:
             turned.insert(0, columns[0].is_(None).asc())
-        return ROWS.find(self._connection, statement.order_by(*turned).limit(limit))
+        return ROWS.find(self._connection, statement.order_by(*turned).limit(limit).offset(skip))
 
     def process_counts(
-        self, process: str, cluster: str, start: datetime, stop: datetime, *, started_after: datetime | None = None
-    ) -> dict[ProcessInstanceStatus, int]:
-        """Return how many instances have each status; a status without instances is left out."""
-        statement = select(_T.status, func.count()).where(*_is_of(process, cluster, start, stop)).group_by(_T.status)
-        if started_after is not None:
-            statement = statement.where(_T.started_at > started_after)
-        return dict(self._connection.execute(statement).all())
+        self, spans: Collection[Span], *, started_after: datetime | None = None
+    ) -> dict[Key, dict[str, Counted]]:
+        """Return how many instances of some processes have each status; one without instances is left out."""
+        return self._count(process_instances, ("process", *_REST), _T.started_at, spans, started_after)
 
     def feed_counts(
-        self, feed: str, cluster: str, start: datetime, stop: datetime, *, available_after: datetime | None = None
-    ) -> dict[FeedInstanceStatus, int]:
-        """Return how many instances with a row have each status; a status without instances is left out."""
-        is_of = (_F.feed == feed, _F.cluster == cluster, _F.nominal_time >= start, _F.nominal_time < stop)
-        statement = select(_F.status, func.count()).where(*is_of).group_by(_F.status)
-        if available_after is not None:
-            statement = statement.where(_F.available_at > available_after)
-        return dict(self._connection.execute(statement).all())
+        self, spans: Collection[Span], *, available_after: datetime | None = None
+    ) -> dict[Key, dict[str, Counted]]:
+        """Return how many instances of some feeds have a row and each status; one without instances is left out."""
+        return self._count(feed_instances, ("feed", *_REST), _F.available_at, spans, available_after)
+
+    def _count(
+        self, table: Table, names: tuple[str, ...], of: Column[Any], spans: Collection[Span], after: datetime | None
+    ) -> dict[Key, dict[str, Counted]]:
+        wanted, c, rows = key_rows(self._dialect, names), table.c, list(spans)
+        is_wanted = [c[names[0]] == wanted.c[names[0]], c.cluster == wanted.c.cluster]
+        is_wanted += [c.nominal_time >= wanted.c.first, c.nominal_time < wanted.c.last]
+        is_wanted += [] if after is None else [of > after]
+        # An outer join, as in `ProcessInstances.times_within`.
+        statement = select(wanted.c[POSITION], c.status, func.count(), func.max(c.nominal_time))
+        statement = statement.join_from(wanted, table, and_(*is_wanted), isouter=True)
+        statement = statement.group_by(wanted.c[POSITION], c.status)
+        counts: dict[Key, dict[str, Counted]] = {}
+        for position, status, count, newest in self._connection.execute(statement, {KEY_ROWS: render_rows(rows)}):
+            if status is not None:
+                counts.setdefault(rows[position][:2], {})[status.value] = Counted(count, newest)
+        return counts
 
 
 def _is_of(process: str, cluster: str, start: datetime, stop: datetime) -> Sequence[ColumnElement[bool]]:

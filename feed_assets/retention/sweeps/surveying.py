@@ -281,8 +281,8 @@ def _find_newest(measurer: Measurer, everywhere: Sequence[At], count: int, momen
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:
     with database.read() as connection:
-        counts = InstancePages(connection).feed_counts(*record.key, since, _FOREVER)
-    return counts.get(FeedInstanceStatus.AVAILABLE, 0)
+        counts = InstancePages(connection).feed_counts([(*record.key, since, _FOREVER)]).get(record.key, {})
+    return counts[FeedInstanceStatus.AVAILABLE].number if FeedInstanceStatus.AVAILABLE in counts else 0
 
 
 def _find_protected(

@@ -7,7 +7,7 @@ from feed_assets.definitions.lists.instance_search import search_instances
 from feed_assets.definitions.lists.query_fields import SearchQuery
 from feed_assets.entities.common import Kind
 from tests.context.contexts import context_of, counting_harness
-from tests.instances.harness import START, LifecycleHarness, at, hours
+from tests.instances.harness import START, LifecycleHarness, at, counted_statements, hours
 
 
 def a_harness(tmp_path: Path, state: str | None = None) -> LifecycleHarness:
@@ -65,3 +65,14 @@ def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
     assert page.instances[0].tags == ("owner=web", "tier=gold")
     assert page.has_more
     assert page.total > page.listed
+
+
+def test_a_page_reads_the_entities_that_are_on_it_alone(tmp_path: Path) -> None:
+    context = context_of(a_harness(tmp_path), at("01T04:30"))
+    with counted_statements() as of_all:
+        page = search_instances(context, SearchQuery(results=1))
+    with counted_statements() as of_one:
+        only = search_instances(context, SearchQuery(results=1, name_sequence="weather"))
+    assert page.instances == only.instances
+    assert page.total > only.total
+    assert len(of_all) == len(of_one)

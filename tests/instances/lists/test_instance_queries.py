@@ -1,4 +1,5 @@
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -81,6 +82,21 @@ def test_pages_without_a_start_follow_one_another_into_the_past(tmp_path: Path) 
     pages = [listed(context, "count", offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[12, 11, 10, 9, 8], [7, 6, 5, 4, 3], [2, 1, 0]]
     assert [(page.total, page.has_more) for page in pages] == [(13, True), (13, True), (13, False)]
+
+
+def test_a_page_far_on_costs_what_the_first_costs(tmp_path: Path) -> None:
+    lifecycle = counting_harness(tmp_path)
+    context = context_of(lifecycle, START + 2_000 * timedelta(hours=1))
+    query = query_of(context, "clicks", Kind.FEED, results=2)
+    with counted_statements() as of_first:
+        first = list_instances(context, query)
+    for far in (replace(query, offset=1_500), replace(query, offset=1_500, start=START)):
+        with counted_statements() as of_far:
+            page = list_instances(context, far)
+        assert len(of_far) == len(of_first)
+        step = timedelta(hours=1) * (1 if far.start else -1)
+        begin = START if far.start else first.instances[0].nominal_time
+        assert [each.nominal_time for each in page.instances] == [begin + 1_500 * step, begin + 1_501 * step]
 
 
 def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:

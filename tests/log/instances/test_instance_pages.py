@@ -1,7 +1,7 @@
 import pytest
 
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.instances.instance_pages import InstancePages, PageOrder
+from feed_assets.log.instances.instance_pages import Counted, InstancePages, PageOrder
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 from feed_assets.sql.database import Database
@@ -41,6 +41,7 @@ def test_a_page_has_a_range_a_limit_and_an_order(database: Database) -> None:
         assert page() == [2, 1, 0]
         assert page(descending=False) == [0, 1, 2]
         assert hours_of(pages.of_process("daily", "primary", hour(0), hour(3), 2)) == [2, 1]
+        assert hours_of(pages.of_process("daily", "primary", hour(0), hour(3), 2, skip=2)) == [0]
         assert page(statuses=[WAITING, FAILED]) == [2, 0]
         assert page(started_after=hour(8)) == [0]
         assert page(order=PageOrder.STARTED_AT) == [0, 1, 2]
@@ -56,8 +57,15 @@ def test_instances_of_a_range_are_counted_by_status(database: Database) -> None:
             [feed_instance(0), feed_instance(1, FeedInstanceStatus.PARTIAL), feed_instance(5)]
         )
         pages = InstancePages(connection)
-        assert pages.process_counts("daily", "primary", hour(0), hour(3)) == {FAILED: 1, WAITING: 2}
-        assert pages.feed_counts("clicks", "primary", hour(0), hour(5)) == {
-            FeedInstanceStatus.AVAILABLE: 1,
-            FeedInstanceStatus.PARTIAL: 1,
+        daily, other = ("daily", "primary", hour(0), hour(3)), ("other", "primary", hour(0), hour(3))
+        assert pages.process_counts([daily, other]) == {
+            ("daily", "primary"): {FAILED: Counted(1, hour(0)), WAITING: Counted(2, hour(2))}
         }
+        assert pages.process_counts([daily], started_after=hour(0)) == {}
+        assert pages.feed_counts([("clicks", "primary", hour(0), hour(5))]) == {
+            ("clicks", "primary"): {
+                FeedInstanceStatus.AVAILABLE: Counted(1, hour(0)),
+                FeedInstanceStatus.PARTIAL: Counted(1, hour(1)),
+            }
+        }
+        assert pages.feed_counts([]) == {}
