@@ -1,4 +1,8 @@
-"""Write leases on instances, with fencing tokens: a writer whose token is not the newest is rejected."""
+"""Write leases on instances, with fencing tokens: a writer whose token is not the newest is rejected.
+
+A row is there while somebody has the lease, or has died with it. All tokens come from one number that only rises, in
+the row without an entity: a lease has a higher one than all before, also of those whose rows are gone.
+"""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
@@ -8,13 +12,14 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Update,
     and_,
     case,
+    delete,
     literal,
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 from sqlalchemy.sql.dml import ReturningInsert
@@ -33,7 +38,7 @@ _T = leases.c
 _KEY = ("entity", "cluster", "nominal_time")
 _LEASE = (*_KEY, "token", "holder")
 _ROWS = RowMapper(leases, Lease)
-_RELEASED = {"holder": None, "expires_at": from_micros(0)}
+_COUNTER = {"entity": "", "cluster": "", "nominal_time": from_micros(0), "expires_at": from_micros(0)}
 
 
 class Leases:
@@ -47,16 +52,21 @@ class Leases:
     ) -> Lease:
         """Take the lease on an instance until `now + ttl`.
 
-        A lease that has expired or was released is taken over with the next token. The same holder gets its lease
+        A lease that has expired is taken over, with the next token. The same holder gets its lease
         again, renewed, with the same token; so `holder` must name one attempt of one worker, not a machine.
 
         Raises:
             LeaseHeldError: another holder has it.
         """
-        wanted = Lease(
-            entity=entity, cluster=cluster, nominal_time=nominal_time, token=1, holder=holder, expires_at=now + ttl
-        )
         with self._database.begin() as connection:
+            wanted = Lease(
+                entity=entity,
+                cluster=cluster,
+                nominal_time=nominal_time,
+                token=_next_token(connection),
+                holder=holder,
+                expires_at=now + ttl,
+            )
             statement = _or_take_over(build_insert(connection.dialect.name, leases), now)
             row = connection.execute(statement, _ROWS.values(wanted)).one_or_none()
             if row is not None:
@@ -85,7 +95,7 @@ class Leases:
             rows = key_rows(connection.dialect.name, _KEY)
             new = select(
                 *(rows.c[name] for name in _KEY),
-                literal(1, BigInteger),
+                literal(_next_token(connection), BigInteger),
                 literal(holder, Text),
                 literal(now + ttl, _T.expires_at.type),
             )
@@ -101,7 +111,9 @@ class Leases:
         if not held:
             return []
         with self._database.begin() as connection:
-            statement = _change_many(connection.dialect.name).values(expires_at=now + ttl).returning(*_ROWS.columns)
+            wanted = key_rows(connection.dialect.name, _LEASE)
+            is_held = and_(*(_T[name] == wanted.c[name] for name in _LEASE))
+            statement = update(leases).where(is_held).values(expires_at=now + ttl).returning(*_ROWS.columns)
             found = _ROWS.find(connection, statement, {KEY_ROWS: _render_leases(held)})
             return sorted(found, key=_place_of)
 
@@ -110,15 +122,16 @@ class Leases:
         if not held:
             return
         with self._database.begin() as connection:
-            statement = _change_many(connection.dialect.name).values(_RELEASED)
-            connection.execute(statement, {KEY_ROWS: _render_leases(held)})
+            wanted = key_rows(connection.dialect.name, _LEASE)
+            is_held = tuple_(*(_T[name] for name in _LEASE)).in_(select(*(wanted.c[name] for name in _LEASE)))
+            connection.execute(delete(leases).where(is_held), {KEY_ROWS: _render_leases(held)})
 
     def release_all(self, connection: Connection, *holders: str) -> int:
         """Release all leases of holders that have died, inside a write transaction; return how many."""
         if not holders:
             return 0
         wanted = key_rows(connection.dialect.name, ("of_holder",))
-        statement = update(leases).where(_T.holder == wanted.c.of_holder, HAS_HOLDER).values(_RELEASED)
+        statement = delete(leases).where(_T.holder.in_(select(wanted.c.of_holder)), HAS_HOLDER)
         return connection.execute(statement, {KEY_ROWS: render_rows(zip(holders))}).rowcount
 
     def check_many(self, held: Collection[Lease], now: datetime) -> None:
@@ -162,8 +175,6 @@ class Leases:
     def _fenced_out(self, connection: Connection, lease: Lease) -> FencedOutError:
         row = connection.execute(_ROWS.select.where(*_is_of(lease))).one_or_none()
         if row is None:
-            return self._error(lease, "is not known")
-        if row.holder is None:
             return self._error(lease, "was released")
         return self._error(lease, f"was taken over by {row.holder!r} with {row.token}")
 
@@ -196,17 +207,20 @@ def _or_take_over(new: "sqlite.Insert | postgresql.Insert", now: datetime) -> Re
     return new.on_conflict_do_update(
         index_elements=_KEY,
         set_={
-            "token": case((is_same_holder, _T.token), else_=_T.token + 1),
+            "token": case((is_same_holder, _T.token), else_=new.excluded.token),
             "holder": new.excluded.holder,
             "expires_at": new.excluded.expires_at,
         },
-        where=or_(is_same_holder, _T.holder.is_(None), _T.expires_at <= now),
+        where=or_(is_same_holder, _T.expires_at <= now),
     ).returning(*_ROWS.columns)
 
 
-def _change_many(dialect: str) -> Update:
-    wanted = key_rows(dialect, _LEASE)
-    return update(leases).where(*(_T[name] == wanted.c[name] for name in _LEASE))
+def _next_token(connection: Connection) -> int:
+    """Raise the number; nobody else does before the transaction ends."""
+    new = build_insert(connection.dialect.name, leases).values(**_COUNTER, token=1)
+    raised = new.on_conflict_do_update(index_elements=_KEY, set_={"token": _T.token + 1}).returning(_T.token)
+    token: int = connection.execute(raised).scalar_one()
+    return token
 
 
 def _render_leases(held: Iterable[Lease]) -> str:

@@ -31,7 +31,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on_and_given_back_after_it(tmp_p
         leased.check()
         with pytest.raises(LeaseHeldError):
             Leases(database).acquire("process/p", "c", START, "second", clock.now(), short)
-    assert Leases(database).acquire("process/p", "c", START, "second", clock.now(), short).token == 2
+    assert Leases(database).acquire("process/p", "c", START, "second", clock.now(), short).token > 1
 
 
 def test_losing_one_of_several_leases_is_losing(tmp_path: Path) -> None:
