@@ -140,22 +140,21 @@ def adopt_content(
             reason="only a directory of files can be adopted",
             next_step="Write `existing: replace` in the declaration of the feed, or move it away.",
         )
-    copying = store.copying()
-    sizes = copying.standing(path).files
+    sizes = store.standing(path).files
     content = store.manifest(path, flag)
     hidden = tuple(
         ManifestEntry(name, sizes[name], "") for name in sizes if name != flag and not is_content(name, flag)
     )
-    staging = copying.staging(path, token)
+    staging = store.staging(path, token)
     staging.open()
     staging.seal()
     try:
         staging.adopt([*(entry.path for entry in content.entries), *(entry.path for entry in hidden)])
         manifest = with_hidden(Manifest.of(content.entries, extra), hidden)
         staging.prepare(Prepared(manifest=manifest, flags=(flag,) if flag else (), hidden=hidden))
-        copying.flush([staging])
+        store.flush([staging])
         staging.publish(guard)
-        copying.flush([staging])
+        store.flush([staging])
         staging.remove()
     finally:
         staging.close()

@@ -9,13 +9,12 @@ import hashlib
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from feed_assets.errors import describe_error
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import Publication, parse_manifest, render_manifest
+from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry, StagingPlace
 
 SNAPSHOTS_FOLDER = "snapshots"
@@ -90,7 +89,7 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment.
+    """All files of a source, ordered by path, without having read them. `mark` is `InstanceStore.mark` at that moment.
 
     `others` are the paths of pipes, sockets and devices, which cannot be copied.
     """
@@ -114,8 +113,8 @@ class Survey:
 
 
 class Standing(NamedTuple):
-    """The present content of a path: its `mark` (see `Copying.mark`), and the sizes of all files, including flags and
-    hidden files. `is_unfinished`: a publication was interrupted there, and `InstanceStore.recover` may be needed.
+    """The present content of a path: its `mark` (see `InstanceStore.mark`), and the sizes of all files, also of flags
+    and hidden files. `is_unfinished`: a publication was interrupted there, and `InstanceStore.recover` may be needed.
     """
 
     mark: str
@@ -249,73 +248,10 @@ class Staging(ABC):
     def publish(self, guard: Guard) -> None:
         """Call the guard, then make the content visible as `InstanceStore.publish` does.
 
-        If the guard raises, the staging stays for the next process. Flush the staging before: see `Copying.flush`.
+        If the guard raises, the staging stays for the next process. Flush the staging before, by `InstanceStore.flush`.
         Raises `PlaceOccupiedError` if something is in the place of an exact copy.
         """
 
     @abstractmethod
     def remove(self) -> None:
         """Remove the staging and its content, if it exists."""
-
-
-class Copying(ABC):
-    """One store as the source and target of copies."""
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether requests wait for a network, so that many concurrent ones take hardly longer than one."""
-        return True
-
-    def require_root(self) -> None:  # noqa: B027 - storage without mount points has none
-        """Raise `StorageError` if the root is not there, as that of an unmounted storage: nothing is then missing."""
-
-    @abstractmethod
-    def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
-        """List the content of a source; with `everything` also hidden files, but neither the flag nor our own files.
-
-        `now` is the real time in nanoseconds since 1970. Only an AVAILABLE or EMPTY source has files.
-        Raises `InstanceChangingError` if the source keeps changing, `PathRefusedError` for a link to a directory or out
-        of the root.
-        """
-
-    @abstractmethod
-    def survey_all(self, path: str, now: int) -> Survey:
-        """List all files of an instance in any state, for an exact copy: flag, manifest and hidden files, too.
-
-        It is AVAILABLE if it exists; a single file in place of the directory is named `SINGLE_FILE`. Raises
-        `PathRefusedError` if it must not be moved (see `Measure.obstacle`), or if not all of it can be copied.
-        """
-
-    @abstractmethod
-    def mark(self, path: str) -> str:
-        """Return a mark that changes with each publication at a path; "" without a publication of ours. Cheap."""
-
-    @abstractmethod
-    def standing(self, path: str) -> Standing:
-        """Return the present content of a path that a copy will replace."""
-
-    @abstractmethod
-    def find_publication(self, path: str, flags: Sequence[str]) -> Publication | None:
-        """Return the head of the publication at a path; None unless it is ours, complete, and has these flags."""
-
-    @abstractmethod
-    def reading(self, path: str) -> AbstractContextManager[Reading]:
-        """Open an instance for reading. Raises `InstanceNotFoundError`."""
-
-    @abstractmethod
-    def staging(self, path: str, token: str) -> Staging:
-        """Return the staging of (path, token); finish an interrupted publication of the path before."""
-
-    def find_obstacle(self, path: str) -> str | None:  # noqa: ARG002 - without links and mounts there is none
-        """Return why the content of a path must not be replaced, as a clause for a message; None if it may be.
-
-        A link or a mount point must not, nor a directory in which something is mounted, which would be moved along.
-        """
-        return None
-
-    @abstractmethod
-    def snapshots(self, path: str, shelf: str) -> Snapshots:
-        """Return the snapshots of a directory on one `shelf`, a plain name; nothing is contacted."""
-
-    def flush(self, stagings: Sequence[Staging]) -> None:  # noqa: B027 - objects are on disk when they are written
-        """Flush to disk what was written into these stagings or published from them, all at once."""

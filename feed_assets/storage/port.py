@@ -8,7 +8,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,18 +16,35 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import SystemFault, system_fault_of
-from feed_assets.storage.copy_port import Copying, Reading
+from feed_assets.storage.copy_port import Reading, Snapshots, Staging, Standing, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
+    ManifestError,
+    PathRefusedError,
     StorageAwayError,
     StorageError,
     StorageFullError,
     Translated,
 )
-from feed_assets.storage.listing import Entry
-from feed_assets.storage.manifests import read_entry
-from feed_assets.storage.paths import SINGLE_FILE, parse_flag, parse_path
+from feed_assets.storage.listing import (
+    Entry,
+    Listing,
+    View,
+    availability_of,
+    content_of,
+    find_uncopied,
+    is_like,
+    look_of,
+    mark_of,
+    measure_of,
+    scan_listing,
+    source_entries,
+    source_files,
+    standing_of,
+)
+from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest, read_entry
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, SINGLE_FILE, parse_flag, parse_path
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -141,6 +158,16 @@ class InstanceStore(ABC):
         """Contact the storage, writing nothing. Raises `StorageError` unless the root exists or can be created."""
 
     @abstractmethod
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+    ) -> Iterator[Listing]:
+        """List places: one listing per path, in the same order, one by one and never from a cache.
+
+        `names` are the files that a listing must show beyond its view. With `manifest` it also has the text of the
+        published manifest, if there is one, of the same moment. What concerns one path only is the `obstacle` of its
+        listing; raises what concerns the whole store. All questions below are answered from listings.
+        """
+
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         """Return the availability of many instances: one result per path, in the same order; never cached.
 
@@ -150,6 +177,9 @@ class InstanceStore(ABC):
         into one path (a link out of the root, missing rights, an invalid path) is the `obstacle` of its result; it
         raises only what concerns the whole store.
         """
+        flag = parse_flag(self.root_url, flag)
+        listings = self.listings(paths, View.CONTENT, _named(flag))
+        return [look_of(path, listing, flag) for path, listing in zip(paths, listings, strict=True)]
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         """Compute the manifest of an instance by reading all of it; never a mix of two publications.
@@ -159,7 +189,6 @@ class InstanceStore(ABC):
         """
         return self._read_content(path, flag, None)
 
-    @abstractmethod
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         """Scan the content of an instance; read only the files that `earlier`, a scan of the same path, does not cover.
 
@@ -169,13 +198,78 @@ class InstanceStore(ABC):
         own checksums depend on more than content (S3 with SSE-KMS), a file rewritten with the same content counts as
         changed. Raises `InstanceChangingError` if the instance keeps changing.
         """
+        flag = parse_flag(self.root_url, flag)
+        for _ in range(_TRIES):
+            listing = self._list(path, View.CONTENT, flag)
+            availability, content = availability_of(listing, flag), content_of(listing, flag)
+            with suppress(InstanceNotFoundError):
+                scan = scan_listing(availability, content, earlier, now, partial(self._read_files, path))
+                if not scan.read or is_like(listing, self._list(path, View.CONTENT, flag), flag):
+                    return scan
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
-    @abstractmethod
     def published_manifest(self, path: str) -> Manifest | None:
         """Return the manifest written at publication; None if the instance is missing or was not published by us.
 
         Raises `ManifestError` if it cannot be read.
         """
+        text = self._list(path, View.NAMED, manifest=True).manifest
+        return None if text is None else parse_manifest(text, store=self.root_url, path=path)
+
+    def find_publication(self, path: str, flags: Sequence[str]) -> Publication | None:
+        """Return the head of the publication at a path; None unless it is ours, complete, and has these flags."""
+        head = None
+        with suppress(InstanceNotFoundError), self.reading(path) as reading:
+            chunks = map(bytes, reading.chunks(MANIFEST_NAME))
+            start = next(chunks, b"")
+            head = parse_head(start) or parse_head(b"".join([start, *chunks]))
+        if head is None:
+            return None
+        listing = self._list(path, View.NAMED, PUBLISHING_NAME, *flags)
+        return None if listing.is_marked or any(listing.find(flag) is None for flag in flags) else head
+
+    def mark(self, path: str) -> str:
+        """Return a mark that changes with each publication at a path; "" without a publication of ours. Cheap."""
+        return mark_of(self._list(path, View.NAMED, MANIFEST_NAME))
+
+    def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
+        """List the content of a source; with `everything` also hidden files, but neither the flag nor our own files.
+
+        `now` is the real time in nanoseconds since 1970. Only an AVAILABLE or EMPTY source has files.
+        Raises `InstanceChangingError` if the source keeps changing, `PathRefusedError` for a link to a directory or out
+        of the root.
+        """
+        flag, view = parse_flag(self.root_url, flag), View.SOURCE if everything else View.CONTENT
+        listing = self._list(path, view, flag, MANIFEST_NAME, manifest=True)
+        availability = availability_of(listing, flag)
+        if availability in (Availability.MISSING, Availability.PARTIAL):
+            return Survey(availability=availability)
+        found = self._source(path, listing, flag, everything=everything)
+        known, published = dict[str, ManifestEntry](), listing.find(MANIFEST_NAME)
+        if listing.manifest is not None:
+            with suppress(ManifestError):
+                manifest = parse_manifest(listing.manifest, store=self.root_url, path=path)
+                known = {entry.path: entry for entry in (*manifest.entries, *hidden_entries(manifest))}
+        published_at = 0 if published is None else published.modified or 0
+        files = source_files(found, known, published_at, now)
+        return Survey(availability=availability, files=files, mark=mark_of(listing), others=listing.others)
+
+    def survey_all(self, path: str, now: int) -> Survey:
+        """List all files of an instance in any state, for an exact copy: flag, manifest and hidden files, too.
+
+        It is AVAILABLE if it exists; a single file in place of the directory is named `SINGLE_FILE`. Raises
+        `PathRefusedError` if it must not be moved (see `Measure.obstacle`), or if not all of it can be copied.
+        """
+        listing = self._list_whole(path)
+        if not listing.exists:
+            return Survey(availability=Availability.MISSING)
+        if (obstacle := measure_of(path, listing).obstacle) is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=obstacle)
+        return Survey(availability=Availability.AVAILABLE, files=source_files(listing.entries, {}, 0, now))
+
+    def standing(self, path: str) -> Standing:
+        """Return the present content of a path that a copy will replace."""
+        return standing_of(self._list(path, View.STANDING))
 
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         """Copy the content into the local directory `to`, created if needed; return the manifest of the copy.
@@ -264,26 +358,23 @@ class InstanceStore(ABC):
         A missing base has no paths. Raises `PathRefusedError` for a base with a symbolic link or a mount point in it.
         """
 
-    @abstractmethod
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         """Measure many paths: one result per path, in the same order; no symbolic link is followed."""
+        return [measure_of(path, found) for path, found in zip(paths, self.listings(paths, View.WHOLE), strict=True)]
 
     def all_files(self, path: str) -> tuple[str, ...]:
         """Return the relative paths of ALL files of an instance, ordered; ("",) if it is a file itself.
 
-        Raises `InstanceNotFoundError`, and `PathRefusedError` as `Copying.survey_all` does.
+        Raises `InstanceNotFoundError`, and `PathRefusedError` as `survey_all` does.
         """
-        survey = self.copying().survey_all(path, 0)
+        survey = self.survey_all(path, 0)
         if survey.availability is Availability.MISSING:
             raise InstanceNotFoundError(store=self.root_url, path=path)
         return tuple("" if file.path == SINGLE_FILE else file.path for file in survey.files)
 
     def standing_files(self, path: str) -> tuple[str, ...]:
         """Return what `all_files` returns, also during a publication; empty if nothing is there."""
-        try:
-            return self.all_files(path)
-        except InstanceNotFoundError:
-            return ()
+        return tuple(sorted(entry.path for entry in self._list_whole(path).entries))
 
     @abstractmethod
     def trash(self) -> "Trash":
@@ -293,9 +384,35 @@ class InstanceStore(ABC):
     def traces(self) -> Traces:
         """Return the traces of holds; those of a table are beside its data."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether requests wait for a network, so that many concurrent ones take hardly longer than one."""
+        return True
+
+    def require_root(self) -> None:  # noqa: B027 - storage without mount points has none
+        """Raise `StorageError` if the root is not there, as that of an unmounted storage: nothing is then missing."""
+
     @abstractmethod
-    def copying(self) -> Copying:
-        """Return this store as the source and target of copies."""
+    def reading(self, path: str) -> AbstractContextManager[Reading]:
+        """Open an instance for reading. Raises `InstanceNotFoundError`."""
+
+    @abstractmethod
+    def staging(self, path: str, token: str) -> Staging:
+        """Return the staging of (path, token) for copies; finish an interrupted publication of the path before."""
+
+    def find_obstacle(self, path: str) -> str | None:  # noqa: ARG002 - without links and mounts there is none
+        """Return why the content of a path must not be replaced, as a clause for a message; None if it may be.
+
+        A link or a mount point must not, nor a directory in which something is mounted, which would be moved along.
+        """
+        return None
+
+    @abstractmethod
+    def snapshots(self, path: str, shelf: str) -> Snapshots:
+        """Return the snapshots of a directory on one `shelf`, a plain name; nothing is contacted."""
+
+    def flush(self, stagings: Sequence[Staging]) -> None:  # noqa: B027 - objects are on disk when they are written
+        """Flush to disk what was written into these stagings or published from them, all at once."""
 
     def deliveries(self, folder: str) -> Deliveries:
         """Return a folder into which others put files. Tables have none."""
@@ -321,25 +438,51 @@ class InstanceStore(ABC):
         """Return the URL by which Spark's own connector opens an instance; None if Spark has no such connector."""
         return None if self.spark_scheme is None else f"{self.spark_scheme}://{self.url(path).split('://', 1)[1]}"
 
+    def _list(self, path: str, view: View, *names: str | None, manifest: bool = False) -> Listing:
+        """Return the listing of one place; raise its obstacle."""
+        (listing,) = self.listings([path], view, _named(*names), manifest=manifest)
+        if listing.obstacle is not None:
+            raise listing.obstacle
+        return listing
+
+    def _list_whole(self, path: str) -> Listing:
+        """List all files. Raises `PathRefusedError` if not all of them can be copied."""
+        listing = self._list(path, View.WHOLE)
+        if (reason := find_uncopied(listing)) is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=reason)
+        return listing
+
+    def _source(self, path: str, listing: Listing, flag: str | None, *, everything: bool = False) -> list[Entry]:
+        if listing.is_file:
+            raise self._refused(path, NotADirectoryError("it is a file, and an instance is a directory"))
+        return source_entries(listing, flag, everything=everything)
+
     def _read_content(self, path: str, flag: str | None, to: Path | None) -> Manifest:
         """Read all content, into a directory if given; repeat if the instance changed meanwhile."""
-        copying, flag = self.copying(), parse_flag(self.root_url, flag)
+        flag = parse_flag(self.root_url, flag)
         for _ in range(_TRIES):
-            before = copying.survey(path, None, 0)
-            if before.availability is Availability.MISSING:
+            before = self._list(path, View.CONTENT)
+            availability = availability_of(before, None)
+            if availability is Availability.MISSING:
                 raise InstanceNotFoundError(store=self.root_url, path=path)
-            if before.availability is Availability.PARTIAL:
+            if availability is Availability.PARTIAL:
                 raise InstanceChangingError(store=self.root_url, path=path, reason="a publication of it is under way")
-            files = [file.path for file in before.files if file.path != flag]
-            with suppress(InstanceNotFoundError), copying.reading(path) as reading:
-                if to is not None and any(to.iterdir()):
-                    shutil.rmtree(to)
-                    to.mkdir()
-                with ThreadPoolExecutor(_THREADS) as pool:
-                    entries = list(pool.map(partial(_read_file, reading, to), files))
-                if copying.survey(path, None, 0).is_like(before):
+            files = [entry.path for entry in self._source(path, before, None) if entry.path != flag]
+            if to is not None and any(to.iterdir()):
+                shutil.rmtree(to)
+                to.mkdir()
+            with suppress(InstanceNotFoundError):
+                entries = self._read_files(path, files, to)
+                if is_like(self._list(path, View.CONTENT), before):
                     return Manifest.of(entries)
         raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
+
+    def _read_files(self, path: str, files: Sequence[str], to: Path | None = None) -> list[ManifestEntry]:
+        """Read files of one publication, into a directory if given. Raises `InstanceNotFoundError` if one is gone."""
+        if not files:
+            return []
+        with self.reading(path) as reading, ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+            return list(pool.map(partial(_read_file, reading, to), files))
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Translate an exception of a filesystem."""
@@ -356,9 +499,13 @@ class InstanceStore(ABC):
         )
 
 
+def _named(*names: str | None) -> tuple[str, ...]:
+    return tuple(name for name in names if name is not None)
+
+
 def _read_file(reading: Reading, to: Path | None, file: str) -> ManifestEntry:
     if to is None:
-        return read_entry(file, reading.chunks(file))
+        return read_entry(file, reading.chunks(file or SINGLE_FILE))
     (to / file).parent.mkdir(parents=True, exist_ok=True)
     with (to / file).open("wb") as copy:
         return read_entry(file, reading.chunks(file), copy)

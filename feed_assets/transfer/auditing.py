@@ -100,14 +100,14 @@ def audit_copy(
         InstanceChangingError: the target changes during the audit.
         StorageError: a storage refused, or does not exist.
     """
-    copying = stores.get(target.store).copying()
+    store = stores.get(target.store)
     if is_new and _is_nothing_there(stores, target):
         found = Audit(is_there=False)
         return found if source is None else _compare(stores, source, target, options, clock, found)
     for _ in range(_TRIES):
-        mark = copying.mark(target.path)
+        mark = store.mark(target.path)
         found = _audit_target(stores, target, options, clock, deep, others, on_bytes)
-        if copying.mark(target.path) == mark:
+        if store.mark(target.path) == mark:
             return found if source is None else _compare(stores, source, target, options, clock, found)
     raise InstanceChangingError(
         store=target.store.url, path=target.path, reason="others publish it again and again while it is looked at"
@@ -130,8 +130,8 @@ def _audit_target(
 ) -> Audit:
     """Compare the target with its manifest."""
     store, part = stores.get(target.store), copy_filter(options)
-    store.copying().require_root()
-    survey = store.copying().survey(target.path, None, nanoseconds(clock.now()), everything=True)
+    store.require_root()
+    survey = store.survey(target.path, None, nanoseconds(clock.now()), everything=True)
     existing = {file.path: file.size for file in survey.files}
     try:
         manifest = store.published_manifest(target.path)
@@ -172,7 +172,7 @@ def _read(
     """Read files to their end; return the lost ones and those whose bytes differ from the manifest."""
     lost: set[str] = set()
     rotten: set[str] = set()
-    with stores.get(target.store).copying().reading(target.path) as reading:
+    with stores.get(target.store).reading(target.path) as reading:
         for entry in entries:
             try:
                 checksum = _checksum(reading, entry, on_bytes)

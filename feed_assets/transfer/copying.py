@@ -86,7 +86,7 @@ def _are_remote(stores: StorePool, sides: Iterable[Side]) -> bool:
     A store that cannot be opened counts as remote; each of its copies then fails with its own error.
     """
     try:
-        return any(stores.get(side.store).copying().is_remote for side in sides)
+        return any(stores.get(side.store).is_remote for side in sides)
     except FeedAssetsError:
         return True
 
@@ -153,7 +153,7 @@ class _Work:
     def _free_space(self, plan: CopyPlan) -> None:
         """Remove what a copy has staged, because other copies and publications need the space."""
         store, path = self.stores.get(plan.target.store), plan.target.path
-        with suppress(StorageError), closing(store.copying().staging(path, plan.token)) as staging:
+        with suppress(StorageError), closing(store.staging(path, plan.token)) as staging:
             store.recover(path)  # a publication that has begun needs its staging
             staging.remove()
 
@@ -257,7 +257,7 @@ def _plan_exactly(stores: StorePool, source: Side, target: Side, options: CopyOp
         SourceChangingError: the source changed while it was compared with an equal copy.
     """
     url, survey = stores.get(source.store).url(source.path), survey_source(stores, source, options, clock)
-    standing = stores.get(target.store).copying().survey_all(target.path, nanoseconds(clock.now()))
+    standing = stores.get(target.store).survey_all(target.path, nanoseconds(clock.now()))
     is_there = standing.availability is not Availability.MISSING
     if is_there:
         if not _is_equal(stores, source, survey, target, standing):
@@ -281,7 +281,7 @@ def _is_equal(stores: StorePool, source: Side, survey: Survey, target: Side, sta
     if [file[:2] for file in survey.files] != [file[:2] for file in standing.files]:
         return False
     with ExitStack() as stack:
-        sides = [stack.enter_context(stores.get(side.store).copying().reading(side.path)) for side in (source, target)]
+        sides = [stack.enter_context(stores.get(side.store).reading(side.path)) for side in (source, target)]
 
         def is_equal(file: SourceFile) -> bool:
             one, other = (checksum_of(reading.chunks(file.path)) for reading in sides)

@@ -17,11 +17,12 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.checksums import Checksum, checksum_of
 from feed_assets.storage.clearing import clear_place
-from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile, Staging
+from feed_assets.storage.copy_port import Prepared, Reading, SourceFile, StagedFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.manifests import FOREIGN, HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
     CopyIncompleteError,
@@ -170,12 +171,12 @@ class Finishing:
         return [end.outcome for end in ends]
 
     def _flush(self, ends: "Sequence[_End]") -> None:
-        by_store: dict[int, tuple[Copying, list[_End]]] = {}
+        by_store: dict[InstanceStore, list[_End]] = {}
         for end in ends:
-            by_store.setdefault(id(end.store), (end.copying, []))[1].append(end)
-        for copying, group in by_store.values():
+            by_store.setdefault(end.store, []).append(end)
+        for store, group in by_store.items():
             try:
-                copying.flush([end.staging for end in group])
+                store.flush([end.staging for end in group])
             except FeedAssetsError as exc:
                 for end in group:
                     end.fail(exc)
@@ -228,8 +229,7 @@ class _End:
         self.plan = copy.plan
         self.copy = copy
         self.store = finishing.stores.get(copy.plan.target.store)
-        self.copying = self.store.copying()
-        self.staging = self.copying.staging(copy.plan.target.path, copy.plan.token)
+        self.staging = self.store.staging(copy.plan.target.path, copy.plan.token)
         self._finishing = finishing
         self._pool = pool
         self._copied = {file.path: file for file in (*copy.resumed, *results.written)}
@@ -330,7 +330,7 @@ class _End:
             except Exception as exc:  # any exception forbids this publication only
                 self._error = exc
                 raise
-            if self.copying.mark(plan.target.path) != plan.standing:
+            if self.store.mark(plan.target.path) != plan.standing:
                 raise RepeatError("what stands at the target was replaced meanwhile")
             if self._clearing is not None:
                 self._clear(self._clearing)
@@ -404,7 +404,7 @@ class _End:
         """Read the source again; a missing file counts as a change."""
         plan = self.plan
         try:
-            with self._finishing.stores.get(plan.source.store).copying().reading(plan.source.path) as reading:
+            with self._finishing.stores.get(plan.source.store).reading(plan.source.path) as reading:
                 yield reading
         except InstanceNotFoundError as exc:
             raise RepeatError(str(exc)) from exc

@@ -171,7 +171,7 @@ class SnapshotKeeper:
         return found
 
     def _on(self, shelf: Shelf) -> Snapshots:
-        return self.stores.get(self.target.store).copying().snapshots(self.target.path, shelf.value)
+        return self.stores.get(self.target.store).snapshots(self.target.path, shelf.value)
 
 
 def _state_of(snapshots: Snapshots, name: str) -> str | None:
@@ -371,7 +371,7 @@ def describe_mirror(copies: Sequence[Copied], snapshots: Sequence[SnapshotResult
 
 def _require_replaceable(stores: StorePool, target: Side) -> None:
     store = stores.get(target.store)
-    if (obstacle := store.copying().find_obstacle(target.path)) is not None:
+    if (obstacle := store.find_obstacle(target.path)) is not None:
         raise TargetRefusedError(url=store.url(target.path), reason=obstacle)
 
 

@@ -19,12 +19,13 @@ from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import CopyOptions
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.checksums import checksum_of
-from feed_assets.storage.copy_port import Copying, SourceFile, Survey
+from feed_assets.storage.copy_port import SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.manifests import FOREIGN, Publication, hidden_entries, parse_json, render_json
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
     NothingSelectedError,
@@ -187,7 +188,7 @@ class CopyPlan:
     `transfers` are read from the source, `kept` files stay at the target, `removed` files are removed there. `replaced`
     are the target's files that transfers replace. `is_unchanged`: there is nothing to do. `is_refresh`: only the record
     that nothing changed must be written. `flags` are written last. `standing` is the mark of the target (see
-    `Copying.mark`), `is_unfinished` says that a publication has begun there, and `extra` is from its manifest.
+    `InstanceStore.mark`), `is_unfinished` says that a publication has begun there, and `extra` is from its manifest.
     `publication` is the publication at the target if all its flags exist. `is_foreign`: we have never published there,
     so what stands there is not ours.
     """
@@ -260,16 +261,16 @@ def plan_copy(
         NothingSelectedError: the filter matches no file of a source that has files.
         StorageError: a storage refused, or the source changed while it was listed.
     """
-    store = stores.get(source.store)
-    copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
+    store, to = stores.get(source.store), stores.get(target.store)
+    url = store.url(source.path)
     published, replica = _find_replica(to, url, target, options, distrusted)
-    if replica is not None and _is_marked(replica, copying, source, options):
+    if replica is not None and _is_marked(replica, store, source, options):
         return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
     if replica is not None and _has_content(replica, survey, options):
         return _unchanged(source, target, options, url, published, replica, survey.others)
     flags = copy_flags(target, copy_filter(options), options)
-    comparison = _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted, adopts)
+    comparison = _Comparison(store, to, source, target, options, survey, url, flags, distrusted, adopts)
     return comparison.plan(published)
 
 
@@ -289,11 +290,11 @@ def without_shortcuts(options: CopyOptions) -> CopyOptions:
 
 
 def _find_replica(
-    copying: Copying, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
+    to: InstanceStore, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
 ) -> tuple[Publication | None, Replica | None]:
     """Return the publication at the target, and its record of this source if the record can be relied on."""
     part = copy_filter(options)
-    published = copying.find_publication(target.path, copy_flags(target, part, options))
+    published = to.find_publication(target.path, copy_flags(target, part, options))
     if published is None or options.overwrite or distrusted:
         return published, None
     replica = parse_replica(published.extra.get(replica_key(part.name)))
@@ -302,11 +303,11 @@ def _find_replica(
     return published, replica
 
 
-def _is_marked(replica: Replica, copying: Copying, source: Side, options: CopyOptions) -> bool:
+def _is_marked(replica: Replica, store: InstanceStore, source: Side, options: CopyOptions) -> bool:
     """Return whether the source has the same mark as when it was copied."""
     if not options.quick or not replica.mark:
         return False
-    return replica.mark == copying.mark(source.path)
+    return replica.mark == store.mark(source.path)
 
 
 def _has_content(replica: Replica, survey: Survey, options: CopyOptions) -> bool:
@@ -325,25 +326,23 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
         SourceNotAvailableError: the source has no complete instance.
         NothingSelectedError: include and exclude match none of its files; a part without files is no error.
     """
-    copying = stores.get(source.store).copying()
+    store = stores.get(source.store)
     now = nanoseconds(clock.now())
     if options.exact:
-        survey = copying.survey_all(source.path, now)
+        survey = store.survey_all(source.path, now)
     else:
-        survey = copying.survey(source.path, source.flag, now, everything=options.hidden)
+        survey = store.survey(source.path, source.flag, now, everything=options.hidden)
     if survey.availability is Availability.MISSING and not options.exact:
-        copying.require_root()
+        store.require_root()
     if survey.availability not in (Availability.AVAILABLE, Availability.EMPTY):
-        raise SourceNotAvailableError(
-            url=stores.get(source.store).url(source.path), availability=survey.availability, flag=source.flag
-        )
+        raise SourceNotAvailableError(url=store.url(source.path), availability=survey.availability, flag=source.flag)
     part = copy_filter(options)
     if part.is_everything:
         return survey
     files = tuple(file for file in survey.files if part.matches(file.path))
     whole = CopyFilter(options.sub_path)
     if not files and not options.allow_empty and (there := sum(whole.matches(file.path) for file in survey.files)):
-        raise NothingSelectedError(url=stores.get(source.store).url(source.path), files=there)
+        raise NothingSelectedError(url=store.url(source.path), files=there)
     return replace(survey, files=files, others=tuple(path for path in survey.others if part.matches(path)))
 
 
@@ -379,15 +378,14 @@ def _unchanged(
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    stores: StorePool
+    store: InstanceStore
+    to: InstanceStore
     source: Side
     target: Side
     options: CopyOptions
     survey: Survey
     url: str
     flags: tuple[str, ...]
-    copying: Copying
-    to: Copying
     distrusted: Collection[str]
     adopts: bool
 
@@ -414,7 +412,7 @@ class _Comparison:
                 replaced.append(Kept(path=path, size=size, entry=entries.get(path)))
         transfers = tuple(file for file in self.survey.files if file.path not in same)
         if not files and removed and not (self.options.allow_emptying or self.source.flag or self.survey.mark):
-            target = self.stores.get(self.target.store).url(self.target.path)
+            target = self.to.url(self.target.path)
             raise SourceEmptiedError(url=self.url, target=target, files=len(removed))
         is_same = published is not None and not transfers and not removed
         is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
@@ -443,12 +441,11 @@ class _Comparison:
 
         That of foreign content is computed.
         """
-        store = self.stores.get(self.target.store)
         try:
-            found = store.published_manifest(self.target.path)
+            found = self.to.published_manifest(self.target.path)
         except ManifestError:
             return None
-        return found or (store.manifest(self.target.path, self.target.flag) if self.adopts else None)
+        return found or (self.to.manifest(self.target.path, self.target.flag) if self.adopts else None)
 
     def _find_same(
         self, files: Mapping[str, SourceFile], entries: Mapping[str, ManifestEntry]
@@ -469,9 +466,9 @@ class _Comparison:
 
     def _find_equal(self, files: list[SourceFile], entries: Mapping[str, ManifestEntry]) -> set[str]:
         """Return the files whose bytes equal those of the target; none if the source is remote."""
-        if not files or self.copying.is_remote:
+        if not files or self.store.is_remote:
             return set()
-        with self.copying.reading(self.source.path) as reading:
+        with self.store.reading(self.source.path) as reading:
 
             def is_equal(file: SourceFile) -> bool:
                 expected = entries[file.path].checksum

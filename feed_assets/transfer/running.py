@@ -165,7 +165,7 @@ class _Runner:
             staging = join_staging(self.work.stores, self.copy)
             stack.callback(staging.close)
             try:
-                source = self.work.stores.get(self.copy.source.store).copying()
+                source = self.work.stores.get(self.copy.source.store)
                 reading = stack.enter_context(source.reading(self.copy.source.path))
                 self._copy_all(reading, staging)
             except InstanceNotFoundError as exc:

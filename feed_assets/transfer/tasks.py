@@ -84,7 +84,7 @@ def open_copy(stores: StorePool, plan: CopyPlan) -> OpenCopy:
     Raises:
         StorageError: the target's storage refused, or another process works on the same copy.
     """
-    with closing(stores.get(plan.target.store).copying().staging(plan.target.path, plan.token)) as staging:
+    with closing(stores.get(plan.target.store).staging(plan.target.path, plan.token)) as staging:
         generation = staging.open()
         recorded = {file.path: file for file in staging.recorded()} if generation > 1 else {}
     resumed: list[StagedFile] = []
@@ -175,6 +175,6 @@ def join_staging(stores: StorePool, copy: TaskCopy) -> Staging:
     Raises:
         StagingLostError: another process has taken over the copy.
     """
-    staging = stores.get(copy.target.store).copying().staging(copy.target.path, copy.token)
+    staging = stores.get(copy.target.store).staging(copy.target.path, copy.token)
     staging.join(copy.generation)
     return staging

@@ -132,5 +132,5 @@ def read_all(store: InstanceStore, path: str) -> dict[str, bytes]:
 def read_file(store: InstanceStore, path: str, file: str) -> bytes:
     """Read one file of an instance; "" is the instance itself."""
     place = store.place(path)
-    with place.store.copying().reading(place.path) as reading:
+    with place.store.reading(place.path) as reading:
         return b"".join(map(bytes, reading.chunks(file or SINGLE_FILE)))

@@ -3,16 +3,18 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from feed_assets.storage.copy_port import Copying
+from feed_assets.storage.copy_port import Reading, Snapshots, Staging
 from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.listing import Listing, View
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
-from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
+from feed_assets.storage.records import Availability, Manifest, Moved, Purged, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import parse_partition_name
@@ -49,21 +51,14 @@ class PathTable(InstanceStore):
     def check_root(self) -> None:
         self.store.check_root()
 
-    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        looks = self.store.look([self.named(path) if is_path(path) else path for path in paths], flag)
-        return [replace(look, path=path) for look, path in zip(looks, paths, strict=True)]
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+    ) -> Iterator[Listing]:
+        named = [self.named(path) if is_path(path) else path for path in paths]
+        return self.store.listings(named, view, names, manifest=manifest)
 
-    def manifest(self, path: str, flag: str | None = None) -> Manifest:
-        return self.store.manifest(self.named(path), flag)
-
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        return self.store.scan(self.named(path), flag, earlier, now)
-
-    def published_manifest(self, path: str) -> Manifest | None:
-        return self.store.published_manifest(self.named(path))
-
-    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
-        return self.store.fetch(self.named(path), to, flag)
+    def reading(self, path: str) -> AbstractContextManager[Reading]:
+        return self.store.reading(self.named(path))
 
     def stage(self, path: str, token: str) -> StagingPlace:
         return replace(self.store.stage(self.named(path), token), path=path)
@@ -92,10 +87,6 @@ class PathTable(InstanceStore):
     def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         return self.store.walk_folders(base, depth, choose)
 
-    def measure(self, paths: Sequence[str]) -> list[Measure]:
-        found = self.store.measure([self.named(path) for path in paths])
-        return [replace(each, path=path) for each, path in zip(found, paths, strict=True)]
-
     def place(self, path: str) -> StorePath:
         """Below the partition, wherever the path of the suite ends."""
         parts = path.split("/")
@@ -104,17 +95,17 @@ class PathTable(InstanceStore):
         found = self.store.place(self.named(there[0] if there else path))
         return replace(found, path=found.path + path[len(there[0]) :] if there else found.path)
 
-    def all_files(self, path: str) -> tuple[str, ...]:
-        return self.store.all_files(self.named(path))
-
     def trash(self) -> Trash:
         return PathTrash(self, self.store.trash())
 
     def traces(self) -> Traces:
         return self.store.traces()
 
-    def copying(self) -> Copying:
-        return self.store.copying()
+    def staging(self, path: str, token: str) -> Staging:
+        return self.store.staging(path, token)
+
+    def snapshots(self, path: str, shelf: str) -> Snapshots:
+        return self.store.snapshots(path, shelf)
 
     def url(self, path: str) -> str:
         self.store.url(self.named(path))
@@ -234,7 +225,7 @@ def table_harness(catalog: Catalog, folder: Path) -> TableStoreHarness:
         put=put,
         remove=lambda path: split(path).unlink(),
         names=names,
-        spelled=lambda path: re.escape(path.replace("/", _SLASH)),
+        spelled=lambda path: re.escape(path).replace("/", f"[/{_SLASH}]"),
         catalog=catalog,
         table=table,
     )

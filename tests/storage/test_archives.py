@@ -12,7 +12,7 @@ import pytest
 from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.local import files
-from feed_assets.storage.local.copying import LocalReading
+from feed_assets.storage.local.reader import LocalReading
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Availability, Moved, Outcome

@@ -20,7 +20,7 @@ LATER = 4_000_000_000_000_000_000
 
 def opened(harness: StoreHarness, files: dict[str, bytes] | None = None) -> Staging:
     """A staging with files that are put and recorded."""
-    staging = harness.store.copying().staging(PATH, TOKEN)
+    staging = harness.store.staging(PATH, TOKEN)
     staging.open()
     for name, data in (files or {}).items():
         put(staging, name, data)
@@ -30,7 +30,7 @@ def opened(harness: StoreHarness, files: dict[str, bytes] | None = None) -> Stag
 
 
 def recorded(harness: StoreHarness) -> set[str]:
-    staging = harness.store.copying().staging(PATH, TOKEN)
+    staging = harness.store.staging(PATH, TOKEN)
     staging.open()
     found = {file.path for file in staging.recorded()}
     staging.close()
@@ -39,7 +39,7 @@ def recorded(harness: StoreHarness) -> set[str]:
 
 def test_a_survey_tells_all_content_files_in_order_and_reads_none(file_harness: StoreHarness) -> None:
     file_harness.land(PATH, {**FILES, "_hidden": b"h", "s/.crc": b"c", FLAG: b""})
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     survey = copying.survey(PATH, FLAG, LATER)
     assert survey.availability is Availability.AVAILABLE
     assert [(file.path, file.size) for file in survey.files] == [("a.csv", 3), ("empty.csv", 0), ("s/b.csv", 2)]
@@ -51,7 +51,7 @@ def test_a_survey_tells_all_content_files_in_order_and_reads_none(file_harness: 
 
 def test_a_survey_of_a_publication_knows_its_checksums_and_its_mark(file_harness: StoreHarness) -> None:
     manifest = publish(file_harness.store, PATH, FILES)
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     survey = copying.survey(PATH, FLAG, LATER)
     assert {file.path: file.checksum for file in survey.files} == {e.path: e.checksum for e in manifest.entries}
     assert survey.mark == copying.mark(PATH)
@@ -66,7 +66,7 @@ def test_a_file_that_was_written_after_the_publication_has_another_sign_and_no_c
     file_harness: StoreHarness,
 ) -> None:
     publish(file_harness.store, PATH, FILES)
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     before = {file.path: file for file in copying.survey(PATH, FLAG, LATER).files}
     file_harness.put(f"{PATH}/a.csv", b"aaaa")
     after = {file.path: file for file in copying.survey(PATH, FLAG, LATER).files}
@@ -75,7 +75,7 @@ def test_a_file_that_was_written_after_the_publication_has_another_sign_and_no_c
 
 
 def test_what_is_not_there_or_has_no_flag_has_no_files(file_harness: StoreHarness) -> None:
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     file_harness.put("elsewhere", b"")
     assert copying.survey(PATH, FLAG, LATER).availability is Availability.MISSING
     file_harness.land(PATH, FILES)
@@ -85,7 +85,7 @@ def test_what_is_not_there_or_has_no_flag_has_no_files(file_harness: StoreHarnes
 
 
 def test_the_head_of_a_publication_is_found_with_its_flags_only(file_harness: StoreHarness) -> None:
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     assert copying.find_publication(PATH, [FLAG]) is None
     file_harness.land(PATH, {**FILES, FLAG: b""})
     assert copying.find_publication(PATH, [FLAG]) is None
@@ -99,7 +99,7 @@ def test_the_head_of_a_publication_is_found_with_its_flags_only(file_harness: St
 def test_files_are_read_from_their_beginning_to_their_end(file_harness: StoreHarness) -> None:
     large = bytes(range(256)) * (9 * 4096) + b"end"
     file_harness.land(PATH, {**FILES, "large": large})
-    with file_harness.store.copying().reading(PATH) as reading:
+    with file_harness.store.reading(PATH) as reading:
         for name, data in {**FILES, "large": large}.items():
             assert b"".join(bytes(chunk) for chunk in reading.chunks(name)) == data
         with pytest.raises(InstanceNotFoundError):
@@ -110,9 +110,9 @@ def test_a_copy_is_put_together_and_published_with_manifest_and_flag(file_harnes
     staging = opened(file_harness, FILES)
     assert file_harness.names() == set()
     staging.prepare(prepared(FILES))
-    file_harness.store.copying().flush([staging])
+    file_harness.store.flush([staging])
     staging.publish(allow)
-    file_harness.store.copying().flush([staging])
+    file_harness.store.flush([staging])
     staging.remove()
     assert read_all(file_harness.store, PATH) == FILES
     published = file_harness.store.published_manifest(PATH)
@@ -194,7 +194,7 @@ def test_a_guard_that_forbids_leaves_the_staging_for_the_next(file_harness: Stor
 def test_files_are_adopted_from_what_stands_and_nothing_else_stays(file_harness: StoreHarness) -> None:
     publish(file_harness.store, PATH, {"a.csv": b"aaa", "s/gone.csv": b"gone", "_meta": b"m"})
     staging = opened(file_harness, {"new.csv": b"new"})
-    assert file_harness.store.copying().standing(PATH).files == {"a.csv": 3, "s/gone.csv": 4, "_meta": 1, FLAG: 0}
+    assert file_harness.store.standing(PATH).files == {"a.csv": 3, "s/gone.csv": 4, "_meta": 1, FLAG: 0}
     put(staging, "stray.csv", b"stray")
     staging.adopt(["a.csv"])
     assert (read_back(staging, "a.csv"), read_back(staging, "new.csv")) == (b"aaa", b"new")
@@ -217,7 +217,7 @@ def test_a_staging_that_is_not_what_it_should_be_is_not_prepared(
 
 
 def test_who_takes_over_shuts_the_former_writers_out(file_harness: StoreHarness) -> None:
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     number = copying.staging(PATH, TOKEN).open()
     writer = copying.staging(PATH, TOKEN)
     writer.join(number)
@@ -229,7 +229,7 @@ def test_who_takes_over_shuts_the_former_writers_out(file_harness: StoreHarness)
 
 def test_large_files_come_in_chunks_from_several_writers(file_harness: StoreHarness) -> None:
     data = bytes(range(256)) * (4096 * 9) + b"end"
-    copying = file_harness.store.copying()
+    copying = file_harness.store
     first = copying.staging(PATH, TOKEN)
     generation = first.open()
     for name in ("one", "deep/two"):
@@ -276,7 +276,7 @@ def test_a_broken_off_publication_is_recovered_unless_its_staging_is_gone(file_h
 
 def test_writers_that_do_not_end_are_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging_header, "PATIENCE", 0.0)
-    copying = LocalStore(tmp_path).copying()
+    copying = LocalStore(tmp_path)
     number = copying.staging(PATH, TOKEN).open()
     writer, other = copying.staging(PATH, TOKEN), copying.staging(PATH, TOKEN)
     writer.join(number)
@@ -296,7 +296,7 @@ def test_writers_that_do_not_end_are_not_waited_for_for_ever(tmp_path: Path, mon
 def test_an_adopted_file_is_not_recorded_because_it_is_no_copy(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     publish(store, PATH, FILES)
-    staging = store.copying().staging(PATH, TOKEN)
+    staging = store.staging(PATH, TOKEN)
     staging.open()
     put(staging, "a.csv", b"xxx")
     staging.record([staged("a.csv", b"xxx")])
@@ -309,7 +309,7 @@ def test_an_adopted_file_is_not_recorded_because_it_is_no_copy(tmp_path: Path) -
 
 def test_folders_that_nothing_is_left_in_do_not_come_along(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    staging = store.copying().staging(PATH, TOKEN)
+    staging = store.staging(PATH, TOKEN)
     staging.open()
     put(staging, "stray/deep/a.csv", b"x")
     put(staging, "b.csv", b"b")

@@ -8,8 +8,9 @@ import pytest
 from feed_assets.storage.listing import (
     SETTLING,
     Entry,
-    decide_availability,
-    look_at,
+    Listing,
+    availability_of,
+    look_of,
     moment,
     nanoseconds,
     scan_listing,
@@ -35,19 +36,20 @@ CONTENT = [Entry("b", 2, "v2", OLD, OLD, 0o640), Entry("a", 1, "v1", NOW - 1, NO
 def test_availability_is_that_of_the_flag_or_of_bytes(
     flag: str | None, has_flag: bool, size: int, expected: Availability
 ) -> None:
-    assert decide_availability(flag, has_flag, size) is expected
+    flags = [Entry("f", 0, "v")] if has_flag else []
+    assert availability_of(Listing(entries=[Entry("a", size, "v"), *flags]), flag) is expected
 
 
 def test_a_look_counts_content_and_knows_the_newest_change() -> None:
-    look = look_at("x", CONTENT, "f", True, [OLD])
+    look = look_of("x", Listing(entries=[*CONTENT, Entry("_f", 0, "v", OLD, OLD)], modified=OLD), "_f")
     assert (look.bytes, look.files, look.availability) == (3, 3, Availability.AVAILABLE)
     assert look.modified_at == moment(NOW - 1)
-    assert look_at("x", [], None, False, []).modified_at is None
+    assert look_of("x", Listing(), None).modified_at is None
 
 
 def test_what_is_being_published_is_partial_whatever_is_there() -> None:
-    for flag in ("f", None):
-        assert look_at("x", CONTENT, flag, True, [], is_publishing=True).availability is Availability.PARTIAL
+    for flag in ("a", None):
+        assert look_of("x", Listing(entries=CONTENT, is_marked=True), flag).availability is Availability.PARTIAL
 
 
 def test_files_of_a_source_are_in_order_and_settled_once_a_later_write_would_show() -> None:

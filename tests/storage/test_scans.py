@@ -10,8 +10,7 @@ import pytest
 
 from feed_assets.storage.listing import nanoseconds, scanned_files
 from feed_assets.storage.local.store import LocalStore
-from feed_assets.storage.object.client import ObjectFile
-from feed_assets.storage.object.listings import entry_of
+from feed_assets.storage.object.client import ObjectFile, entry_of
 from feed_assets.storage.object.obstore_client import object_file
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
 from tests.storage.harnesses import StoreHarness, local_harness, publish

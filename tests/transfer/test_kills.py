@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import feed_assets
-from feed_assets.storage.port import Copying
+from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.requests import CopyStatus
 from tests.drills import drill_seed, sized
@@ -208,12 +208,12 @@ class Poller(threading.Thread):
 
     def run(self) -> None:
         """Looks once more after its end, so that it has seen what the last copy left."""
-        copying, is_over = self.place.store.copying(), False
+        copying, is_over = self.place.store, False
         while not is_over:
             is_over = self._is_over.wait(0.005)
             self._look(copying)
 
-    def _look(self, copying: Copying) -> None:
+    def _look(self, copying: InstanceStore) -> None:
         before = copying.mark(PATH)
         self.seen.add(availability := self.place.availability())
         if availability is not Availability.AVAILABLE:

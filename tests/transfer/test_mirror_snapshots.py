@@ -10,7 +10,7 @@ import pytest
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
-from feed_assets.storage.local import copying as local_copying
+from feed_assets.storage.local import snapshots as local_snapshots
 from feed_assets.storage.port import Manifest
 from feed_assets.transfer.mirroring import Shelf
 from tests.storage.harnesses import object_harness
@@ -130,7 +130,7 @@ def test_a_snapshot_that_cannot_be_linked_has_its_manifest(pair: Pair, monkeypat
     def refuse(folder: int, to_folder: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(local_copying, "link_tree", refuse)
+    monkeypatch.setattr(local_snapshots, "link_tree", refuse)
     mirror = Mirrored(pair, snapshots=rules(3, 3))
     mirror.land(FILES)
     mirror.run()
@@ -153,7 +153,7 @@ def test_content_is_kept_of_that_publication_only(pair: Pair) -> None:
     mirror = Mirrored(pair)
     mirror.land(FILES)
     mirror.run()
-    snapshots = pair.target.store.copying().snapshots(DIRECTORY, "target")
+    snapshots = pair.target.store.snapshots(DIRECTORY, "target")
     with pytest.raises(InstanceChangingError, match="not what was published"):
         snapshots.keep("models.1", Manifest.of([]), with_content=True)
     assert snapshots.names() == []
@@ -259,7 +259,7 @@ def test_a_storage_that_refuses_snapshots_fails_the_run_and_the_next_makes_it(
         def full(path: str, data: bytes) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr(local_copying, "write_flushed", full)
+        patch.setattr(local_snapshots, "write_flushed", full)
         with pytest.raises(StorageError, match="No space left"):
             mirror.run()
     assert mirror.there() == SMALL

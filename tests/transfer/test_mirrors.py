@@ -59,10 +59,10 @@ def test_a_run_that_finds_nothing_new_copies_and_publishes_nothing(any_pair: Pai
     mirror = Mirrored(any_pair)
     mirror.land(FILES)
     mirror.run()
-    mark = any_pair.target.store.copying().mark(DIRECTORY)
+    mark = any_pair.target.store.mark(DIRECTORY)
     told = mirror.run()
     assert (told["copy"], told["copied_files"], told["copied_bytes"]) == ("unchanged", 0, 0)
-    assert any_pair.target.store.copying().mark(DIRECTORY) == mark
+    assert any_pair.target.store.mark(DIRECTORY) == mark
 
 
 @pytest.mark.parametrize("removes", [False, True])

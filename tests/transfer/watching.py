@@ -79,11 +79,6 @@ class _Watched:
 class _WatchedStore(_Watched):
     _inner: InstanceStore
 
-    def copying(self) -> "_WatchedCopying":
-        return _WatchedCopying(self._inner.copying(), self._watch)
-
-
-class _WatchedCopying(_Watched):
     @contextmanager
     def reading(self, path: str) -> Iterator["_WatchedReading"]:
         self._watch.enter("reading", path)

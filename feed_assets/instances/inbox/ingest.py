@@ -201,7 +201,7 @@ class _Inbox:
     def _entry(self, name: str, copy: SupportsWrite | None = None) -> ManifestEntry | None:
         """Read a file of the inbox; None if it is gone."""
         try:
-            with self._source.copying().reading(path_in(self._record, name)) as reading:
+            with self._source.reading(path_in(self._record, name)) as reading:
                 return read_entry(name, reading.chunks(SINGLE_FILE), copy)
         except InstanceNotFoundError:
             return None

@@ -139,7 +139,7 @@ def _list(
         if manifest is not None and manifest.digest == event.manifest_digest:
             return _listed(url, event, [(entry.path, entry.size, entry.checksum) for entry in manifest.entries])
         if row is not None and row.event_seq == event.seq and row.status is FeedInstanceStatus.AVAILABLE:
-            survey = place.store.copying().survey(place.path, record.flag, 0)
+            survey = place.store.survey(place.path, record.flag, 0)
             if survey.availability is Availability.AVAILABLE:
                 return _listed(url, event, [(file.path, file.size, file.checksum) for file in survey.files])
     except InstanceNotFoundError:

@@ -181,7 +181,7 @@ def build_preview(store: InstanceStore, done: Published) -> dg.TableMetadataValu
         return None
     known = [name for name, _ in done.columns or ()]
     rows: list[Row] = []
-    files = [file for file in store.copying().survey(record.path(done.nominal_time), None, 0).files if file.size]
+    files = [file for file in store.survey(record.path(done.nominal_time), None, 0).files if file.size]
     data = [file for file in files if not file.path.rpartition("/")[2].startswith(("_", "."))]
     for file in data[:_FILES]:
         head = HeadOptions(rows=ROWS - len(rows), width=COLUMNS, options=dict(record.options), columns=known)
@@ -202,7 +202,7 @@ def _opened(store: InstanceStore, path: str, file: str, size: int) -> Iterator[I
     elif size > _READ_WHOLE:
         yield None
     else:
-        with store.copying().reading(path) as reading:
+        with store.reading(path) as reading:
             yield io.BytesIO(b"".join(reading.chunks(file)))
 
 

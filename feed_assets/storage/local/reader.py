@@ -1,35 +1,40 @@
-"""Read instances on a local filesystem: availability and consistent content, never through a link out of the root."""
-# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
-# ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120
+"""List and read instances on a local filesystem, always by one open directory, never through a link out of the root."""
+# System calls on text and descriptors: half of them have no pathlib form, and listing is a hot path.
+# ruff: noqa: PTH114, PTH116, PTH120
 
+import errno
 import os
 import stat
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
-from feed_assets.storage.errors import InstanceChangingError, PathRefusedError
-from feed_assets.storage.listing import Entry, decide_availability, look_at, scan_listing
-from feed_assets.storage.local.files import Follow, entry_of, is_at, is_wanted_content, iter_files, opened
-from feed_assets.storage.local.tree import read_file, read_files
-from feed_assets.storage.paths import parse_path
-from feed_assets.storage.records import Availability, Look, Scan, missing, nothing_to_scan
+from feed_assets.storage.copy_port import Reading
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    ManifestError,
+    PathRefusedError,
+    Refuse,
+    StorageError,
+)
+from feed_assets.storage.listing import NOTHING, Listing, View
+from feed_assets.storage.local.files import Wants, entry_of, is_at, is_wanted_content, iter_files, read_chunks
+from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, SINGLE_FILE, parse_path
 
 _TRIES = 50
-_SCANS = 3
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-Result = TypeVar("Result")
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""A pipe that has taken the place of a file has no content, and nobody waits for some."""
+PLAIN_FILE = _FILE | os.O_NOFOLLOW
 
 
 class LocalReader:
     """Reads the instances below one root directory."""
 
-    def __init__(self, root: str, root_url: str) -> None:
+    def __init__(self, root: str, root_url: str, refuse: Refuse) -> None:
         self._root = root
         self.root_url = root_url
+        self._refuse = refuse
 
     def target(self, path: str) -> str:
         """Return the absolute path of an instance without accessing the filesystem."""
@@ -42,61 +47,35 @@ class LocalReader:
                 store=self.root_url, path=path, reason="a symbolic link leads out of the storage root"
             )
 
-    def look(self, path: str, flag: str | None, inside: set[str]) -> Look:
-        """Return the `Look` of one instance; `inside` remembers the checked parents. May raise `OSError`."""
-        target = self.target(path)
+    def list(self, path: str, view: View, names: Sequence[str], inside: set[str], *, manifest: bool) -> Listing:
+        """List one instance until it holds still; `inside` remembers the checked parents. May raise `OSError`.
+
+        It did not if the directory was replaced, or something in it vanished, meanwhile.
+        """
+        target, is_replaced = self.target(path), view is View.STANDING
         for _ in range(_TRIES):
             try:
-                directory = os.open(target, _DIRECTORY | os.O_NOFOLLOW)
+                directory = self._enter(path, target, may_follow=not is_replaced)
             except FileNotFoundError:
-                return missing(path)
+                if is_replaced:
+                    self.check_inside(path, target)
+                return NOTHING
             except NotADirectoryError:
-                self.check_inside(path, target)
-                if not os.path.isdir(target):
-                    if Path(target).is_symlink() and not Path(target).exists():
-                        raise PathRefusedError(
-                            store=self.root_url, path=path, reason="a symbolic link leads to nothing"
-                        ) from None
-                    return _look_at_file(path, target, flag)
-                directory = os.open(target, _DIRECTORY)
+                if is_replaced:
+                    raise
+                if (found := self._list_file(path, target)) is None:
+                    continue
+                return found
             try:
                 if (parent := os.path.dirname(target)) not in inside:
-                    self.check_inside(path, parent)
+                    if not is_at(directory, target):
+                        self.check_inside(path, parent)
                     inside.add(parent)
-                look = self._look_into(path, target, directory, flag)
-            finally:
-                os.close(directory)
-            if look is not None:
-                return look
-        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
-
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Scan one instance; read only the files that an earlier scan does not cover."""
-        target = self.target(path)
-        try:
-            return self.hold(path, lambda directory: self._scan_into(target, directory, flag, earlier, now), _SCANS)
-        except FileNotFoundError:
-            return nothing_to_scan(Availability.MISSING)
-        except NotADirectoryError:
-            return self._scan_file(path, target, flag, earlier, now)
-
-    def hold(self, path: str, work: Callable[[int], Result | None], tries: int = _TRIES) -> Result:
-        """Call `work` with the open directory of an instance until it holds still, and return the result.
-
-        It did not if the directory was replaced, something in it vanished, or `work` returned None.
-
-        Raises:
-            FileNotFoundError: the instance does not exist; `NotADirectoryError`: it is a file.
-            InstanceChangingError: it does not hold still.
-        """
-        target = self.target(path)
-        for _ in range(tries):
-            directory = self.open(path)
-            try:
-                result = work(directory)
-                if result is not None and os.path.samestat(os.fstat(directory), os.stat(target)):
-                    return result
-            except FileNotFoundError:
+                own = os.fstat(directory)
+                listing = self._list_folder(path, directory, own, view, names, manifest)
+                if os.path.samestat(own, os.stat(target)):
+                    return listing
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             finally:
                 os.close(directory)
@@ -105,11 +84,7 @@ class LocalReader:
     def open(self, path: str) -> int:
         """Open the directory of an instance. Raises `PathRefusedError` if it is outside of the root."""
         target = self.target(path)
-        try:
-            directory = os.open(target, _DIRECTORY)
-        except FileNotFoundError:
-            self.check_inside(path, target)
-            raise
+        directory = os.open(target, _DIRECTORY)
         try:
             if not is_at(directory, target):
                 self.check_inside(path, target)
@@ -118,51 +93,79 @@ class LocalReader:
             raise
         return directory
 
-    def follow_or_refuse(self, path: str, file: str) -> os.stat_result:
-        """Return the status of the file to which a link in an instance leads."""
-        link = f"{self.target(path)}/{file}"
-        self.check_inside(f"{path}/{file}", link)
+    def _enter(self, path: str, target: str, *, may_follow: bool) -> int:
+        """Open a directory, or the one to which a link leads."""
         try:
+            return os.open(target, _DIRECTORY | os.O_NOFOLLOW)
+        except NotADirectoryError:
+            if not may_follow or not os.path.islink(target):
+                raise
+        self.check_inside(path, target)
+        try:
+            return os.open(target, _DIRECTORY)
+        except FileNotFoundError:
+            reason = "a symbolic link leads to nothing"
+            raise PathRefusedError(store=self.root_url, path=path, reason=reason) from None
+
+    def _list_folder(
+        self, path: str, folder: int, own: os.stat_result, view: View, names: Sequence[str], manifest: bool
+    ) -> Listing:
+        there = {name: seen for name in names if (seen := _find(name, folder)) is not None}
+        entries = [entry_of(name, seen) for name, seen in there.items()]
+        links: dict[str, StorageError | None] = {}
+        others: list[str] = []
+        if view is not View.NAMED:
+            follow = partial(self._follow, path, links)
+            walk = iter_files(folder, wants=_WANTS[view], follow=follow, skip=others.append)
+            entries += [entry_of(name, seen) for name, seen in walk if name not in there]
+        return Listing(
+            entries=entries,
+            version=entry_of("", own).version,
+            modified=own.st_mtime_ns,
+            links=links,
+            others=tuple(sorted(others)),
+            manifest=self._read_manifest(path, folder) if manifest else None,
+        )
+
+    def _list_file(self, path: str, target: str) -> Listing | None:
+        """List a file at a path where a directory is expected; return None if it is a directory by now."""
+        try:
+            found = os.stat(target)
+        except (FileNotFoundError, NotADirectoryError):
+            return NOTHING
+        self.check_inside(path, target)
+        return None if stat.S_ISDIR(found.st_mode) else Listing(entries=[entry_of("", found)])
+
+    def _read_manifest(self, path: str, folder: int) -> bytes | None:
+        try:
+            return b"".join(LocalReading(folder, path, self).chunks(MANIFEST_NAME))
+        except InstanceNotFoundError:
+            return None
+        except StorageError as exc:
+            if isinstance(exc.__cause__, IsADirectoryError):
+                raise ManifestError(store=self.root_url, path=path, reason="it is a folder") from exc
+            raise
+
+    def _follow(self, path: str, links: dict[str, StorageError | None], file: str) -> os.stat_result | None:
+        """Return the status of the file to which a link leads; None if it leads to none, and keep the reason."""
+        link, links[file] = f"{self.target(path)}/{file}", None
+        try:
+            self.check_inside(f"{path}/{file}", link)
             seen = os.stat(link)
+            if not stat.S_ISDIR(seen.st_mode):
+                return seen
+            reason = "it is a symbolic link to a directory"
+        except PathRefusedError as exc:
+            links[file] = exc
+            return None
         except FileNotFoundError:
             os.lstat(link)
             reason = "it is a symbolic link that leads nowhere"
-            raise PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason) from None
-        if stat.S_ISDIR(seen.st_mode):
-            reason = "it is a symbolic link to a directory"
-            raise PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason)
-        return seen
-
-    def _scan_into(
-        self, target: str, directory: int, flag: str | None, earlier: Scan | None, now: datetime
-    ) -> Scan | None:
-        """Scan an open directory; return None if its files changed while they were read."""
-        before = self._content(target, directory, flag)
-        has_flag = flag is not None and _modified(flag, directory) is not None
-        availability = decide_availability(flag, has_flag, sum(entry.size for entry in before))
-        scan = scan_listing(availability, before, earlier, now, partial(read_files, directory))
-        return scan if not scan.read or self._content(target, directory, flag) == before else None
-
-    def _content(self, target: str, directory: int, flag: str | None) -> list[Entry]:
-        """List the content of an open directory in the order of the paths; skip links out of the root."""
-        found = iter_files(directory, wants=is_wanted_content, follow=self._follow_inside(target))
-        return sorted(entry_of(path, seen) for path, seen in found if path != flag)
-
-    def _scan_file(self, path: str, target: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Scan a file at a path where a directory is expected."""
-        try:
-            before = entry_of("", os.stat(target))
-            availability = decide_availability(flag, False, before.size)
-            if availability is Availability.AVAILABLE:
-                self.check_inside(path, target)
-            with opened(os.path.dirname(target), _DIRECTORY) as parent:
-                read = partial(read_file, parent, os.path.basename(target))
-                scan = scan_listing(availability, [before], earlier, now, lambda files: [read() for _ in files])
-            if entry_of("", os.stat(target)) != before:
-                raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
-            return scan
-        except FileNotFoundError:
-            return nothing_to_scan(Availability.MISSING)
+        except OSError as exc:
+            links[file] = self._refuse(f"{path}/{file}", exc)
+            return None
+        links[file] = PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason)
+        return None
 
     def _is_inside(self, target: str) -> bool:
         real = os.path.realpath(target)
@@ -171,36 +174,63 @@ class LocalReader:
         root = os.path.realpath(self._root or "/").rstrip("/")
         return f"{real}/".startswith(f"{root}/")
 
-    def _look_into(self, path: str, target: str, directory: int, flag: str | None) -> Look | None:
-        """Return the `Look` of an open directory; None if it was replaced, or files vanished, meanwhile."""
-        own = os.fstat(directory)
+
+class LocalReading(Reading):
+    """The files below an open directory, or the single file that is the instance."""
+
+    def __init__(self, folder: int, path: str, reader: LocalReader) -> None:
+        self._folder = folder
+        self._path = path
+        self._reader = reader
+
+    def chunks(self, file: str) -> Iterator[bytes | memoryview]:
         try:
-            flag_modified = None if flag is None else _modified(flag, directory)
-            content = self._content(target, directory, flag)
-            if not os.path.samestat(own, os.stat(target)):
-                return None
-        except FileNotFoundError:
-            return None
-        return look_at(path, content, flag, flag_modified is not None, (own.st_mtime_ns, flag_modified or 0))
+            descriptor = self._open(file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise InstanceNotFoundError(store=self._reader.root_url, path=f"{self._path}/{file}") from None
+        except OSError as exc:
+            raise self._refused(file, exc) from exc
+        try:
+            yield from read_chunks(descriptor)
+        except OSError as exc:
+            raise self._refused(file, exc) from exc
+        finally:
+            os.close(descriptor)
 
-    def _follow_inside(self, target: str) -> Follow:
-        def follow(file: str) -> os.stat_result | None:
-            link = f"{target}/{file}"
-            return os.stat(link) if os.path.exists(link) and self._is_inside(link) else None
+    def _open(self, file: str) -> int:
+        if file == SINGLE_FILE:
+            return os.open(self._reader.target(self._path), PLAIN_FILE)
+        try:
+            return os.open(file, PLAIN_FILE, dir_fd=self._folder)
+        except OSError as exc:
+            if exc.errno != errno.ELOOP:
+                raise
+        self._reader.check_inside(f"{self._path}/{file}", f"{self._reader.target(self._path)}/{file}")
+        return os.open(file, _FILE, dir_fd=self._folder)
 
-        return follow
+    def _refused(self, file: str, exc: OSError) -> StorageError:
+        return StorageError(
+            store=self._reader.root_url,
+            path=f"{self._path}/{file}",
+            reason=f"the filesystem refused: {exc.strerror or exc}",
+            next_step="Check that the storage is reachable and that this user may read the file.",
+        )
 
 
-def _modified(file: str, directory: int) -> int | None:
+def _is_of_source(prefix: str, name: str) -> bool:  # noqa: ARG001 - its folder does not matter
+    """Return whether a name may be a source's: it is not the hidden folder of a store whose root is inside."""
+    return name != CONTROL_FOLDER
+
+
+_WANTS: dict[View, Wants | None] = {
+    View.CONTENT: is_wanted_content,
+    View.SOURCE: _is_of_source,
+    View.STANDING: None,
+}
+
+
+def _find(file: str, folder: int) -> os.stat_result | None:
     try:
-        return os.stat(file, dir_fd=directory, follow_symlinks=False).st_mtime_ns
+        return os.stat(file, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _look_at_file(path: str, target: str, flag: str | None) -> Look:
-    try:
-        found = os.stat(target)
-    except (FileNotFoundError, NotADirectoryError):
-        return missing(path)
-    return look_at(path, [entry_of("", found)], flag, False, ())

@@ -49,7 +49,7 @@ from feed_assets.storage.local.staging_header import (
 )
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, read_files, write_flushed
 from feed_assets.storage.manifests import parse_json, render_json, render_manifest, with_hidden
-from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
+from feed_assets.storage.paths import MANIFEST_NAME, is_content
 from feed_assets.storage.records import Extra, Guard, Manifest, StagingPlace
 
 _TRIES = 10
@@ -190,15 +190,6 @@ class LocalStaging(Staging):
             for file in files:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(file, dir_fd=self._opened_data())
-
-    def standing(self) -> dict[str, int]:
-        """Return the files of the present content of the path, with their sizes."""
-        with self._translated(), self._standing() as folder:
-            if folder is None:
-                self._check()
-                return {}
-            found = {path: seen.st_size for path, seen in iter_files(folder)}
-        return {path: size for path, size in found.items() if path not in (MANIFEST_NAME, PUBLISHING_NAME)}
 
     def adopt(self, files: Collection[str]) -> None:
         if not files:

@@ -1,6 +1,6 @@
 """Implement the store for a local or mounted filesystem. Instances are published by exchanging directories."""
 # System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
-# ruff: noqa: PTH100, PTH110, PTH120
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH120
 
 import fcntl
 import os
@@ -12,15 +12,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from errno import EACCES, ENOTDIR
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import assert_never
 from uuid import uuid4
 
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Copying
+from feed_assets.storage.copy_port import Reading, Snapshots, Staging
 from feed_assets.storage.errors import (
-    ManifestError,
+    InstanceNotFoundError,
     PathRefusedError,
     PlaceOccupiedError,
     Refuse,
@@ -28,25 +29,19 @@ from feed_assets.storage.errors import (
     StorageError,
     Translated,
 )
-from feed_assets.storage.listing import Entry
-from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
-from feed_assets.storage.local.copying import LocalCopying
+from feed_assets.storage.listing import NOTHING, Entry, Listing, View
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, is_network, touches_mount
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
-from feed_assets.storage.local.reader import LocalReader
+from feed_assets.storage.local.reader import PLAIN_FILE, LocalReader, LocalReading
+from feed_assets.storage.local.snapshots import LocalSnapshots
 from feed_assets.storage.local.staging import LocalStaging, StagingState
 from feed_assets.storage.local.staging_header import find_header, remove_staging
 from feed_assets.storage.local.trash import LocalTrash
-from feed_assets.storage.local.tree import (
-    list_directory,
-    make_directories,
-    newest_change,
-)
+from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, newest_change
 from feed_assets.storage.local.walk import LocalMeasure, open_measure, walk_below
-from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
-    MANIFEST_NAME,
     SINGLE_FILE,
     parse_flag,
     parse_path,
@@ -64,8 +59,10 @@ from feed_assets.storage.port import (
     Traces,
     Trash,
 )
-from feed_assets.storage.records import Clearing, Extra, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
+from feed_assets.storage.records import Clearing, Extra, Guard, Manifest, StagingPlace
 from feed_assets.storage.scratch import keep_files
+
+_WORTH_FLUSHING_ALL = 64
 
 
 class LocalStore(InstanceStore):
@@ -78,16 +75,7 @@ class LocalStore(InstanceStore):
         self._root = os.path.abspath(root).rstrip("/")
         self._control = f"{self._root}/{CONTROL_FOLDER}"
         self.root_url = f"file://{self._root or '/'}"
-        self._reader = LocalReader(self._root, self.root_url)
-        self._copying = LocalCopying(
-            self._root,
-            self.root_url,
-            self._calls,
-            self._reader,
-            self.recover,
-            partial(self._staging, is_copy=True),
-            self._refused,
-        )
+        self._reader = LocalReader(self._root, self.root_url, self._refused)
 
     def check_root(self) -> None:
         place = Path(self._root or "/")
@@ -99,36 +87,42 @@ class LocalStore(InstanceStore):
             if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES), str(place))
 
-    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        flag = parse_flag(self.root_url, flag)
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+    ) -> Iterator[Listing]:
+        if view is View.WHOLE:
+            with self._translated(""), open_measure(self._calls, self._root) as measuring:
+                for path in paths:
+                    yield self._list_tree(measuring, path)
+            return
         inside: set[str] = set()
-        looks = []
         for path in paths:
             try:
-                looks.append(self._reader.look(path, flag, inside))
+                if view is View.STANDING:
+                    self.recover(path)
+                listing = self._reader.list(path, view, names, inside, manifest=manifest)
             except StorageError as exc:
-                looks.append(obstructed(path, exc.reason))
+                listing = Listing(obstacle=exc)
             except OSError as exc:
-                looks.append(obstructed(path, self._refused(path, exc).reason))
-        return looks
+                listing = Listing(obstacle=self._refused(path, exc))
+            yield listing
 
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Reading]:
         with self._translated(path):
-            return self._reader.scan(path, parse_flag(self.root_url, flag), earlier, now)
-
-    def published_manifest(self, path: str) -> Manifest | None:
-        target = self._reader.target(path)
-        with self._translated(path):
-            self._reader.check_inside(path, f"{target}/{MANIFEST_NAME}")
+            target = self._reader.target(path)
             try:
-                name, flags = f"{target}/{MANIFEST_NAME}", os.O_RDONLY | os.O_NONBLOCK  # a pipe has no content
-                with opened(name, flags) as file, open(file, "rb", closefd=False) as stream:
-                    text = stream.read() or b""
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            except IsADirectoryError as exc:
-                raise ManifestError(store=self.root_url, path=path, reason="it is a folder") from exc
-        return parse_manifest(text, store=self.root_url, path=path)
+                try:
+                    folder = self._reader.open(path)
+                except NotADirectoryError:
+                    self._reader.check_inside(path, target)
+                    folder = os.open(target, PLAIN_FILE)
+            except FileNotFoundError:  # at once, or when it was to be opened as a file
+                raise InstanceNotFoundError(store=self.root_url, path=path) from None
+            try:
+                yield LocalReading(folder, path, self._reader)
+            finally:
+                os.close(folder)
 
     def stage(self, path: str, token: str) -> StagingPlace:
         self.recover(path)
@@ -215,18 +209,57 @@ class LocalStore(InstanceStore):
                 raise
             yield from walk_below(self._calls, folder, depth, choose, f"{plain}/" if plain else "")
 
-    def measure(self, paths: Sequence[str]) -> list[Measure]:
-        with self._translated(""), open_measure(self._calls, self._root) as measuring:
-            return [self._measure(measuring, path) for path in paths]
-
     def trash(self) -> Trash:
         return LocalTrash(self, self._root, self._calls)
 
     def traces(self) -> Traces:
         return LocalTraces(self._root, self.root_url, self._calls, self._refused)
 
-    def copying(self) -> Copying:
-        return self._copying
+    @property
+    def is_remote(self) -> bool:
+        return is_network(self._root)
+
+    def require_root(self) -> None:
+        if not os.path.isdir(self._root or "/"):
+            raise StorageError(
+                store=self.root_url,
+                path="",
+                reason="the root is not there",
+                next_step="Mount the storage, or correct the cluster's address; nothing is taken for deleted.",
+            )
+
+    def staging(self, path: str, token: str) -> Staging:
+        self.recover(path)
+        return self._staging(path, token, is_copy=True)
+
+    def find_obstacle(self, path: str) -> str | None:
+        plain, target = parse_path(self.root_url, path), self._reader.target(path)
+        with self._translated(path):
+            if os.path.islink(target):
+                return "it is a symbolic link"
+            if os.path.lexists(target) and not os.path.isdir(target):
+                return "it is no directory"
+            mounts = find_mounts(self._root)
+        return "something is mounted on it, in it or around it" if touches_mount(plain, mounts) else None
+
+    def snapshots(self, path: str, shelf: str) -> Snapshots:
+        plain = parse_path(self.root_url, path)
+        return LocalSnapshots(self._root, self.root_url, self._calls, plain, shelf, self._refused)
+
+    def flush(self, stagings: Sequence[Staging]) -> None:
+        """Flush the staged and the swapped files, or the whole filesystem at once if there are many."""
+        local = [each for each in stagings if isinstance(each, LocalStaging)]
+        with self._translated(""):
+            touched = list(islice((path for each in local for path in each.touched()), _WORTH_FLUSHING_ALL + 1))
+            if len(touched) <= _WORTH_FLUSHING_ALL:
+                for path in touched:
+                    flush_file(path)
+                return
+            folder = self._calls.open_root(self._root)
+            try:
+                self._calls.flush_all(folder)
+            finally:
+                self._calls.close(folder)
 
     def deliveries(self, folder: str) -> Deliveries:
         return LocalDeliveries(self._root, parse_path(self.root_url, folder), self._calls, self._refused)
@@ -237,14 +270,26 @@ class LocalStore(InstanceStore):
     def local_path(self, path: str) -> Path | None:
         return Path(self._reader.target(path))
 
-    def _measure(self, measuring: LocalMeasure | None, path: str) -> Measure:
+    def _list_tree(self, measuring: LocalMeasure | None, path: str) -> Listing:
+        """List a tree as a removal would move it."""
         try:
             plain = parse_path(self.root_url, path)
         except PathRefusedError as exc:
-            return Measure(path=path, obstacle=exc.reason)
-        if measuring is None:
-            return Measure(path=path)
-        return measuring.measure(path, plain)
+            return Listing(exists=False, obstacle=exc)
+        tree = None if measuring is None else measuring.find(plain)
+        if tree is None:
+            return NOTHING
+        obstacle = tree.obstacle and PathRefusedError(store=self.root_url, path=path, reason=tree.obstacle)
+        found = [(name[1:], seen, stat.S_ISREG(seen.st_mode)) for name, seen in tree.files]
+        return Listing(
+            entries=[
+                entry_of(name, seen) if is_file else entry_of(name, seen)._replace(size=0)
+                for name, seen, is_file in found
+            ],
+            obstacle=obstacle or None,
+            others=tuple(name for name, _, is_file in found if not is_file),
+            folders=tuple(tree.folders),
+        )
 
     def _staging(self, path: str, token: str, *, is_copy: bool = False) -> LocalStaging:
         plain, target = parse_path(self.root_url, path), self._reader.target(path)

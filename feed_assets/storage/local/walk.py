@@ -6,12 +6,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
 from feed_assets.storage.paths import CONTROL_FOLDER
 from feed_assets.storage.port import Choose, FolderNames
-from feed_assets.storage.records import Measure
 
 _PASSED_OVER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 _LEVELS = 200
@@ -73,21 +71,6 @@ class Tree:
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest that changes with every write that the filesystem reports; "" if nothing could be read."""
-        lines = [*self.folders]
-        for path, found in self.files:
-            times = f"{found.st_mtime_ns} {found.st_ctime_ns}"  # the second tells what was written with an old time
-            lines.append(f"{path} {found.st_ino} {found.st_mode} {_size(found)} {times}")
-        lines.sort()
-        return blake2b(os.fsencode("\0".join(lines)), digest_size=16).hexdigest() if lines else ""
-
-    def find_uncopied(self) -> str | None:
-        """Return why not everything in it can be copied; None if it can."""
-        other = next((path for path, found in self.files if not stat.S_ISREG(found.st_mode)), None)
-        return self.obstacle or (None if other is None else f"{other[1:]!r} in it is no regular file")
-
 
 class LocalMeasure:
     """Measures paths below an open root directory. A folder stays open for consecutive paths in it."""
@@ -104,22 +87,11 @@ class LocalMeasure:
             self._calls.close(self._folder[1])
             self._folder = None
 
-    def measure(self, path: str, plain: str) -> Measure:
-        """Measure the tree at `plain`, given as `path`. Raises `OSError` for errors that concern more than the path."""
-        tree = self.find(plain)
-        if tree is None:
-            return Measure(path=path)
-        return Measure(
-            path=path,
-            exists=True,
-            bytes=sum([_size(found) for _, found in tree.files]),
-            files=len(tree.files),
-            obstacle=tree.obstacle,
-            fingerprint=tree.fingerprint,
-        )
-
     def find(self, plain: str) -> Tree | None:
-        """Return the tree at a path, without reading files; None if nothing exists. Raises `OSError` as `measure`."""
+        """Return the tree at a path, without reading files; None if nothing exists.
+
+        Raises `OSError` for errors that concern more than the path.
+        """
         parent, _, name = plain.rpartition("/")
         try:
             folder = self._open_parent(parent)
@@ -196,10 +168,6 @@ def _note_obstacle(tree: Tree, below: str, exc: OSError) -> bool:
         return False
     tree.obstacle = OBSTACLES[exc.errno] + (f" ({below[1:]!r} in it)" if below else "")
     return True
-
-
-def _size(found: os.stat_result) -> int:
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
+from feed_assets.storage.listing import UNKNOWN_CHANGE, Entry, nanoseconds
+
 _THREADS = 16
 
 Item = TypeVar("Item")
@@ -40,6 +42,14 @@ class ObjectListing:
 
     exists: bool
     files: dict[str, ObjectFile]
+
+
+def entry_of(file: ObjectFile) -> Entry:
+    """Return the entry of an object; with an ETag it counts as settled at once, with a time only later."""
+    modified = None if file.modified_at is None else nanoseconds(file.modified_at)
+    is_tagged = not file.tag.startswith(" ")
+    changed = 0 if is_tagged else UNKNOWN_CHANGE if modified is None else modified
+    return Entry(file.path, file.size, file.tag, changed, modified, None, file.checksum)
 
 
 class Children(NamedTuple):

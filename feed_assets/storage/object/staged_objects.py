@@ -14,10 +14,9 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from feed_assets.storage.errors import InstanceChangingError, PlaceOccupiedError
+from feed_assets.storage.errors import InstanceChangingError, PlaceOccupiedError, StorageError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object.client import ObjectClient, each, is_content_of
-from feed_assets.storage.object.listings import broken_off
 from feed_assets.storage.object.tree import copy_exactly, key_of, list_objects, read_document, remove_below
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
@@ -31,6 +30,8 @@ from feed_assets.storage.records import Guard, Manifest
 
 STAGING_PREFIX = f"{CONTROL_FOLDER}/staging"
 HEADER, INTENT = "staging.json", "intent.json"
+MOVING = "trash-"
+"""The prefix of the marker of a move to the trash; it has the same name as the marker of a publication."""
 _BATCH = 64
 _TRIES = 10
 
@@ -293,6 +294,16 @@ def recover(objects: StagedObjects, *, if_possible: bool = False) -> bool:
             return False
         raise broken_off(objects.store, objects.path, token)
     return True
+
+
+def broken_off(store: str, path: str, token: str) -> StorageError:
+    """Build the error for an interrupted step that only its author can finish."""
+    if token.startswith(MOVING):
+        reason, next_step = "a move to the trash, or back, broke off", "Repeat the sweep or its undo."
+    else:
+        reason = f"a publication broke off and its staging {token!r} is gone"
+        next_step = "Produce and publish the instance again."
+    return StorageError(store=store, path=path, reason=reason, next_step=next_step)
 
 
 def sweep_staging(client: ObjectClient, store: str, token: str, name: str) -> None:

@@ -2,24 +2,35 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
+from feed_assets.storage.copy_port import (
+    CHUNK,
+    SNAPSHOTS_FOLDER,
+    SNAPSHOTS_SUFFIX,
+    Prepared,
+    Reading,
+    Snapshots,
+    pack_manifest,
+    unpack_manifest,
+)
 from feed_assets.storage.errors import (
     InstanceChangingError,
+    InstanceNotFoundError,
     PathRefusedError,
     Refuse,
     StorageAwayError,
     StorageError,
     Translated,
 )
-from feed_assets.storage.listing import Entry, scan_listing
-from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
+from feed_assets.storage.listing import NOTHING, Entry, Listing, View
+from feed_assets.storage.manifests import read_entry, with_hidden
 from feed_assets.storage.object.client import (
     ObjectClient,
     ObjectListing,
@@ -27,9 +38,8 @@ from feed_assets.storage.object.client import (
     RootRefusedError,
     UnusableKeyError,
     each,
+    entry_of,
 )
-from feed_assets.storage.object.copying import ObjectCopying
-from feed_assets.storage.object.listings import content_of, entry_of, look_into, measure_listing
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.trash import ObjectTrash
@@ -38,10 +48,12 @@ from feed_assets.storage.paths import (
     CONTROL_FOLDER,
     MANIFEST_NAME,
     PUBLISHING_NAME,
+    SINGLE_FILE,
     is_content,
     parse_flag,
     parse_path,
     parse_token,
+    path_name,
 )
 from feed_assets.storage.port import (
     TRACES_FOLDER,
@@ -58,19 +70,14 @@ from feed_assets.storage.records import (
     Clearing,
     Extra,
     Guard,
-    Look,
     Manifest,
     ManifestEntry,
-    Measure,
-    Scan,
     StagingPlace,
-    missing,
-    obstructed,
 )
 from feed_assets.storage.scratch import Scratch, keep_files
 
-_TRIES = 10
-_SCANS = 3
+_BATCH = 256
+"""Places that are listed before the first of them is answered."""
 _TRACES = f"{CONTROL_FOLDER}/{TRACES_FOLDER}"
 
 
@@ -97,46 +104,60 @@ class ObjectStore(InstanceStore):
         except OSError as exc:
             raise self._refused("", exc) from exc
 
-    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        flag = parse_flag(self.root_url, flag)
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+    ) -> Iterator[Listing]:
         keys: dict[str, str] = {}
-        refused: dict[str, Look] = {}
+        found: dict[str, Listing] = {}
         for path in paths:
             try:
                 keys[path] = parse_path(self.root_url, path)
             except PathRefusedError as exc:
-                refused[path] = obstructed(path, exc.reason)
-        with self._translated(paths[0] if len(paths) == 1 else ""):
-            present = find_present(self.client, list(keys.values()))
-            there = [path for path, key in keys.items() if key in present]
-            looks = dict(zip(there, each(lambda path: self._look(path, keys[path], flag), there), strict=True))
-        return [refused.get(path) or looks.get(path) or missing(path) for path in paths]
+                found[path] = Listing(exists=False, obstacle=exc)
+        translated = self._translated(paths[0] if len(paths) == 1 else "")
+        with translated:
+            present = find_present(self.client, [*keys.values()]) if view is View.CONTENT else {*keys.values()}
+        for start in range(0, len(paths), _BATCH):
+            batch = paths[start : start + _BATCH]
+            there = [path for path in dict.fromkeys(batch) if keys.get(path) in present]
+            with translated:
+                listed = each(lambda path: self._listing(path, keys[path], view, names, manifest), there)
+            known = found | dict(zip(there, listed, strict=True))
+            yield from [known.get(path, NOTHING) for path in batch]
 
-    def _look(self, path: str, key: str, flag: str | None) -> Look:
-        """Look into one instance; a store that forbids this one may allow others."""
+    def _listing(self, path: str, key: str, view: View, names: Sequence[str], manifest: bool) -> Listing:
+        """List one instance; a store that forbids this one may allow others."""
         try:
-            return look_into(path, self._list(key), flag)
+            if view is View.NAMED:
+                found = zip(names, each(lambda name: self.client.find(f"{key}/{name}"), names), strict=True)
+                files = {name: replace(file, path=name) for name, file in found if file is not None}
+                listed = ObjectListing(exists=True, files=files)
+            else:
+                listed = self.client.list(key) if view is View.STANDING else list_objects(self.client, key)
+            if not listed.exists:
+                return NOTHING
+            text = None
+            if manifest and (view is View.NAMED or MANIFEST_NAME in listed.files):
+                text = read_object(self.client, f"{key}/{MANIFEST_NAME}")
+                if text is None and view is not View.NAMED:
+                    raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
         except PermissionError as exc:
-            return obstructed(path, self._refused(path, exc).reason)
+            if view is View.WHOLE:
+                raise
+            return Listing(obstacle=self._refused(path, exc))
+        except UnusableKeyError as exc:
+            if view is not View.WHOLE:
+                raise
+            return Listing(obstacle=PathRefusedError(store=self.root_url, path=path, reason=exc.obstacle))
+        return Listing(
+            entries=[entry_of(file) for file in listed.files.values()],
+            is_marked=PUBLISHING_NAME in listed.files,
+            manifest=text,
+        )
 
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        key, flag = self._key(path), parse_flag(self.root_url, flag)
-        with self._translated(path):
-            for _ in range(_SCANS):
-                listing = self._list(key)
-                look, content = look_into(path, listing, flag), content_of(listing, flag)
-                try:
-                    scan = scan_listing(look.availability, content, earlier, now, partial(self._read_all, key))
-                except FileNotFoundError:
-                    continue
-                if not scan.read or self._list(key).files == listing.files:
-                    return scan
-        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
-
-    def published_manifest(self, path: str) -> Manifest | None:
-        with self._translated(path):
-            text = read_object(self.client, f"{self._key(path)}/{MANIFEST_NAME}")
-        return None if text is None else parse_manifest(text, store=self.root_url, path=path)
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Reading]:
+        yield ObjectReading(self.client, self._key(path), self.root_url, self._refused)
 
     def stage(self, path: str, token: str) -> StagingPlace:
         return self._staging(path, token).create()
@@ -224,22 +245,17 @@ class ObjectStore(InstanceStore):
             for found in walk_keys(self.client, plain, depth, choose):
                 yield found._replace(folder=prefix + found.folder)
 
-    def measure(self, paths: Sequence[str]) -> list[Measure]:
-        with self._translated(""):
-            return each(self._measure, paths)
-
-    def standing_files(self, path: str) -> tuple[str, ...]:
-        with self._translated(path):
-            return tuple(sorted(self._list(parse_path(self.root_url, path)).files))
-
     def trash(self) -> Trash:
         return ObjectTrash(self, self.client, partial(self._translated, ""))
 
     def traces(self) -> Traces:
         return ObjectTraces(self.client, self.root_url, self._refused)
 
-    def copying(self) -> Copying:
-        return ObjectCopying(self.client, self.root_url, self._refused, self._staging)
+    def staging(self, path: str, token: str) -> ObjectStaging:
+        return self._staging(path, token)
+
+    def snapshots(self, path: str, shelf: str) -> Snapshots:
+        return ObjectSnapshots(self.client, self.root_url, self._key(path), shelf, self._refused)
 
     def deliveries(self, folder: str) -> Deliveries:
         return ObjectDeliveries(self, self.client, self._key(folder))
@@ -263,17 +279,6 @@ class ObjectStore(InstanceStore):
         if self.spark_scheme:
             url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{objects.data(1)}"
         return StagingPlace(path=objects.path, token=objects.token, url=url, local_path=local)
-
-    def _measure(self, path: str) -> Measure:
-        try:
-            return measure_listing(path, self._list(parse_path(self.root_url, path)))
-        except PathRefusedError as exc:
-            return Measure(path=path, obstacle=exc.reason)
-        except UnusableKeyError as exc:
-            return Measure(path=path, exists=True, obstacle=exc.obstacle)
-
-    def _list(self, path: str) -> ObjectListing:
-        return list_objects(self.client, path)
 
     def _read_all(self, key: str, files: Sequence[str]) -> list[ManifestEntry]:
         return each(lambda file: read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/"))), files)
@@ -317,6 +322,24 @@ class ObjectStore(InstanceStore):
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)
+
+
+class ObjectReading(Reading):
+    """The objects below a key."""
+
+    def __init__(self, client: ObjectClient, key: str, root_url: str, refuse: Refuse) -> None:
+        self._client = client
+        self._key = key
+        self._root_url = root_url
+        self._refuse = refuse
+
+    def chunks(self, file: str) -> Iterator[bytes | memoryview]:
+        path = self._key if file == SINGLE_FILE else f"{self._key}/{file}"
+        with Translated(self._refuse, path):
+            try:
+                yield from self._client.chunks(path)
+            except FileNotFoundError:
+                raise InstanceNotFoundError(store=self._root_url, path=path) from None
 
 
 class ObjectTraces(Traces):
@@ -379,3 +402,38 @@ class ObjectDeliveries(Deliveries):
         except PermissionError as exc:
             return self._store._refused(key, exc).reason
         return None
+
+
+class ObjectSnapshots(Snapshots):
+    """Snapshots below `.feed-assets/snapshots/`: only a manifest each, because object stores have no hard links."""
+
+    def __init__(self, client: ObjectClient, root_url: str, path: str, shelf: str, refuse: Refuse) -> None:
+        self._client = client
+        self._root_url = root_url
+        self._path = path
+        self._prefix = f"{CONTROL_FOLDER}/{SNAPSHOTS_FOLDER}/{path_name(path)}/{parse_token(root_url, shelf)}"
+        self._refuse = refuse
+
+    def names(self) -> list[str]:
+        with Translated(self._refuse, self._path):
+            found = self._client.list(self._prefix).files
+        return sorted(name.removesuffix(SNAPSHOTS_SUFFIX) for name in found if name.endswith(SNAPSHOTS_SUFFIX))
+
+    def find(self, name: str) -> Manifest | None:
+        with Translated(self._refuse, self._path):
+            data = read_object(self._client, self._key(name))
+        return None if data is None else unpack_manifest(data, store=self._root_url, path=self._path)
+
+    def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:  # noqa: ARG002 - it cannot be kept
+        with Translated(self._refuse, self._path):
+            self._client.put(self._key(name), pack_manifest(manifest))
+
+    def content(self, name: str) -> str | None:  # noqa: ARG002 - there is none
+        return None
+
+    def drop(self, name: str) -> None:
+        with Translated(self._refuse, self._path):
+            self._client.remove([self._key(name)])
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{parse_token(self._root_url, name)}{SNAPSHOTS_SUFFIX}"

@@ -13,8 +13,7 @@ from typing import Self
 
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, UnusableKeyError, each
-from feed_assets.storage.object.listings import MOVING
-from feed_assets.storage.object.staged_objects import put_marker, read_marker
+from feed_assets.storage.object.staged_objects import MOVING, put_marker, read_marker
 from feed_assets.storage.object.tree import (
     CopyDiffersError,
     copy_exactly,

@@ -7,42 +7,33 @@ metastore then points the partition to it, so a reader sees the old content or t
 import fcntl
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TypeVar
 
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Copying
+from feed_assets.storage.copy_port import Reading, Snapshots, Staging
 from feed_assets.storage.errors import (
     InstanceChangingError,
-    InstanceNotFoundError,
     StagingLostError,
     StorageError,
     TableRefusedError,
 )
-from feed_assets.storage.paths import parse_flag, parse_path, parse_token, path_name
+from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
+from feed_assets.storage.paths import parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
 from feed_assets.storage.records import (
-    Availability,
     Clearing,
     Extra,
     Guard,
-    Look,
     Manifest,
-    Measure,
-    Scan,
-    ScannedFile,
     StagingPlace,
-    missing,
-    nothing_to_scan,
-    obstructed,
 )
 from feed_assets.storage.scratch import make_private, user_folder
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
-from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_partition, parse_values, spellings
+from feed_assets.storage.table.partition_names import Keys, PartitionSpec, parse_values, spellings
 from feed_assets.storage.table.partitions import (
     VERSIONS_FOLDER,
     OpenStore,
@@ -82,51 +73,36 @@ class TableStore(InstanceStore):
     def check_root(self) -> None:
         self._partitions.root(self._partitions.table()).check_root()
 
-    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        flag = parse_flag(self.root_url, flag)
+    def listings(
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+    ) -> Iterator[Listing]:
         table = self._partitions.table()
-        looks = {path: missing(path) for path in paths}
-        specs = {}
+        specs: dict[str, PartitionSpec] = {}
+        refused: dict[str, Listing] = {}
         for path in paths:
             try:
                 specs[path] = self._partitions.parse_with(table, path)
             except StorageError as exc:
-                looks[path] = obstructed(path, exc.reason)
+                refused[path] = Listing(exists=False, obstacle=exc)
         found = self._partitions.find(table, specs.values())
-        there = {path: found[spec.name] for path, spec in specs.items() if spec.name in found}
-        for store, places in self._partitions.by_store(table, there).items():
-            for path, look in zip(places, store.look(list(places.values()), flag), strict=True):
-                looks[path] = _look(path, look, there[path], flag)
-        return [looks[path] for path in paths]
+        there = [(found.get(specs[path].name) if path in specs else None) for path in paths]
+        places = [None if partition is None else self._partitions.place(table, partition) for partition in there]
+        by_store: dict[InstanceStore, list[str]] = defaultdict(list)
+        for each in places:
+            if each is not None:
+                by_store[each.store].append(each.path)
+        listed = {store: store.listings(inner, view, names, manifest=manifest) for store, inner in by_store.items()}
+        for path, partition, place in zip(paths, there, places, strict=True):
+            if partition is None or place is None:
+                yield refused.get(path, NOTHING)
+            else:
+                yield _declared(next(listed[place.store]), partition)
 
-    def manifest(self, path: str, flag: str | None = None) -> Manifest:
-        return self._read(path, lambda place: place.store.manifest(place.path, flag))
-
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        def scan(place: StorePath) -> Scan:
-            found = place.store.scan(place.path, flag, earlier, now)
-            if flag and found.availability is Availability.MISSING:
-                return nothing_to_scan(Availability.PARTIAL)
-            if flag or found.availability in (Availability.AVAILABLE, Availability.PARTIAL):
-                return found
-            is_there = found.availability is not Availability.MISSING
-            entries = place.store.manifest(place.path).entries if is_there else ()
-            files = tuple(ScannedFile(path=each.path, size=0, version="", checksum=each.checksum) for each in entries)
-            return Scan(availability=Availability.AVAILABLE, files=files, read=len(files))
-
-        try:
-            return self._read(path, scan)
-        except InstanceNotFoundError:
-            return nothing_to_scan(Availability.MISSING)
-
-    def published_manifest(self, path: str) -> Manifest | None:
-        try:
-            return self._read(path, lambda place: place.store.published_manifest(place.path))
-        except InstanceNotFoundError:
-            return None
-
-    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
-        return self._read(path, lambda place: place.store.fetch(place.path, to, flag))
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Reading]:
+        place = self._partitions.place_of(path)
+        with place.store.reading(place.path) as reading:
+            yield reading
 
     def stage(self, path: str, token: str) -> StagingPlace:
         parse_token(self.root_url, token)
@@ -210,28 +186,6 @@ class TableStore(InstanceStore):
         for found in tree.walk(self._partitions.names(table, fixed)):
             yield found._replace(folder=prefix + found.folder)
 
-    def measure(self, paths: Sequence[str]) -> list[Measure]:
-        table = self._partitions.table()
-        nothing = {
-            path: Measure(path=path, exists=False, bytes=0, files=0, obstacle=None, fingerprint="") for path in paths
-        }
-        measures, specs = dict(nothing), {}
-        for path in paths:
-            try:
-                specs[path] = parse_partition(self.root_url, path, table.keys)
-            except StorageError as exc:
-                measures[path] = replace(nothing[path], obstacle=exc.reason)
-        found = self._partitions.find(table, specs.values())
-        there = {path: found[spec.name] for path, spec in specs.items() if spec.name in found}
-        for store, places in self._partitions.by_store(table, there).items():
-            for path, measure in zip(places, store.measure(list(places.values())), strict=True):
-                fingerprint = f"{there[path].location}|{measure.fingerprint}"
-                measures[path] = replace(measure, path=path, exists=True, fingerprint=fingerprint)
-        return [measures[path] for path in paths]
-
-    def all_files(self, path: str) -> tuple[str, ...]:
-        return self._read(path, lambda place: place.store.all_files(place.path))
-
     def place(self, path: str) -> StorePath:
         return self._partitions.place_of(path)
 
@@ -241,28 +195,19 @@ class TableStore(InstanceStore):
     def traces(self) -> Traces:
         return self._partitions.root(self._partitions.table()).traces()
 
-    def copying(self) -> Copying:
-        raise StorageError(
+    def staging(self, path: str, token: str) -> Staging:  # noqa: ARG002 - there is none
+        raise self._uncopied()
+
+    def snapshots(self, path: str, shelf: str) -> Snapshots:  # noqa: ARG002 - there are none
+        raise self._uncopied()
+
+    def _uncopied(self) -> StorageError:
+        return StorageError(
             store=self.root_url,
             path="",
             reason="it is a table, but only instances at locations are copied",
             next_step="Give the feed locations on both clusters.",
         )
-
-    def _read(self, path: str, work: Callable[[StorePath], Answer]) -> Answer:
-        """Call `work` with a partition's directory; repeat if the partition points to another directory meanwhile."""
-        place = self._partitions.place_of(path)
-        for _ in range(_TRIES):
-            try:
-                return work(place)
-            except (InstanceNotFoundError, InstanceChangingError) as exc:
-                moved = self._partitions.place_of(path)
-                if moved == place:
-                    if isinstance(exc, InstanceNotFoundError):
-                        raise InstanceNotFoundError(store=self.root_url, path=path) from exc
-                    raise InstanceChangingError(store=self.root_url, path=path, reason=exc.reason) from exc
-                place = moved
-        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
     def _require_writable(self, table: Table, path: str) -> None:
         if table.kind in _VIEWS:
@@ -335,16 +280,12 @@ class TableStore(InstanceStore):
                 yield version
 
 
-def _look(path: str, look: Look, partition: Partition, flag: str | None) -> Look:
-    if look.obstacle is not None:
-        return replace(look, path=path)
-    availability = look.availability
-    if flag is None and availability is not Availability.PARTIAL:
-        availability = Availability.AVAILABLE
-    elif availability is Availability.MISSING:
-        availability = Availability.PARTIAL
-    times = [time for time in (look.modified_at, partition.changed_at) if time is not None]
-    return replace(look, path=path, availability=availability, modified_at=max(times, default=None))
+def _declared(listing: Listing, partition: Partition) -> Listing:
+    """Return the listing of a partition's directory as that of the partition, which is there without a directory."""
+    times = [time for time in (listing.modified, partition.changed_at and nanoseconds(partition.changed_at)) if time]
+    return replace(
+        listing, exists=True, is_declared=True, version=partition.location, modified=max(times, default=None)
+    )
 
 
 @contextmanager

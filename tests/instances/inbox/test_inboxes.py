@@ -20,8 +20,7 @@ from feed_assets.instances.inbox.store import TakenFile, TakenFiles
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.copying import LocalReading
-from feed_assets.storage.local.reader import LocalReader
+from feed_assets.storage.local.reader import LocalReader, LocalReading
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.registry import open_store
 from tests.instances.harness import START, LifecycleHarness, at, validity

@@ -212,7 +212,7 @@ def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypat
     runner = replace(lifecycle.runner(NOON, "run-1", real_now=NOON + timedelta(days=10_000)), engines=None)
     active = lifecycle.active_release("models", START)
     assert active is not None
-    copying = type(lifecycle.store("backup").copying())
+    copying = type(lifecycle.store("backup"))
     prepare = copying.flush
 
     def overtaken(self: Any, assemblies: Any) -> None:

@@ -92,7 +92,9 @@ def test_what_the_table_of_mounts_has_is_an_obstacle(root: Path) -> None:
     calls = LocalCalls()
     with calls.opened(calls.open_root(str(root)), "") as opened:
         measuring = LocalMeasure(calls, opened, ("weather/05/sub",))
-        assert measuring.measure("/weather/05", "weather/05").obstacle == "something is mounted on it or in it"
+        found = measuring.find("weather/05")
+        assert found is not None
+        assert found.obstacle == "something is mounted on it or in it"
         measuring.close()
 
 

@@ -353,3 +353,29 @@ def test_reading_a_file_to_its_end_is_one_request(fs: SteppedClient, store: Obje
     fs.before = requests.append
     assert read_file(store, HOUR, "large.bin") == content
     assert requests == ["chunks"]
+
+
+def test_each_question_asks_as_little_as_it_needs(fs: SteppedClient, store: ObjectStore) -> None:
+    manifest = publish(store, HOUR, {"x": b"1"})
+    requests: list[str] = []
+    fs.before = requests.append
+
+    def asked(question: Callable[[], object]) -> list[str]:
+        requests.clear()
+        question()
+        return requests
+
+    hours = [f"weather/2013/{hour}" for hour in range(24)]
+    assert asked(lambda: store.look([HOUR], "_SUCCESS")) == ["list"]
+    assert asked(lambda: store.look(["weather/06"], None)) == ["list", "find"]
+    assert asked(lambda: store.look(hours, None)) == ["children"]
+    assert asked(lambda: store.mark(HOUR)) == ["find"]
+    assert asked(lambda: store.measure([HOUR])) == ["list"]
+    assert asked(lambda: store.published_manifest(HOUR)) == ["get"]
+    assert asked(lambda: store.find_publication("weather/06", ["_SUCCESS"])) == ["chunks"]
+    assert asked(lambda: store.find_publication(HOUR, ["_SUCCESS"])) == ["chunks", "find", "find"]
+    assert asked(lambda: store.survey(HOUR, "_SUCCESS", 0)) == ["list", "get"]
+    assert asked(lambda: store.survey("weather/06", "_SUCCESS", 0)) == ["list", "find"]
+    assert asked(lambda: store.standing("weather/06")) == ["list"]
+    assert asked(lambda: store.manifest(HOUR)) == ["list", "chunks", "list"]
+    assert store.manifest(HOUR).digest == manifest.digest
