@@ -14,14 +14,15 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.attempts.attempt_inputs import require_queue
 from feed_assets.instances.gates.actions import ActionResult, InstanceAction, apply_action, decide_action
 from feed_assets.instances.lists.lifecycles import find_work
-from feed_assets.instances.lists.ranges import join_consecutive, render_range
+from feed_assets.instances.lists.ranges import join_consecutive, render_range, render_ranges
 from feed_assets.instances.steps.frames import StepFrames
 from feed_assets.instances.steps.records import StepStatus
 from feed_assets.json_form import Hidden, shown
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
-from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessKey
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -32,7 +33,7 @@ _MOMENT = timedelta(microseconds=1)
 class Controlled:
     """The effects of an action on each instance of its range, oldest first. The caller ends the runs of `stopped`.
     `process` is the given name: of a process, a flow, or a copied feed. `restores` are commands that bring back evicted
-    inputs of instances that are to run again, which else wait for them.
+    inputs of instances that are to run again, which else wait for them. `absent` are those that are not created.
     """
 
     action: InstanceAction
@@ -42,6 +43,7 @@ class Controlled:
     stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     dry_run: bool = False
     restores: tuple[str, ...] = ()
+    absent: Hidden[str] = ""
 
     @shown
     def changed(self) -> int:
@@ -72,6 +74,7 @@ class Controlled:
         """One line about the effects."""
         would = "would change" if self.dry_run else "changed"
         said = f"{self.action.value}: {would} {self.changed} of {len(self.instances)} instances of {self.process}"
+        said += f"; not created yet: {self.absent}" if self.absent else ""
         return said + "".join(
             f"; it waits for inputs that were evicted, to restore them: {each}" for each in self.restores
         )
@@ -108,7 +111,7 @@ def control_instances(
 
     Raises:
         InstanceQueryError: the end is before the start, the process is not on a cluster, an option is only for
-            reruns, or the lifecycle does not apply.
+            reruns, the lifecycle does not apply, or no instance is there.
         BatchEndedError: a batch is to run again whose events are gone with its queue; nothing was changed.
     """
     if start is None or end is None:
@@ -117,13 +120,24 @@ def control_instances(
     label = " and ".join(describe_process(each.name) for each in work)
     _check(action, work, label, subject.clusters, start, end, overrides or force or from_start)
     rows = _rows(context, work, subject.clusters, start, end)
+    absent = _find_absent(work, subject.clusters, start, end, rows)
+    if not rows:
+        is_one = subject.nominal_time == start
+        when = f"at {render_datetime(start)}" if is_one else f"from {render_datetime(start)} to {render_datetime(end)}"
+        raise InstanceQueryError(
+            subject=f"{label} {when}",
+            reason=f"no tick has created {absent} yet" if absent else "it has no instance there",
+            next_step="Ticks do so when it is due and scheduled." if absent else "Ask for other times.",
+        )
     restores: tuple[str, ...] = ()
     if action is InstanceAction.RERUN:
         with context.read() as connection:
             require_queue(connection, rows)
             restores = _find_restores(context, connection, rows)
     find = context.find_sequence
-    done = Controlled(action=action, process=process, instances=(), restores=restores, find_sequence=find)
+    done = Controlled(
+        action=action, process=process, instances=(), restores=restores, find_sequence=find, absent=absent
+    )
     if dry_run:
         instances = tuple(ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows)
         return replace(done, instances=instances, dry_run=True)
@@ -185,6 +199,23 @@ def _rows(
             if not clusters or cluster in clusters
             for row in instances.find_between(each.name, cluster, start, end - _MOMENT)
         ]
+
+
+def _find_absent(
+    work: Sequence[Subject],
+    clusters: Collection[str],
+    start: datetime,
+    end: datetime,
+    rows: Sequence[ProcessInstance],
+) -> str:
+    """Return the instances of the sequences that are not there: `2013-11-01T00:00Z to 2013-11-03T00:00Z on primary`."""
+    there = {row.key for row in rows}
+    found = []
+    for record in (record for each in work for record in each.records if not clusters or record.cluster in clusters):
+        if isinstance(record, ProcessRecord) and record.is_enumerated:
+            times = [t for t in record.sequence.between(start, end) if ProcessKey(*record.key, t) not in there]
+            found += [f"{render_ranges(times, record.sequence)} on {record.cluster}"] if times else []
+    return ", ".join(found)
 
 
 def _find_restores(

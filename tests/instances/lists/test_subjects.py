@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from feed_assets.context.consolidation import Lifecycle
+from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
@@ -63,7 +64,8 @@ def test_what_is_resolved_is_not_asked_for_again(context: OperationContext, monk
 
     for method in ("kinds_of", "clusters_of"):
         monkeypatch.setattr(OperationContext, method, asked)
-    control_instances(context, InstanceAction.RERUN, data, author="ann", dry_run=True)
+    with pytest.raises(InstanceQueryError, match=r"no tick has created 2013-11-01T00:00Z on backup yet"):
+        control_instances(context, InstanceAction.RERUN, data, author="ann", dry_run=True)
     for subject in (copy, data):
         for operation in (explain, find_dependencies, find_params):
             assert operation(context, subject).parts
