@@ -141,6 +141,9 @@ class SourceMap(Mapping[EntityKey, Source]):
         return fields.locate(path) if fields else None
 
 
+BLOCKED = "blocked-by"
+"""The code of what has no errors itself, but is left out for those of others."""
+
 _FIRST_SENTENCE = re.compile(r"(.*?)\. (.*)", re.DOTALL)  # "it is wrong. Do this."
 
 

@@ -12,6 +12,7 @@ import click
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.issues import BLOCKED
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.dagster_home import find_state_url
 
@@ -46,13 +47,18 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
 
 
 def open_context_for() -> "OperationContext":
-    """Open the context of a command: settings, state and definitions."""
+    """Open the context of a command: settings, state and definitions. Say on stderr what is left out for its errors."""
     from feed_assets.context.operation import open_context
 
     settings = load_settings()
     database = open_state(settings)
     with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
-        return open_context(settings, database)
+        context = open_context(settings, database)
+    roots = [each for each in context.errors if each.code != BLOCKED]
+    at = dict.fromkeys(f"{each.source.render()}: {each.entity}" if each.source else str(each.entity) for each in roots)
+    if at:
+        say(f"left out because of errors, with all that needs it: {'; '.join(at)}. Correct them first.", err=True)
+    return context
 
 
 def say_silence(context: "OperationContext", clusters: Collection[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
+from feed_assets.issues import BLOCKED, EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files
 from feed_assets.loading.interpolation import Values
@@ -121,7 +121,7 @@ def _blocked_issue(
     causes = " and ".join(label_of(cause) for cause in sorted(graph.dependencies_of([key]).intersection(refused)))
     return Issue(
         severity=Severity.ERROR,
-        code="blocked-by",
+        code=BLOCKED,
         entity=label_of(key),
         message=f"it is left out, blocked by errors of {causes}",
         remedy="Correct those first.",

@@ -123,7 +123,7 @@ def test_many_inputs_are_told_as_ranges(project: Path) -> None:
 
 def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     text = ok(run("why", "clicks", "2013-11-03-05:00"))
-    assert f"file://{project}/data/clicks/2013-11-03/05 has not been polled yet: the next tick polls it" in text
+    assert f"file://{project}/data/clicks/2013-11-03/05 yet: the next one does" in text
     unknown = must("why", "klicks", TIME, code=1)
     assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr
 
@@ -148,3 +148,23 @@ def test_a_question_that_makes_no_sense_is_refused(project: Path) -> None:
     result = run("instance", "list", "process", "counting", "--filter-by", "CLUSTER:primry")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "cluster 'primry': it is not declared. Declared are primary." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("why", "counts", TIME), 0),
+        (("quality", "show", "counts"), 1),
+        (("retention", "plan", "--dry-run"), 0),
+        (("instance", "list", "process", "counting"), 1),
+    ],
+)
+def test_what_is_left_out_because_of_errors_is_named_with_its_file(
+    project: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    file = project / "entities/all.yaml"
+    file.write_text(file.read_text().replace("name: clicks\n", "name: clicks\nfrequncy: hours(1)\n"))
+    told = "left out because of errors, with all that needs it: entities/all.yaml:"
+    result = must(*arguments, code=code)
+    assert told in result.stderr
+    assert ": feed 'clicks'. Correct them first.\n" in result.stderr
