@@ -576,7 +576,10 @@ def tell_why(context: OperationContext, subject: Subject, *, shows_all: bool, lo
             found = explain(context, subject)
         roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
         missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
-        if arrived := poll_instances_now(context, missing, author):
+        arrived, absent = poll_instances_now(context, missing, author)
+        if absent:
+            remarks.append(f"{counted(absent, 'instance')} looked for in storage now, and not there or incomplete")
+        if arrived:
             remarks.append(f"{counted(arrived, 'instance')} found in storage and recorded")
             found = explain(context, subject)
     undone = {each.cluster for each in found.items if each.status not in ("AVAILABLE", "SUCCEEDED")}

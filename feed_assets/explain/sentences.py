@@ -366,7 +366,7 @@ def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) ->
 def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
     """Return that nothing is known of the storage."""
     url = context.feed_url(record, key.nominal_time)
-    text = f"{url} has not been polled yet: the next tick polls it"
+    text = f"no tick has polled {url} yet: the next one does"
     return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
 
 

@@ -72,6 +72,8 @@ def test_a_wrong_range_is_refused_with_a_sentence(project: Path, arguments: list
 
 def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
     assert run("feed", "notify", "clicks", "--start", "2013-11-03T05:00Z", "--end", "2013-11-03T06:00Z").exit_code == 0
+    absent = run("why", "counting", "2013-11-03T05:00Z", "--look")
+    assert "1 instance looked for in storage now, and not there or incomplete\n" in absent.stderr
     land(project / FOLDER, "data")
     assert "is MISSING" in run("why", "counting", "2013-11-03T05:00Z").stdout
     looked = run("why", "counting", "2013-11-03T05:00Z", "--look")

@@ -268,7 +268,7 @@ def test_a_long_notice_ends_with_the_command_for_the_rest(counted: Path, paste: 
     )
     lines = render_most(explanation).splitlines()
     assert (len(lines), lines[-1].startswith("… and 102 more lines: ")) == (MOST_LINES, True)
-    assert "has not been polled yet" in paste(lines[-1], "why clicks").stdout
+    assert "no tick has polled" in paste(lines[-1], "why clicks").stdout
 
 
 @of(

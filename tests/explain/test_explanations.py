@@ -106,7 +106,7 @@ def test_nothing_is_said_of_a_storage_that_nobody_has_polled(tmp_path: Path) -> 
     found = why(lifecycle, "clicks", START, at("01T00:40"), Kind.FEED)
     url = context_of(lifecycle, START).feed_url(lifecycle.feed("clicks"), START)
     assert [(each.code, each.text) for each in found.reasons] == [
-        (ReasonCode.NOT_POLLED, f"{url} has not been polled yet: the next tick polls it")
+        (ReasonCode.NOT_POLLED, f"no tick has polled {url} yet: the next one does")
     ]
 
 
@@ -462,5 +462,5 @@ def test_what_waits_for_a_feed_that_is_not_declared_any_more_is_explained_by_its
     (found,) = about(explain, context_of(lifecycle, at("01T01:30")), name, at("01T01:00"), kind=kind).items
     told = found.render()
     assert "lacks 1 of 1 instances of feed clicks, which is not declared any more" in told
-    assert f"{url} has not been polled yet" in told or f"{url} did not exist" in told
+    assert f"no tick has polled {url} yet" in told or f"{url} did not exist" in told
     assert "feed notify clicks" not in told

@@ -166,8 +166,9 @@ def record_vanished_now(context: OperationContext, subject: Subject, clusters: I
     return look_for_vanished(context, wanted, notice_origin(author))
 
 
-def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> int:
-    """Poll those of some feed instances that arrive from outside and are due; return how many have arrived.
+def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> tuple[int, int]:
+    """Poll those of some feed instances that arrive from outside and are due; return how many have arrived, and how
+    many have not.
 
     Raises:
         StorageError: storage could not be read.
@@ -177,7 +178,8 @@ def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], autho
         record = context.plan.feeds.get((key.feed, key.cluster))
         if record is not None and record.is_external and key.nominal_time <= context.as_of:
             times[record].append(key.nominal_time)
-    return sum(poll_now(context, record, found, author=author)[0] for record, found in times.items())
+    polled = [poll_now(context, record, found, author=author) for record, found in times.items()]
+    return sum(arrived for arrived, *_ in polled), sum(len(absent) for *_, absent in polled)
 
 
 def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:
