@@ -22,9 +22,9 @@ from feed_assets.loading.interpolation import Values
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.validation.rules import validate_bundle
-from tests.documents.markdown import FENCE, ROOT, codes, fences, plain, tables_of
+from tests.documents.markdown import DOCS, FENCE, ROOT, codes, fences, plain, tables_of
 
-DOCUMENTS = tuple(sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]))
+DOCUMENTS = (ROOT / "ARCHITECTURE.md", ROOT / "README.md", *DOCS)
 AS_OF = datetime(2013, 12, 1, tzinfo=UTC)
 LONGEST_LINE = 140
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # [entities](entities.md#rules)
@@ -34,7 +34,7 @@ TARGET = re.compile(r"\bmake ([a-z]+(?:-[a-z]+)*)\b")
 SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+\.py|[a-z_]+\.py)`")  # `orchestration/sensors/ticks.py`
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_yaml_is_in_order(document: Path) -> None:
     for body in fences(document, "yaml"):
         loaded = load_files(
@@ -47,7 +47,7 @@ def test_yaml_is_in_order(document: Path) -> None:
         assert (len(usable.entities), blocked) == (len(list(yaml.safe_load_all(body))), ())
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_exist(document: Path) -> None:
     words = document.read_text("utf-8")
     assert isinstance(main, click.Group)
@@ -59,7 +59,7 @@ def test_commands_exist(document: Path) -> None:
     assert set(TARGET.findall(code)) <= make_targets()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_have_140_characters_at_most(document: Path) -> None:
     by_hand = re.sub(
         r"(<!-- operations: .*? -->).*?(<!-- end -->)", r"\1\2", document.read_text("utf-8"), flags=re.DOTALL
@@ -134,7 +134,7 @@ def test_the_folder_table_has_the_order_that_is_checked() -> None:
     assert {name.removesuffix(".py") for name in codes(below[1])} == modules
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     for link in LINK.findall(document.read_text("utf-8")):
         address, _, anchor = link.partition("#")
@@ -152,7 +152,7 @@ def anchors_of(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_that_are_named_exist(document: Path) -> None:
     for name in SOURCE_FILE.findall(document.read_text("utf-8")):
         places = (ROOT / name, ROOT / "feed_assets" / name)

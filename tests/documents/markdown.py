@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = tuple(sorted((ROOT / "docs").rglob("*.md")))
 NONE = "–"
 
 _SEPARATOR = re.compile(r"\|(?:-+\|)+")  # |---|---|

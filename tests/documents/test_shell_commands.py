@@ -16,7 +16,7 @@ from tests.cli.project import prepare as prepare_clicks
 from tests.cli.retention_project import set_clock
 from tests.databases import lay_tables, open_migrated
 from tests.definitions.verbs.harness import CLICKS, CLUSTER, COUNTING, COUNTS
-from tests.documents.markdown import ROOT, fences
+from tests.documents.markdown import DOCS, ROOT, fences
 from tests.documents.shell import Shell, commands_of, programs_of, whole_commands_of
 from tests.instances.harness import at
 from tests.projects import enter, land
@@ -52,7 +52,7 @@ PAGES = {
 
 
 def test_every_command_of_a_page_is_run_by_a_test() -> None:
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for file in [ROOT / "README.md", *DOCS]:
         page = str(file.relative_to(ROOT))
         ours = [line for line in commands_of(page) if not {line, *programs_of(line)} & ELSEWHERE.keys()]
         assert not ours or page in PAGES, ours
@@ -222,8 +222,8 @@ def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Pat
 def test_whole_commands_in_the_text_of_all_pages_run(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     shell.run(f"cd {tmp_path}/store")
-    others = ("metadata.md", "mirroring.md")  # in projects of their own
-    pages = [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md") if file.name not in others]
+    others = {"docs/metadata.md", "docs/mirroring.md"}  # in projects of their own
+    pages = {str(file.relative_to(ROOT)) for file in DOCS} - others
     found = {line for page in pages for line in whole_commands_of(page)}
     assert "feed-assets entity suspend process daily-revenue" in found
     for line in sorted(found, key=lambda line: ("shop" in line, line != "feed-assets init", line)):

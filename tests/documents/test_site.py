@@ -13,7 +13,7 @@ from feed_assets.clock import SystemClock
 from feed_assets.orchestration.runs.feed_checks import COLUMNS_CHECK
 from feed_assets.scaffolding.projects import ProjectRequest, make_project
 from feed_assets.settings import load_settings
-from tests.documents.markdown import ROOT
+from tests.documents.markdown import DOCS, ROOT
 
 
 def test_the_site_builds_and_every_page_and_link_is_there(tmp_path: Path) -> None:
@@ -25,11 +25,11 @@ def test_the_site_builds_and_every_page_and_link_is_there(tmp_path: Path) -> Non
         text=True,
     )
     assert (built.returncode, built.stderr) == (0, "")
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert {path.stem for path in tmp_path.glob("*.html")} - {"404"} == pages
+    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in DOCS}
+    assert {path.relative_to(tmp_path).with_suffix("") for path in tmp_path.rglob("*.html")} - {Path("404")} == pages
     loaded = [
         address
-        for page in tmp_path.glob("*.html")
+        for page in tmp_path.rglob("*.html")
         for address in re.findall(
             r'<(?:script|link rel="stylesheet"|img)[^>]*(?:src|href)="(https?:[^"]+)"', page.read_text()
         )
@@ -38,7 +38,7 @@ def test_the_site_builds_and_every_page_and_link_is_there(tmp_path: Path) -> Non
 
 
 def test_every_picture_is_shown_with_a_text_and_all_are_small() -> None:
-    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
+    pages = "".join(page.read_text("utf-8") for page in DOCS)
     shown = re.findall(r"!\[([^\]]{20,})\]\(pictures/(\w+\.png)\)", pages)
     assert {name for _, name in shown} == {path.name for path in PICTURES.iterdir()}
     assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 1_000_000
