@@ -18,52 +18,77 @@ from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry, StagingPlace
 
 SNAPSHOTS_FOLDER = "snapshots"
-SNAPSHOTS_SUFFIX = ".json.gz"
 
 
-class Snapshots(ABC):
-    """One list of snapshots of one directory, with one writer at a time. Names follow the rule of staging tokens.
+class Documents(ABC):
+    """Small files of ours with one suffix in one hidden folder of a store. Names follow the rule of staging tokens.
 
-    Every method raises `StorageError` if the filesystem refuses.
+    Every method raises `StorageError` if the storage refuses.
     """
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names of all snapshots, sorted."""
+        """Return the names of all documents, sorted; none if the folder or the root of the store does not exist."""
 
     @abstractmethod
+    def find(self, name: str) -> bytes | None:
+        """Return the content of a document; None if it does not exist."""
+
+    @abstractmethod
+    def keep(self, name: str, content: bytes) -> None:
+        """Save a document atomically, and replace one of the same name; it is on disk on return.
+
+        Never creates the root: it may be an unmounted storage.
+        """
+
+    @abstractmethod
+    def drop(self, name: str) -> None:
+        """Remove a document, if it exists."""
+
+
+class Snapshots:
+    """One list of snapshots of one directory, with one writer at a time: a manifest each.
+
+    Every method raises `StorageError` if the filesystem refuses.
+    """
+
+    def __init__(self, documents: Documents, store: str, path: str) -> None:
+        self._documents = documents
+        self._store = store
+        self._path = path
+
+    def names(self) -> list[str]:
+        """Return the names of all snapshots, sorted."""
+        return self._documents.names()
+
     def find(self, name: str) -> Manifest | None:
         """Return the manifest of a snapshot; None if it does not exist. Raises `ManifestError` if it is unreadable."""
+        data = self._documents.find(name)
+        if data is None:
+            return None
+        try:
+            text = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as exc:
+            raise ManifestError(
+                store=self._store, path=self._path, reason=f"it is damaged ({describe_error(exc)})"
+            ) from exc
+        return parse_manifest(text, store=self._store, path=self._path)
 
-    @abstractmethod
-    def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:
+    def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:  # noqa: ARG002 - needs hard links
         """Save a snapshot atomically, and replace one of the same name; it is on disk on return.
 
         `with_content` also keeps the content of the directory, if the storage supports hard links. Raises
         `InstanceChangingError` if the directory is not a publication with this manifest at that time.
         """
+        self._documents.keep(name, gzip.compress(render_manifest(manifest), mtime=0))
 
-    @abstractmethod
-    def content(self, name: str) -> str | None:
+    def content(self, name: str) -> str | None:  # noqa: ARG002 - there is none without hard links
         """Return the URL of the content; None if only the manifest is kept."""
+        return None
 
-    @abstractmethod
     def drop(self, name: str) -> None:
         """Remove a snapshot, if it exists, and the remains of interrupted calls."""
-
-
-def pack_manifest(manifest: Manifest) -> bytes:
-    """Render a manifest as the file of a snapshot."""
-    return gzip.compress(render_manifest(manifest), mtime=0)
-
-
-def unpack_manifest(data: bytes, *, store: str, path: str) -> Manifest:
-    """Parse the file of a snapshot. Raises `ManifestError` if it is damaged."""
-    try:
-        text = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as exc:
-        raise ManifestError(store=store, path=path, reason=f"it is damaged ({describe_error(exc)})") from exc
-    return parse_manifest(text, store=store, path=path)
+        self._documents.drop(name)
 
 
 CHUNK = 1 << 20

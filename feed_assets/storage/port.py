@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from feed_assets.errors import SystemFault, system_fault_of
-from feed_assets.storage.copy_port import Reading, Snapshots, Staging, Standing, Survey
+from feed_assets.storage.copy_port import SNAPSHOTS_FOLDER, Documents, Reading, Snapshots, Staging, Standing, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -44,7 +44,15 @@ from feed_assets.storage.listing import (
     standing_of,
 )
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest, read_entry
-from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, SINGLE_FILE, parse_flag, parse_path
+from feed_assets.storage.paths import (
+    MANIFEST_NAME,
+    PUBLISHING_NAME,
+    SINGLE_FILE,
+    parse_flag,
+    parse_path,
+    parse_token,
+    path_name,
+)
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -87,33 +95,6 @@ class Deliveries(ABC):
         A file of the same name that came since stays, whenever it comes; at storages without conditional removals, one
         that comes between a comparison and the removal behind it may not.
         """
-
-
-TRACES_FOLDER = "holds"
-TRACES_SUFFIX = ".json"
-
-
-class Traces(ABC):
-    """The traces of holds on the data of one store, below `.feed-assets/holds/`. Names follow the rule of tokens.
-
-    Every method raises `StorageError` if the storage refuses.
-    """
-
-    @abstractmethod
-    def names(self) -> frozenset[str]:
-        """Return the names of all traces; none if the root of the store does not exist."""
-
-    @abstractmethod
-    def find(self, name: str) -> bytes | None:
-        """Return the content of a trace; None if it does not exist."""
-
-    @abstractmethod
-    def keep(self, name: str, content: bytes) -> None:
-        """Save a trace atomically; it is on disk on return. Never creates the root: it may be an unmounted storage."""
-
-    @abstractmethod
-    def drop(self, name: str) -> None:
-        """Remove a trace, if it exists."""
 
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
@@ -381,8 +362,15 @@ class InstanceStore(ABC):
         """Return the trash, the only object that can remove instances from this store."""
 
     @abstractmethod
-    def traces(self) -> Traces:
-        """Return the traces of holds; those of a table are beside its data."""
+    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
+        """Return the documents in a folder of the hidden folder, beside the data of a table; nothing is contacted.
+
+        Errors name the path that they are `about`, by default the folder.
+        """
+
+    def traces(self) -> Documents:
+        """Return the traces of holds on the data of this store."""
+        return self.documents("holds", ".json")
 
     @property
     def is_remote(self) -> bool:
@@ -407,9 +395,9 @@ class InstanceStore(ABC):
         """
         return None
 
-    @abstractmethod
     def snapshots(self, path: str, shelf: str) -> Snapshots:
         """Return the snapshots of a directory on one `shelf`, a plain name; nothing is contacted."""
+        return Snapshots(self._shelf(path, shelf), self.root_url, path)
 
     def flush(self, stagings: Sequence[Staging]) -> None:  # noqa: B027 - objects are on disk when they are written
         """Flush to disk what was written into these stagings or published from them, all at once."""
@@ -437,6 +425,10 @@ class InstanceStore(ABC):
     def spark_url(self, path: str) -> str | None:
         """Return the URL by which Spark's own connector opens an instance; None if Spark has no such connector."""
         return None if self.spark_scheme is None else f"{self.spark_scheme}://{self.url(path).split('://', 1)[1]}"
+
+    def _shelf(self, path: str, shelf: str) -> Documents:
+        folder = f"{SNAPSHOTS_FOLDER}/{path_name(parse_path(self.root_url, path))}/{parse_token(self.root_url, shelf)}"
+        return self.documents(folder, ".json.gz", path)
 
     def _list(self, path: str, view: View, *names: str | None, manifest: bool = False) -> Listing:
         """Return the listing of one place; raise its obstacle."""

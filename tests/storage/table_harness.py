@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from feed_assets.storage.copy_port import Reading, Snapshots, Staging
+from feed_assets.storage.copy_port import Documents, Reading, Staging
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.listing import Listing, View
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
 from feed_assets.storage.records import Availability, Manifest, Moved, Purged, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
@@ -98,14 +98,11 @@ class PathTable(InstanceStore):
     def trash(self) -> Trash:
         return PathTrash(self, self.store.trash())
 
-    def traces(self) -> Traces:
-        return self.store.traces()
+    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
+        return self.store.documents(folder, suffix, about)
 
     def staging(self, path: str, token: str) -> Staging:
         return self.store.staging(path, token)
-
-    def snapshots(self, path: str, shelf: str) -> Snapshots:
-        return self.store.snapshots(path, shelf)
 
     def url(self, path: str) -> str:
         self.store.url(self.named(path))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from feed_assets.storage.local import calls as local_calls
+from feed_assets.storage.local import documents as local_documents
 from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import files as local_files
 from feed_assets.storage.local import reader as local_reader
-from feed_assets.storage.local import snapshots as local_snapshots
 from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local import staging_header
 from feed_assets.storage.local import store as local
@@ -26,7 +26,7 @@ from tests.storage.watched import WatchedClient
 MODULES: tuple[ModuleType, ...] = (
     local,
     local_calls,
-    local_snapshots,
+    local_documents,
     local_exchange,
     local_files,
     local_reader,

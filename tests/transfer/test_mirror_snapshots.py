@@ -10,7 +10,8 @@ import pytest
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_records import OnError
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
-from feed_assets.storage.local import snapshots as local_snapshots
+from feed_assets.storage.local import documents as local_documents
+from feed_assets.storage.local.calls import LocalCalls
 from feed_assets.storage.port import Manifest
 from feed_assets.transfer.mirroring import Shelf
 from tests.storage.harnesses import object_harness
@@ -130,7 +131,7 @@ def test_a_snapshot_that_cannot_be_linked_has_its_manifest(pair: Pair, monkeypat
     def refuse(folder: int, to_folder: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(local_snapshots, "link_tree", refuse)
+    monkeypatch.setattr(local_documents, "link_tree", refuse)
     mirror = Mirrored(pair, snapshots=rules(3, 3))
     mirror.land(FILES)
     mirror.run()
@@ -256,10 +257,10 @@ def test_a_storage_that_refuses_snapshots_fails_the_run_and_the_next_makes_it(
     mirror.land(SMALL)
     with monkeypatch.context() as patch:
 
-        def full(path: str, data: bytes) -> None:
+        def full(calls: LocalCalls, folder: int, name: str, data: bytes) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr(local_snapshots, "write_flushed", full)
+        patch.setattr(LocalCalls, "write_file", full)
         with pytest.raises(StorageError, match="No space left"):
             mirror.run()
     assert mirror.there() == SMALL

@@ -24,9 +24,9 @@ from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.retention.rules.locations import iter_data
 from feed_assets.sql.database import Database
+from feed_assets.storage.copy_port import Documents
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.port import Traces
 from feed_assets.timing.overlaps import find_nesting
 
 _logger = get_logger(__name__)
@@ -176,9 +176,7 @@ class HoldTraces:
             known = Holds(connection).newest()
         active = [hold for hold in known if hold.is_readable and hold.is_active(self.as_of)]
         wanted = {trace.key: trace for trace in self._wanted(address, active)}
-        found = {
-            name: None if name in wanted else _read(traces, store.root_url, name) for name in sorted(traces.names())
-        }
+        found = {name: None if name in wanted else _read(traces, store.root_url, name) for name in traces.names()}
         decided = decide_traces(known, wanted, found, partial(self._resolve, address), self.as_of)
         self._give_back(decided.lost, store.root_url)
         if not self.dry_run:
@@ -221,7 +219,7 @@ class HoldTraces:
                 _logger.warning("hold '%s' of %s is back from its trace in %s", hold.name, hold.author, url)
         self.lost += new
 
-    def _change(self, traces: Traces, decided: TraceDecision, url: str) -> None:
+    def _change(self, traces: Documents, decided: TraceDecision, url: str) -> None:
         try:
             for trace in decided.write:
                 traces.keep(trace.key, trace.render())
@@ -240,7 +238,7 @@ def _url(address: StoreAddress, text: str) -> str:
     return f"{address.url}/{text}"
 
 
-def _read(traces: Traces, url: str, name: str) -> HoldTrace | None:
+def _read(traces: Documents, url: str, name: str) -> HoldTrace | None:
     content = traces.find(name)
     try:
         return None if content is None else HoldTrace.model_validate_json(content)

@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import stat
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
@@ -19,7 +18,7 @@ from uuid import uuid4
 
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Reading, Snapshots, Staging
+from feed_assets.storage.copy_port import Documents, Reading, Snapshots, Staging
 from feed_assets.storage.errors import (
     InstanceNotFoundError,
     PathRefusedError,
@@ -31,10 +30,10 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.listing import NOTHING, Entry, Listing, View
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, is_network, touches_mount
+from feed_assets.storage.local.documents import LocalDocuments, LocalSnapshots
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
 from feed_assets.storage.local.reader import PLAIN_FILE, LocalReader, LocalReading
-from feed_assets.storage.local.snapshots import LocalSnapshots
 from feed_assets.storage.local.staging import LocalStaging, StagingState
 from feed_assets.storage.local.staging_header import find_header, remove_staging
 from feed_assets.storage.local.trash import LocalTrash
@@ -49,14 +48,11 @@ from feed_assets.storage.paths import (
     path_name,
 )
 from feed_assets.storage.port import (
-    TRACES_FOLDER,
-    TRACES_SUFFIX,
     Choose,
     DeliveredFile,
     Deliveries,
     FolderNames,
     InstanceStore,
-    Traces,
     Trash,
 )
 from feed_assets.storage.records import Clearing, Extra, Guard, Manifest, StagingPlace
@@ -212,8 +208,9 @@ class LocalStore(InstanceStore):
     def trash(self) -> Trash:
         return LocalTrash(self, self._root, self._calls)
 
-    def traces(self) -> Traces:
-        return LocalTraces(self._root, self.root_url, self._calls, self._refused)
+    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
+        whole = f"{CONTROL_FOLDER}/{folder}"
+        return LocalDocuments(self._root, self.root_url, self._calls, whole, suffix, self._translated(about or whole))
 
     @property
     def is_remote(self) -> bool:
@@ -243,8 +240,11 @@ class LocalStore(InstanceStore):
         return "something is mounted on it, in it or around it" if touches_mount(plain, mounts) else None
 
     def snapshots(self, path: str, shelf: str) -> Snapshots:
-        plain = parse_path(self.root_url, path)
-        return LocalSnapshots(self._root, self.root_url, self._calls, plain, shelf, self._refused)
+        documents = self._shelf(path, shelf)
+        assert isinstance(documents, LocalDocuments)
+        return LocalSnapshots(
+            documents, self.root_url, path, self._reader.target(path), self._calls, self._translated(path)
+        )
 
     def flush(self, stagings: Sequence[Staging]) -> None:
         """Flush the staged and the swapped files, or the whole filesystem at once if there are many."""
@@ -383,60 +383,6 @@ class LocalStore(InstanceStore):
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)
-
-
-_AREA = f"{CONTROL_FOLDER}/{TRACES_FOLDER}"
-
-
-class LocalTraces(Traces):
-    """The traces of a store at `root`, an absolute directory."""
-
-    def __init__(self, root: str, root_url: str, calls: LocalCalls, refuse: Refuse) -> None:
-        self._root = root
-        self._root_url = root_url
-        self._calls = calls
-        self._refuse = refuse
-
-    def names(self) -> frozenset[str]:
-        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
-            found = [name for name in self._calls.list_folder(folder) if not name.startswith(".")]
-            return frozenset(name.removesuffix(TRACES_SUFFIX) for name in found if name.endswith(TRACES_SUFFIX))
-        return frozenset()
-
-    def find(self, name: str) -> bytes | None:
-        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
-            return self._calls.read_file(folder, self._file(name))
-        return None
-
-    def keep(self, name: str, content: bytes) -> None:
-        file, draft = self._file(name), f".{uuid.uuid4().hex}"
-        with self._translated():
-            self._calls.close(self._calls.open_root(self._root))
-            make_directories(f"{self._root}/{_AREA}")
-            with self._opened() as folder:
-                self._calls.write_file(folder, draft, content)
-                self._calls.replace(folder, draft, file)
-                self._calls.flush_folder(folder)
-
-    def drop(self, name: str) -> None:
-        with self._translated(), suppress(FileNotFoundError), self._opened() as folder:
-            self._calls.remove_file(folder, self._file(name))
-            self._calls.flush_folder(folder)
-
-    def _file(self, name: str) -> str:
-        return f"{parse_token(self._root_url, name)}{TRACES_SUFFIX}"
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        root = self._calls.open_root(self._root)
-        try:
-            with self._calls.opened(root, _AREA) as folder:
-                yield folder
-        finally:
-            self._calls.close(root)
-
-    def _translated(self) -> Translated:
-        return Translated(self._refuse, _AREA)
 
 
 _ASIDE = re.compile(r"\.feed-assets\.[0-9a-f]{8}\.(.+)", re.DOTALL)  # ".feed-assets.0123abcd.orders.json"

@@ -12,13 +12,9 @@ from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import (
     CHUNK,
-    SNAPSHOTS_FOLDER,
-    SNAPSHOTS_SUFFIX,
+    Documents,
     Prepared,
     Reading,
-    Snapshots,
-    pack_manifest,
-    unpack_manifest,
 )
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -53,17 +49,13 @@ from feed_assets.storage.paths import (
     parse_flag,
     parse_path,
     parse_token,
-    path_name,
 )
 from feed_assets.storage.port import (
-    TRACES_FOLDER,
-    TRACES_SUFFIX,
     Choose,
     DeliveredFile,
     Deliveries,
     FolderNames,
     InstanceStore,
-    Traces,
     Trash,
 )
 from feed_assets.storage.records import (
@@ -78,7 +70,6 @@ from feed_assets.storage.scratch import Scratch, keep_files
 
 _BATCH = 256
 """Places that are listed before the first of them is answered."""
-_TRACES = f"{CONTROL_FOLDER}/{TRACES_FOLDER}"
 
 
 class ObjectStore(InstanceStore):
@@ -248,14 +239,12 @@ class ObjectStore(InstanceStore):
     def trash(self) -> Trash:
         return ObjectTrash(self, self.client, partial(self._translated, ""))
 
-    def traces(self) -> Traces:
-        return ObjectTraces(self.client, self.root_url, self._refused)
+    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
+        whole = f"{CONTROL_FOLDER}/{folder}"
+        return ObjectDocuments(self.client, self.root_url, whole, suffix, self._translated(about or whole))
 
     def staging(self, path: str, token: str) -> ObjectStaging:
         return self._staging(path, token)
-
-    def snapshots(self, path: str, shelf: str) -> Snapshots:
-        return ObjectSnapshots(self.client, self.root_url, self._key(path), shelf, self._refused)
 
     def deliveries(self, folder: str) -> Deliveries:
         return ObjectDeliveries(self, self.client, self._key(folder))
@@ -342,37 +331,36 @@ class ObjectReading(Reading):
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
 
 
-class ObjectTraces(Traces):
-    """The traces of an object store, one object each."""
+class ObjectDocuments(Documents):
+    """Documents of an object store, one object each below `folder`."""
 
-    def __init__(self, client: ObjectClient, root_url: str, refuse: Refuse) -> None:
+    def __init__(self, client: ObjectClient, root_url: str, folder: str, suffix: str, translated: Translated) -> None:
         self._client = client
         self._root_url = root_url
-        self._refuse = refuse
+        self._folder = folder
+        self._suffix = suffix
+        self._translated = translated
 
-    def names(self) -> frozenset[str]:
-        with self._translated():
-            found = self._client.children(_TRACES).files
-        return frozenset(name.removesuffix(TRACES_SUFFIX) for name in found if name.endswith(TRACES_SUFFIX))
+    def names(self) -> list[str]:
+        with self._translated:
+            found = self._client.children(self._folder).files
+        return sorted(name.removesuffix(self._suffix) for name in found if name.endswith(self._suffix))
 
     def find(self, name: str) -> bytes | None:
-        with self._translated():
+        with self._translated:
             return read_object(self._client, self._key(name))
 
     def keep(self, name: str, content: bytes) -> None:
-        with self._translated():
+        with self._translated:
             self._client.check()
             self._client.put(self._key(name), content)
 
     def drop(self, name: str) -> None:
-        with self._translated():
+        with self._translated:
             self._client.remove([self._key(name)])
 
     def _key(self, name: str) -> str:
-        return f"{_TRACES}/{parse_token(self._root_url, name)}{TRACES_SUFFIX}"
-
-    def _translated(self) -> Translated:
-        return Translated(self._refuse, _TRACES)
+        return f"{self._folder}/{parse_token(self._root_url, name)}{self._suffix}"
 
 
 class ObjectDeliveries(Deliveries):
@@ -402,38 +390,3 @@ class ObjectDeliveries(Deliveries):
         except PermissionError as exc:
             return self._store._refused(key, exc).reason
         return None
-
-
-class ObjectSnapshots(Snapshots):
-    """Snapshots below `.feed-assets/snapshots/`: only a manifest each, because object stores have no hard links."""
-
-    def __init__(self, client: ObjectClient, root_url: str, path: str, shelf: str, refuse: Refuse) -> None:
-        self._client = client
-        self._root_url = root_url
-        self._path = path
-        self._prefix = f"{CONTROL_FOLDER}/{SNAPSHOTS_FOLDER}/{path_name(path)}/{parse_token(root_url, shelf)}"
-        self._refuse = refuse
-
-    def names(self) -> list[str]:
-        with Translated(self._refuse, self._path):
-            found = self._client.list(self._prefix).files
-        return sorted(name.removesuffix(SNAPSHOTS_SUFFIX) for name in found if name.endswith(SNAPSHOTS_SUFFIX))
-
-    def find(self, name: str) -> Manifest | None:
-        with Translated(self._refuse, self._path):
-            data = read_object(self._client, self._key(name))
-        return None if data is None else unpack_manifest(data, store=self._root_url, path=self._path)
-
-    def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:  # noqa: ARG002 - it cannot be kept
-        with Translated(self._refuse, self._path):
-            self._client.put(self._key(name), pack_manifest(manifest))
-
-    def content(self, name: str) -> str | None:  # noqa: ARG002 - there is none
-        return None
-
-    def drop(self, name: str) -> None:
-        with Translated(self._refuse, self._path):
-            self._client.remove([self._key(name)])
-
-    def _key(self, name: str) -> str:
-        return f"{self._prefix}/{parse_token(self._root_url, name)}{SNAPSHOTS_SUFFIX}"

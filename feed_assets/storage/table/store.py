@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Reading, Snapshots, Staging
+from feed_assets.storage.copy_port import Documents, Reading, Staging
 from feed_assets.storage.errors import (
     InstanceChangingError,
     StagingLostError,
@@ -23,7 +23,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.listing import NOTHING, Listing, View, nanoseconds
 from feed_assets.storage.paths import parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Traces, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, StorePath, Trash
 from feed_assets.storage.records import (
     Clearing,
     Extra,
@@ -192,17 +192,11 @@ class TableStore(InstanceStore):
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
 
-    def traces(self) -> Traces:
-        return self._partitions.root(self._partitions.table()).traces()
+    def documents(self, folder: str, suffix: str, about: str = "") -> Documents:
+        return self._partitions.root(self._partitions.table()).documents(folder, suffix, about)
 
     def staging(self, path: str, token: str) -> Staging:  # noqa: ARG002 - there is none
-        raise self._uncopied()
-
-    def snapshots(self, path: str, shelf: str) -> Snapshots:  # noqa: ARG002 - there are none
-        raise self._uncopied()
-
-    def _uncopied(self) -> StorageError:
-        return StorageError(
+        raise StorageError(
             store=self.root_url,
             path="",
             reason="it is a table, but only instances at locations are copied",

@@ -15,7 +15,7 @@ from feed_assets.retention.rules.hold_traces import HoldTrace, HoldTraces, Trace
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.store import LocalTraces
+from feed_assets.storage.local.documents import LocalDocuments
 from tests.instances.harness import START
 from tests.retention.harness import RetentionHarness, hourly, kept_feed
 
@@ -243,7 +243,7 @@ def test_a_trace_stays_while_one_of_equal_holds_protects(numbers: tuple[int, int
 
 def test_a_trace_that_goes_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after = lost(held(tmp_path))
-    monkeypatch.setattr(LocalTraces, "find", lambda *_: None)
+    monkeypatch.setattr(LocalDocuments, "find", lambda *_: None)
     assert settled(after).lost == []
 
 
