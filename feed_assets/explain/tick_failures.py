@@ -116,5 +116,5 @@ def find_silence(context: OperationContext, clusters: Collection[str]) -> str | 
         since = f"has come for {render_length(context.real_now - last)}, since {render_datetime(last)}"
     return (
         f"no tick of cluster {', '.join(silent)} {since}: nothing is polled, made ready or requested. Start Dagster "
-        f"(`dg dev`, or `dagster-daemon run`); if it runs, see there what its arrival sensor says."
+        f"(`dagster dev`, or `dagster-daemon run`); if it runs, see there what its arrival sensor says."
     )

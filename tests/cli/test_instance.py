@@ -89,7 +89,7 @@ def test_why_begins_with_a_daemon_that_is_down(project: Path) -> None:
     first, second, *_ = ok(run("why", "counting", TIME)).splitlines()
     assert first.startswith("no tick of cluster primary has come for 7 minutes, since 20")
     assert first.endswith(
-        "Z: nothing is polled, made ready or requested. Start Dagster (`dg dev`, or `dagster-daemon run`); "
+        "Z: nothing is polled, made ready or requested. Start Dagster (`dagster dev`, or `dagster-daemon run`); "
         "if it runs, see there what its arrival sensor says."
     )
     assert second == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
