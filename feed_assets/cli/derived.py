@@ -123,6 +123,8 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
             given[each.name] = tuple(options.read_files(value))
         elif each.type == dict[str, str] and value is not None:
             given[each.name] = dict(value)
+        elif "[FIELD]" in (each.param.metavar or ""):
+            click.get_current_context().params["entity"] = value[0]  # what is recorded of the action
     if "author" in given:
         given["author"] = options.author_of(given["author"])
     click.get_current_context().params.update(given)

@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.loading.interpolation import Values
-from feed_assets.settings import Settings
+from feed_assets.settings import FILE_NAME, Settings
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 """Largest file that is read whole, in bytes."""
 _SUFFIXES = (".yaml", ".yml", ".xml")
+_SETTINGS = (FILE_NAME, "dagster.yaml")
 
 References: TypeAlias = tuple[tuple[str, str | None], ...]
 """Names of outside values that a file refers to, each with its value."""
@@ -135,7 +136,7 @@ def _raise(error: OSError) -> None:
 
 def is_entity_file(name: str) -> bool:
     """Return whether files of this name (without folders) are read."""
-    return name.endswith(_SUFFIXES) and not name.startswith(".")
+    return name.endswith(_SUFFIXES) and not name.startswith(".") and name not in _SETTINGS
 
 
 def _read_limit(size: int | None) -> int | None:

@@ -17,6 +17,7 @@ UTC_KEYS = ZoneInfo("UTC")
 _LOCAL = re.compile(r"(\d{4}-\d{2})(-\d{2})?(?:(?<=-\d\d-\d\d)[-T ](\d{2}):?(\d{2})(?::(\d{2}))?)?")  # 2013-11-03-05:00
 _OFFSET = re.compile(r"(\S+T[\d:]+)([+-])(0\d|1[0-4]):?([0-5]\d)")  # 2013-11-03T05:00+01:00
 _RELATIVE = re.compile(r"now(?:([+-]\d{1,4})([mhdw]))?")  # now, now-7d
+FORMS = "that of a day, a month or a partition key"
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -32,17 +33,18 @@ def parse_time(text: str, find_now: Callable[[], datetime], find_zone: Callable[
     """
     found = _RELATIVE.fullmatch(text)
     if found is None:
-        return parse_instance(text, UTC_KEYS if text.endswith("Z") or _OFFSET.fullmatch(text) else find_zone())
+        is_utc = text.endswith("Z") or _OFFSET.fullmatch(text)
+        return parse_instance(text, UTC_KEYS if is_utc else find_zone(), f"{FORMS}, or of now-7d")
     shift = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found[1] else timedelta(0)
     return find_now().replace(microsecond=0) + shift
 
 
-def parse_instance(text: str, zone: ZoneInfo) -> datetime:
+def parse_instance(text: str, zone: ZoneInfo, forms: str = FORMS) -> datetime:
     """Parse a nominal time: `2013-11-03T05:00Z` in UTC, `2013-11-03T05:00+01:00`, or a day, a month or a Dagster
     partition key in a time zone. A day and a month are their first moment.
 
     Raises:
-        DateTimeError: the text has none of these forms.
+        DateTimeError: the text has none of these forms, which `forms` names, or clocks have leapt over the time.
 
     >>> parse_instance("2013-11-03", ZoneInfo("America/New_York")).isoformat()
     '2013-11-03T04:00:00+00:00'
@@ -57,14 +59,14 @@ def parse_instance(text: str, zone: ZoneInfo) -> datetime:
         return parse_datetime(f"{local}Z", seconds=True) - (ahead if sign == "+" else -ahead)
     found = _LOCAL.fullmatch(text)
     if found is None:
-        reason = "it has neither that form nor that of a day, a month, a partition key or now-7d"
-        raise DateTimeError(text=text, reason=reason)
+        raise DateTimeError(text=text, reason=f"it has neither that form nor {forms}")
     month, day, *clock = found.groups(default="00")
     hour, minute, second = clock
     local = parse_datetime(f"{month}{'-01' if day == '00' else day}T{hour}:{minute}:{second}Z", seconds=True)
     moment = local.replace(tzinfo=zone).astimezone(UTC)
-    if moment.astimezone(zone).date() != local.date():
-        raise DateTimeError(text=text, reason=f"{zone.key} leapt that day")
+    there = moment.astimezone(zone)
+    if there.date() != local.date() or (found[3] and there.time() != local.time()):
+        raise DateTimeError(text=text, reason=f"the clocks of {zone.key} leapt over it")
     return moment
 
 

@@ -13,7 +13,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import Hidden, shown, shows
 from feed_assets.log.instances.process_instances import ROWS
 from feed_assets.log.instances.tables import process_instances
-from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import EntityKey, ProcessInstance, ProcessKey
 from feed_assets.log.tables import feed_events
 from feed_assets.pages import PAGES, Page
 from feed_assets.plan.records import ProcessRecord
@@ -42,19 +42,17 @@ class TakenCount:
 class BatchPages(TableStore):
     """The batches as one transaction sees them."""
 
-    def find(
-        self, query: BatchQuery, consumers: Collection[EntityKey], statuses: Collection[str]
-    ) -> list[ProcessInstance]:
-        """Return a page of the batches of some consumers, newest first; with these statuses, if there are any."""
-        wanted, is_one = self._choose(query, statuses)
+    def find(self, query: BatchQuery, consumers: Collection[EntityKey]) -> list[ProcessInstance]:
+        """Return a page of the batches of some consumers, newest first."""
+        wanted, is_one = self._choose(query)
         statement = select(*ROWS.columns).join_from(wanted, process_instances, is_one)
         statement = statement.order_by(_P.nominal_time.desc(), _P.process, _P.cluster)
         statement = statement.limit(query.results).offset(query.offset)
         return ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(consumers)})
 
-    def count(self, query: BatchQuery, consumers: Collection[EntityKey], statuses: Collection[str]) -> int:
+    def count(self, query: BatchQuery, consumers: Collection[EntityKey]) -> int:
         """Return how many there are in all."""
-        wanted, is_one = self._choose(query, statuses)
+        wanted, is_one = self._choose(query)
         statement = select(func.count()).join_from(wanted, process_instances, is_one)
         return self._connection.scalar(statement, {KEY_ROWS: render_rows(consumers)}) or 0
 
@@ -79,15 +77,15 @@ class BatchPages(TableStore):
             key: [TakenCount(*name, events) for name, events in sorted(counts.items())] for key, counts in found.items()
         }
 
-    def _choose(self, query: BatchQuery, statuses: Collection[str]) -> tuple[Any, ColumnElement[bool]]:
+    def _choose(self, query: BatchQuery) -> tuple[Any, ColumnElement[bool]]:
         wanted = key_rows(self._dialect, ("process", "cluster"))
         conditions = [_P.process == wanted.c.process, _P.cluster == wanted.c.cluster]
         if query.start is not None:
             conditions.append(_P.nominal_time >= query.start)
         if query.end is not None:
             conditions.append(_P.nominal_time < query.end)
-        if statuses:
-            conditions.append(_P.status.in_(sorted(statuses)))
+        if query.states:
+            conditions.append(_P.status.in_(sorted(query.states)))
         if query.feeds:
             conditions.append(or_(_has_range(query.feeds), _has_freed(query.feeds)))
         return wanted, and_(*conditions)
@@ -129,15 +127,14 @@ def list_batches(context: OperationContext, query: BatchQuery) -> Page[ListedBat
 
     Raises:
         EntityNotFoundError: there is no such process, or no such feed.
-        InstanceQueryError: a state or cluster is unknown, or the process makes no batches or is not on the cluster.
+        InstanceQueryError: a cluster is unknown, or the process makes no batches or is not on the cluster.
     """
     context.require_clusters([query.cluster] if query.cluster else ())
     consumers = [EntityKey(*record.key) for record in _records(context, query)]
-    statuses = [_status(state.upper()) for state in query.states]
     with context.read() as connection:
         pages = BatchPages(connection)
-        rows = pages.find(query, consumers, statuses) if consumers else []
-        total = pages.count(query, consumers, statuses) if consumers else 0
+        rows = pages.find(query, consumers) if consumers else []
+        total = pages.count(query, consumers) if consumers else 0
         taken = pages.taken([row.key for row in rows])
         ends = {key: QueueEnds(connection).find(key) for key in {EntityKey(*row.key[:2]) for row in rows}}
 
@@ -166,10 +163,3 @@ def _records(context: OperationContext, query: BatchQuery) -> list[ProcessRecord
             next_step="List its instances, or choose a process with a trigger.",
         )
     return records
-
-
-def _status(state: str) -> ProcessInstanceStatus:
-    if state in list(ProcessInstanceStatus):
-        return ProcessInstanceStatus(state)
-    known = ", ".join(ProcessInstanceStatus)
-    raise InstanceQueryError(subject=f"state {state!r}", reason="no batch has it", next_step=f"States are {known}.")

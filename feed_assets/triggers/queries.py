@@ -6,6 +6,7 @@ from typing import Annotated
 
 from feed_assets.context.consolidation import PAGE
 from feed_assets.entities.common import Kind
+from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.operation import Param
 from feed_assets.parameters import Offset, OnlyCluster, Process, ProcessCluster, Results
 
@@ -21,7 +22,7 @@ class BatchQuery:
 
     process: Annotated[str | None, Param("The process.", argument=True, of=(Kind.PROCESS,))] = None
     feeds: Annotated[tuple[str, ...], Param(_FEEDS, option="feed", of=(Kind.FEED,))] = ()
-    states: Annotated[tuple[str, ...], Param(_STATES, option="state", metavar="STATE")] = ()
+    states: Annotated[tuple[ProcessInstanceStatus, ...], Param(_STATES, option="state", metavar="STATE")] = ()
     cluster: OnlyCluster = None
     start: Annotated[datetime | None, Param("Only batches that were cut at this time or later.")] = None
     end: Annotated[datetime | None, Param("Only batches that were cut before this time.")] = None

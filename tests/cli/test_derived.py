@@ -214,7 +214,9 @@ def test_commands_by_hand_take_the_same_forms(project: Path) -> None:
     for span in (("2013-11-03", "2013-11-03-02:00"), ("2013-11", "now-10h"), ("2013-11-03T01:00+01:00", "now")):
         result = run("instance", "kill", "counting", "--start", span[0], "--end", span[1], "--dry-run")
         assert (result.exit_code, "no tick has created 2013-11-" in result.stderr) == (1, True), result.output
-    assert "'soon' is not a date and time" in run("instance", "kill", "counting", "--start", "soon").stderr
+    refused = run("instance", "kill", "counting", "--start", "soon").stderr
+    assert "'soon' is not a date and time: it has neither that form nor that of a day, a month or" in refused
+    assert ", or of now-7d. Write" in refused
 
 
 def test_a_kind_stands_before_a_name_or_is_left_out(project: Path) -> None:

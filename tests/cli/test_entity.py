@@ -45,6 +45,16 @@ def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
     assert run("entity", "submit", "all.yaml").stdout.splitlines()[3] == "process 'counting': unchanged, version 1"
 
 
+def test_what_only_the_files_say_so_far_is_told(project: Path) -> None:
+    (project / "all.yaml").rename(project / "entities/all.yaml")
+    told = "  the files say so already, and the next tick or `apply` records it"
+    for verb in ("submit", "update"):
+        said = must("entity", verb, "entities/all.yaml").stdout.splitlines()
+        assert said[2:4] == ["feed 'clicks': unchanged", told]
+    must("entity", "history", "feed", "clicks")
+    assert told not in must("entity", "update", "entities/all.yaml").stdout
+
+
 def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path) -> None:
     result = run("entity", "submit", write(submitted, parallel=2))
     assert (result.exit_code, result.stdout) == (1, "")

@@ -49,7 +49,7 @@ def test_a_folder_means_the_xml_in_it(project: Path) -> None:
     assert (result.exit_code, file["outcome"]) == (0, "new")
     (project / "in/a.xml").rename(project / "in/a.txt")
     assert must("import-falcon", "in/a.txt", "--to", "out").stderr.startswith(f"{project}/out: 1 unchanged.")
-    assert run("import-falcon", "in", "--to", "out").exit_code == 2
+    assert "There is no XML in FILES: in/b.yaml." in must("import-falcon", "in", "--to", "out", code=2).stderr
 
 
 def test_workflows_are_replaced_on_the_command_line_and_in_a_file(project: Path) -> None:

@@ -111,6 +111,7 @@ def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
         (["add", "audit", "--every-feed", "--clusters", "nowhere"], "cluster 'nowhere': it is not declared"),
         (["add", "audit", "--every-feed", *SPAN, "--start", SPAN[3]], "its end is not after its start"),
         (["add", "audit", "--every-feed", "--until", "2013-11-03T12:00Z"], "it would already have expired"),
+        (["add", "audit", "--every-feed", "--start", "now-7d"], "a month or a partition key. Write"),
         (["release", "audit"], "hold 'audit': it does not exist"),
     ],
 )

@@ -52,7 +52,9 @@ def test_a_command_is_recorded_with_what_it_concerned_and_how_it_ended(project: 
     assert run("entity", "suspend", "process", "nobody", "--dry-run").exit_code == 1
     assert run("sla", "alerts", "--start", "2026-01").exit_code == 0
     assert run("why", "clicks", "2026-01-01").exit_code in (0, 1)
-    submitted, listed, suspended, alerted, asked = recorded(project)
+    assert run("entity", "blame", "feed", "clicks", "format").exit_code == 0
+    submitted, listed, suspended, alerted, asked, blamed = recorded(project)
+    assert blamed["dimensions"]["entity"] == "clicks"
     assert (submitted["action"], submitted["status"]) == ("entity submit", "SUCCEEDED")
     assert submitted["dimensions"]["user"] == "ann"
     assert listed["action"] == "instance list"

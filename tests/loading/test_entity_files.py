@@ -99,6 +99,16 @@ def test_a_byte_order_mark_does_no_harm() -> None:
     assert load_files([EntityFile(name="a.yaml", content=content)], NO_VALUES).issues == ()
 
 
+def test_settings_are_no_entities(tmp_path: Path) -> None:
+    """The folder of a project is a folder of entities, too."""
+    for name in ("feed_assets.yaml", "home/dagster.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("schedule: automatic\n")
+    _write(tmp_path, "entities/a.yaml", "cluster primary")
+    loaded = _load(tmp_path)
+    assert (loaded.bundle.names(Kind.CLUSTER), loaded.issues) == (("primary",), ())
+
+
 def test_of_two_entities_of_one_name_neither_is_used(tmp_path: Path) -> None:
     _write(tmp_path, "a.yaml", "cluster primary")
     _write(tmp_path, "b.yaml", "cluster primary")

@@ -86,8 +86,11 @@ def test_a_day_that_a_zone_leapt_has_no_instance(start: str) -> None:
     for n, time in times.items():
         assert apia.index_at_or_before(time) == apia.index_at_or_after(time) == n
         assert apia.index_at_or_before(time - timedelta(minutes=1)) == n - 1
-    with pytest.raises(DateTimeError, match="Pacific/Apia leapt that day"):
+    with pytest.raises(DateTimeError, match="the clocks of Pacific/Apia leapt over it"):
         parse_instance("2011-12-30", apia.timezone)
+    with pytest.raises(DateTimeError, match="the clocks of America/Los_Angeles leapt over it"):
+        parse_instance("2015-03-08-02:30", ZoneInfo("America/Los_Angeles"))
+    assert parse_instance("2018-11-04", ZoneInfo("America/Sao_Paulo")) == parse_datetime("2018-11-04T03:00Z")
     assert parse_instance("2011-12-31", apia.timezone) == parse_datetime("2011-12-30T10:00Z")
 
 

@@ -114,7 +114,7 @@ def read_archive(path: Path) -> BundleArchive:
     try:
         with zipfile.ZipFile(path) as file:
             parts = _read_parts(path, file)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as exc:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, IsADirectoryError) as exc:
         raise _refusal(path, f"it is no bundle: {exc}", "Name a file that bundle export has written.") from exc
     index = _read_index(path, parts.pop(_INDEX, None))
     metadata = parts.pop(_METADATA, None)

@@ -59,7 +59,8 @@ def import_falcon(
 
     found = [each for each in files if is_falcon(each.name) or each.content.lstrip(_BEFORE_XML).startswith(b"<")]
     if not found:
-        raise WrongUsageError("There is no XML in FILES.")
+        named = ", ".join(each.name for each in files[:5])
+        raise WrongUsageError(f"There is no XML in FILES: {named or 'they are folders without entity files'}.")
     workflows = parse_workflows(replacements or {})
     mapping = parse_mapping(read_entity_files(mapping_file)[0]) if mapping_file else ImportMapping()
     return import_documents(

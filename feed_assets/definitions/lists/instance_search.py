@@ -20,7 +20,7 @@ from feed_assets.instances.lists.ranges import (
     InstanceFilter,
     InstanceQuery,
     clip_range,
-    require_statuses,
+    parse_statuses,
     statuses_of,
 )
 from feed_assets.instances.lists.rows import InstanceRow
@@ -40,7 +40,8 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
         InstanceQueryError: no instance of the kinds ever has one of the statuses.
     """
     kinds = sorted(set(query.kinds or SCHEDULABLE))
-    require_statuses(query.statuses, frozenset().union(*map(statuses_of, kinds)), " or ".join(kinds))
+    known = frozenset().union(*map(statuses_of, kinds))
+    parse_statuses(query.statuses, known, f"an instance of a {' or '.join(kinds)}")
     with context.read() as connection:
         said = SaidTags(connection)
         found = [

@@ -105,7 +105,7 @@ def submit(
         if not made.is_done(context):
             new = {}  # another command has submitted the same meanwhile
     outcomes = tuple(
-        _outcome(made, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
+        _outcome(made, loaded, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
         for key, (_, entity) in documents.items()
     )
     result = _finished(context, made, verb, outcomes)
@@ -157,7 +157,7 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
         for row in end_work(context, Kind(key[0]), key[1], left_clusters(made.before.find(key), entity), TAKEN_OFF)
     ]
     outcomes = tuple(
-        _outcome(made, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
+        _outcome(made, loaded, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
         for key, (_, entity) in {**documents, **changed}.items()
     )
     return _finished(context, made, EntityVerb.UPDATE, outcomes, stopped)
@@ -242,12 +242,16 @@ def _is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) ->
     return known is not None and known.digest == digest_as_written(entity, put.text, put.format)
 
 
-def _outcome(made: AppliedChange, key: EntityKey, entity: AnyEntity, outcome: VerbOutcome) -> EntityOutcome:
+def _outcome(
+    made: AppliedChange, loaded: Loaded, key: EntityKey, entity: AnyEntity, outcome: VerbOutcome
+) -> EntityOutcome:
     before = made.before.find(key)
     changes = diff_entities(before, entity) if outcome is VerbOutcome.UPDATED else ()
-    return EntityOutcome(
-        kind=key[0], name=key[1], outcome=outcome, changes=changes, notes=_notes(made, entity, outcome)
-    )
+    notes, recorded = _notes(made, entity, outcome), loaded.newest.get(key)
+    in_files = loaded.documents.get(key) if outcome is VerbOutcome.UNCHANGED else None
+    if in_files is not None and (recorded is None or recorded.digest != in_files.digest):
+        notes = ("the files say so already, and the next tick or `apply` records it",)
+    return EntityOutcome(kind=key[0], name=key[1], outcome=outcome, changes=changes, notes=notes)
 
 
 def _notes(made: AppliedChange, entity: AnyEntity, outcome: VerbOutcome) -> tuple[str, ...]:

@@ -58,6 +58,7 @@ def suspend(
 
     Raises:
         NotScheduledError: one is not scheduled on any cluster.
+        NotSchedulableError: clusters and datasources have no schedule.
     """
     return _change_scheduled(context, kind, names, clusters, ScheduleState.SUSPENDED, EntityVerb.SUSPEND)
 
@@ -87,6 +88,7 @@ def _change_scheduled(
     view = context.schedules()
     for entity in entities:
         if not _active_on(view, loaded.bundle.bundle, entity, _clusters_of(entity, clusters)):
+            require_schedulable(loaded.bundle.bundle, entity, ())
             raise NotScheduledError(kind=entity.kind, name=entity.name)
     return _set(context, loaded, entities, clusters, target, verb)
 
@@ -184,8 +186,8 @@ def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[
     if isinstance(entity, Cluster | Datasource):
         raise NotSchedulableError(
             subject=entity.label,
-            reason=f"a {entity.kind.value} cannot be scheduled",
-            next_step="Schedule the feeds and processes that use it.",
+            reason=f"a {entity.kind.value} has no schedule",
+            next_step="Name the feeds and processes that use it.",
         )
     for cluster in clusters:
         if works_here(bundle, entity, cluster):

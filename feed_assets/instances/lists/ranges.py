@@ -171,16 +171,16 @@ def _frozen(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -
     known = statuses_of(kind)
     if kind is Kind.FEED and not is_of_data:
         known |= statuses_of(Kind.PROCESS) | statuses_of(kind, [Lifecycle.EVICTION])
-    return require_statuses(statuses, known, kind.value)
+    return parse_statuses(statuses, known, f"an instance of a {kind.value}")
 
 
-def require_statuses(statuses: Iterable[str], known: frozenset[str], kind: str) -> frozenset[str]:
+def parse_statuses(statuses: Iterable[str], known: frozenset[str], whose: str) -> frozenset[str]:
     """Return statuses in capitals. Raises InstanceQueryError if one is not known."""
     upper = frozenset(status.upper() for status in statuses)
     if not upper <= known:
         raise InstanceQueryError(
             subject=f"status {', '.join(sorted(upper - known))}",
-            reason=f"an instance of a {kind} never has it",
+            reason=f"{whose} never has it",
             next_step=f"Statuses are {', '.join(sorted(known))}.",
         )
     return upper

@@ -320,8 +320,8 @@ def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) ->
     validity = {"start": values.pop("start", midnight)}
     if "end" in values:
         validity["end"] = values.pop("end")
-    validity |= {"start": render_datetime(request.start)} if request.start else {}
-    validity |= {"end": render_datetime(request.end)} if request.end else {}
+    given = {"start": request.start, "end": request.end}
+    validity |= {name: render_datetime(time.replace(second=0)) for name, time in given.items() if time}
     mirror = {"source": mirror.pop("source"), "target": mirror.pop("target"), **mirror}
     return {
         **values,

@@ -72,8 +72,9 @@ def test_metadata_say_the_state_of_the_schedule_at_once(harness: EntityHarness) 
 
 
 def test_only_feeds_and_processes_that_are_declared_are_scheduled(harness: EntityHarness) -> None:
-    with pytest.raises(NotSchedulableError, match="cluster 'primary': a cluster cannot be scheduled"):
-        schedule(harness.context(), Kind.CLUSTER, ["primary"])
+    for verb in (schedule, suspend, resume):
+        with pytest.raises(NotSchedulableError, match="cluster 'primary': a cluster has no schedule"):
+            verb(harness.context(), Kind.CLUSTER, ["primary"])
     with pytest.raises(EntityNotFoundError):
         schedule(harness.context(), Kind.PROCESS, ["nobody"])
     with pytest.raises(VerbRefusedError, match=r"it is not on cluster 'moon'\. It is on primary"):
@@ -121,8 +122,6 @@ def test_suspend_and_resume_can_be_given_again_and_need_something_scheduled(harn
     for verb in (suspend, resume):
         with pytest.raises(NotScheduledError, match="process 'counting': it is not scheduled"):
             verb(harness.context(), Kind.PROCESS, ["counting"])
-        with pytest.raises(NotScheduledError):
-            verb(harness.context(), Kind.CLUSTER, ["primary"])
     schedule(harness.context(), Kind.PROCESS, ["counting"])
     assert resume(harness.context(), Kind.PROCESS, ["counting"]).outcomes[0].outcome is VerbOutcome.UNCHANGED
     suspend(harness.context(), Kind.PROCESS, ["counting"])

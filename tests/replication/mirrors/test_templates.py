@@ -1,6 +1,7 @@
 """Mirrors written down: what people give, and what Falcon's extensions for mirroring were given."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +69,13 @@ def test_sources_on_several_lines_stay_readable() -> None:
     assert load(template.text) == template.process
     assert list(mirror_of(template.process).directories()) == [("/a", "/all/a"), ("/b", "/all/b")]
     assert list(template.process.clusters) == ["east"]
+
+
+def test_a_start_has_no_seconds() -> None:
+    """As `now-7d` has some."""
+    template = make(replace(PLAIN, start=AS_OF.replace(second=5), end=AS_OF.replace(day=2, second=59)))
+    validity = load(template.text).clusters["west"].validity
+    assert (validity.start, validity.end) == (AS_OF, AS_OF.replace(day=2))
 
 
 def test_falcons_properties_are_translated() -> None:
