@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from feed_assets.errors import describe_error
-from feed_assets.storage.errors import ManifestError
+from feed_assets.storage.errors import ManifestError, StorageError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry, StagingPlace
 
@@ -147,6 +147,13 @@ class Standing(NamedTuple):
     is_unfinished: bool
 
 
+def size_error(store: str, path: str, file: str, found: int | None, size: int) -> StorageError:
+    """Build the error for a staged file that has not its size, or is not there."""
+    there = "no" if found is None else f"{found:,}"
+    reason = f"the copy of {file!r} has {there} bytes instead of {size:,}"
+    return StorageError(store=store, path=path, reason=reason, next_step="Copy the instance again.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """The final content of a staging: its manifest, the availability flags, and the hidden files that belong to it.
@@ -158,6 +165,12 @@ class Prepared:
     manifest: Manifest | None
     flags: tuple[str, ...] = ()
     hidden: tuple[ManifestEntry, ...] = ()
+
+    def require(self, there: Mapping[str, int], store: str, path: str) -> None:
+        """Raise `StorageError` unless all files are there with their sizes."""
+        for file, size in self.sizes.items():
+            if there.get(file) != size:
+                raise size_error(store, path, file, there.get(file), size)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -268,13 +268,13 @@ class InstanceStore(ABC):
                 )
             return self._read_content(path, flag, to)
 
-    @abstractmethod
     def stage(self, path: str, token: str) -> StagingPlace:
         """Create an empty staging for (path, token); replace an earlier one of the same name.
 
         `token` is a file name (letters, digits, `.`, `_`, `-`), such as the id of a run and an attempt. Concurrent
         stagings of one path need different tokens.
         """
+        return self.staging(path, token).create()
 
     @abstractmethod
     def staging_url(self, path: str, token: str) -> str:

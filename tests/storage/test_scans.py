@@ -2,15 +2,14 @@
 
 import os
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.listing import nanoseconds, scanned_files
+from feed_assets.storage.listing import Entry, nanoseconds, scanned_files
 from feed_assets.storage.local.store import LocalStore
-from feed_assets.storage.object.client import ObjectFile, entry_of
+from feed_assets.storage.object.client import entry_of
 from feed_assets.storage.object.obstore_client import object_file
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
 from tests.storage.harnesses import StoreHarness, local_harness, publish
@@ -181,11 +180,11 @@ def test_only_tags_that_are_checksums_of_content_count_as_such(etag: str | None,
 
 
 def test_an_object_without_a_tag_has_a_version_when_its_time_is_settled() -> None:
-    file = ObjectFile(path="a", size=1, modified_at=LATER, tag=f" {LATER}")
+    file = entry_of("a", 1, LATER, f" {LATER}")
 
-    def is_versioned(file: ObjectFile, now: datetime) -> bool:
-        (scanned,) = scanned_files([entry_of(file)], nanoseconds(now))
-        return scanned.version == file.tag
+    def is_versioned(file: Entry, now: datetime) -> bool:
+        (scanned,) = scanned_files([file], nanoseconds(now))
+        return scanned.version == file.version
 
     settled = LATER + timedelta(seconds=2, microseconds=1)
     assert [is_versioned(file, now) for now in (LATER, settled - timedelta(microseconds=1), settled)] == [
@@ -193,5 +192,5 @@ def test_an_object_without_a_tag_has_a_version_when_its_time_is_settled() -> Non
         False,
         True,
     ]
-    assert not is_versioned(replace(file, modified_at=None), settled)
-    assert is_versioned(replace(file, tag=f"abc {LATER}"), LATER)
+    assert not is_versioned(entry_of("a", 1, None, file.version), settled)
+    assert is_versioned(entry_of("a", 1, LATER, f"abc {LATER}"), LATER)

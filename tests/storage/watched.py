@@ -5,7 +5,8 @@ from typing import TypeVar
 
 from obstore.store import MemoryStore
 
-from feed_assets.storage.object.client import Children, ObjectClient, ObjectFile, ObjectListing
+from feed_assets.storage.listing import Entry
+from feed_assets.storage.object.client import Children, ObjectClient, ObjectListing
 from feed_assets.storage.object.obstore_client import ObstoreClient
 
 Result = TypeVar("Result")
@@ -41,7 +42,7 @@ class WatchedClient(ObjectClient):
     def children(self, prefix: str) -> Children:
         return self._watch("children", lambda: self.inner.children(prefix))
 
-    def find(self, key: str) -> ObjectFile | None:
+    def find(self, key: str) -> Entry | None:
         return self._watch("find", lambda: self.inner.find(key))
 
     def get(self, key: str) -> bytes:

@@ -16,6 +16,7 @@ from feed_assets.storage.errors import (
     PathRefusedError,
     Refuse,
     StorageError,
+    Translated,
 )
 from feed_assets.storage.listing import NOTHING, Listing, View
 from feed_assets.storage.local.files import Wants, entry_of, is_at, is_wanted_content, iter_files, read_chunks
@@ -34,7 +35,7 @@ class LocalReader:
     def __init__(self, root: str, root_url: str, refuse: Refuse) -> None:
         self._root = root
         self.root_url = root_url
-        self._refuse = refuse
+        self.refuse = refuse
 
     def target(self, path: str) -> str:
         """Return the absolute path of an instance without accessing the filesystem."""
@@ -162,7 +163,7 @@ class LocalReader:
             os.lstat(link)
             reason = "it is a symbolic link that leads nowhere"
         except OSError as exc:
-            links[file] = self._refuse(f"{path}/{file}", exc)
+            links[file] = self.refuse(f"{path}/{file}", exc)
             return None
         links[file] = PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason)
         return None
@@ -184,18 +185,15 @@ class LocalReading(Reading):
         self._reader = reader
 
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
-        try:
-            descriptor = self._open(file)
-        except (FileNotFoundError, NotADirectoryError):
-            raise InstanceNotFoundError(store=self._reader.root_url, path=f"{self._path}/{file}") from None
-        except OSError as exc:
-            raise self._refused(file, exc) from exc
-        try:
-            yield from read_chunks(descriptor)
-        except OSError as exc:
-            raise self._refused(file, exc) from exc
-        finally:
-            os.close(descriptor)
+        with Translated(self._reader.refuse, f"{self._path}/{file}"):
+            try:
+                descriptor = self._open(file)
+            except (FileNotFoundError, NotADirectoryError):
+                raise InstanceNotFoundError(store=self._reader.root_url, path=f"{self._path}/{file}") from None
+            try:
+                yield from read_chunks(descriptor)
+            finally:
+                os.close(descriptor)
 
     def _open(self, file: str) -> int:
         if file == SINGLE_FILE:
@@ -207,14 +205,6 @@ class LocalReading(Reading):
                 raise
         self._reader.check_inside(f"{self._path}/{file}", f"{self._reader.target(self._path)}/{file}")
         return os.open(file, _FILE, dir_fd=self._folder)
-
-    def _refused(self, file: str, exc: OSError) -> StorageError:
-        return StorageError(
-            store=self._reader.root_url,
-            path=f"{self._path}/{file}",
-            reason=f"the filesystem refused: {exc.strerror or exc}",
-            next_step="Check that the storage is reachable and that this user may read the file.",
-        )
 
 
 def _is_of_source(prefix: str, name: str) -> bool:  # noqa: ARG001 - its folder does not matter

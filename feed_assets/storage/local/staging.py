@@ -16,13 +16,12 @@ from enum import StrEnum
 from itertools import count
 from pathlib import Path
 
-from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
+from feed_assets.storage.copy_port import Prepared, StagedFile, Staging, size_error
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
     Refuse,
     StagingLostError,
-    StorageError,
     Translated,
 )
 from feed_assets.storage.local.files import (
@@ -151,7 +150,7 @@ class LocalStaging(Staging):
                 finally:
                     os.close(descriptor)
                 if written != size:
-                    raise self._unlike(file, written, size)
+                    raise size_error(self._store, self.path, file, written, size)
                 try:
                     os.rename(part, file, src_dir_fd=data, dst_dir_fd=data)
                 except FileNotFoundError:
@@ -217,9 +216,7 @@ class LocalStaging(Staging):
         with self._translated():
             data, meant = self._opened_data(), prepared.sizes
             found = {path: seen.st_size for path, seen in iter_files(data)}
-            for path, size in meant.items():
-                if found.get(path) != size:
-                    raise self._unlike(path, found.get(path), size)
+            prepared.require(found, self._store, self.path)
             for path in found.keys() - meant.keys():
                 os.unlink(path, dir_fd=data)
                 self._remove_parents(path)
@@ -283,7 +280,7 @@ class LocalStaging(Staging):
                 pass
         with opened(data, _FOLDER) as directory:
             paths = [path for path, _ in iter_files(directory, follow=follow)]
-            entries = read_files(directory, paths, flush=True)
+            entries = read_files(directory, paths)
             manifest = with_hidden(
                 Manifest.of((entry for entry in entries if is_content(entry.path, flag)), extra),
                 [entry for entry in entries if entry.path != flag and not is_content(entry.path, flag)],
@@ -375,11 +372,6 @@ class LocalStaging(Staging):
             yield folder
         finally:
             os.close(folder)
-
-    def _unlike(self, file: str, found: int | None, size: int) -> StorageError:
-        there = "no" if found is None else f"{found:,}"
-        reason = f"the copy of {file!r} has {there} bytes instead of {size:,}"
-        return StorageError(store=self._store, path=self.path, reason=reason, next_step="Copy the instance again.")
 
     def _lost(self) -> StagingLostError:
         return StagingLostError(store=self._store, path=self.path, token=self.token)

@@ -120,10 +120,6 @@ class LocalStore(InstanceStore):
             finally:
                 os.close(folder)
 
-    def stage(self, path: str, token: str) -> StagingPlace:
-        self.recover(path)
-        return self._staging(path, token).create()
-
     def staging_url(self, path: str, token: str) -> str:
         return f"file://{self._staging(path, token).folder}/data"
 

@@ -19,21 +19,19 @@ _THREADS = 8
 _WORTH_THREADS = 32
 
 
-def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:
-    """Read a file below an open directory to its end; `flush` also flushes it to disk."""
-    with opened(path, os.O_RDONLY, directory) as descriptor:
-        entry = read_entry(path, read_chunks(descriptor))
-        if flush:
+def read_files(directory: int, paths: Sequence[str]) -> list[ManifestEntry]:
+    """Read files below an open directory to their end, several at a time if there are many, and flush them to disk."""
+
+    def read(path: str) -> ManifestEntry:
+        with opened(path, os.O_RDONLY, directory) as descriptor:
+            entry = read_entry(path, read_chunks(descriptor))
             os.fsync(descriptor)
-    return entry
+        return entry
 
-
-def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> list[ManifestEntry]:
-    """Read many files below an open directory, several at a time if there are many."""
     if len(paths) < _WORTH_THREADS:
-        return [read_file(directory, path, flush=flush) for path in paths]
+        return [read(path) for path in paths]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda path: read_file(directory, path, flush=flush), paths))
+        return list(pool.map(read, paths))
 
 
 def list_directory(path: str) -> list[str]:

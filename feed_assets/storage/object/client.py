@@ -22,41 +22,29 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectFile:
-    """An object: path relative to the listed key ("" for that key itself), size in bytes, time (UTC).
-
-    `tag` changes with every write, as far as the storage reports writes; it begins with a space if it is only a time.
-    `checksum` is the storage's own checksum of the content; "" if it keeps none.
-    """
-
-    path: str
-    size: int
-    modified_at: datetime | None
-    tag: str
-    checksum: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectListing:
     """All objects below a key. `exists` is also true for an empty directory, on storages with directories."""
 
     exists: bool
-    files: dict[str, ObjectFile]
+    files: dict[str, Entry]
 
 
-def entry_of(file: ObjectFile) -> Entry:
-    """Return the entry of an object; with an ETag it counts as settled at once, with a time only later."""
-    modified = None if file.modified_at is None else nanoseconds(file.modified_at)
-    is_tagged = not file.tag.startswith(" ")
-    changed = 0 if is_tagged else UNKNOWN_CHANGE if modified is None else modified
-    return Entry(file.path, file.size, file.tag, changed, modified, None, file.checksum)
+def entry_of(path: str, size: int, modified_at: datetime | None, tag: str, checksum: str = "") -> Entry:
+    """Return the entry of an object: path relative to the listed key ("" for that key itself), time in UTC.
+
+    `tag` is the version; it begins with a space if it is only a time. With an ETag an object counts as settled at once,
+    with a time only later.
+    """
+    modified = None if modified_at is None else nanoseconds(modified_at)
+    changed = 0 if not tag.startswith(" ") else UNKNOWN_CHANGE if modified is None else modified
+    return Entry(path, size, tag, changed, modified, None, checksum)
 
 
 class Children(NamedTuple):
     """The names directly below a key, and the objects by their names."""
 
     folders: Sequence[str]
-    files: Mapping[str, ObjectFile]
+    files: Mapping[str, Entry]
 
 
 class RootRefusedError(OSError):
@@ -100,7 +88,7 @@ class ObjectClient(ABC):
         return self.children(prefix)
 
     @abstractmethod
-    def find(self, key: str) -> ObjectFile | None:
+    def find(self, key: str) -> Entry | None:
         """Return one object, with the same tag as in a listing; None if it does not exist."""
 
     @abstractmethod
@@ -145,7 +133,7 @@ class ObjectClient(ABC):
         Otherwise it is compared directly before.
         """
         found = self.find(key)
-        if found is not None and (found.size, found.tag) == (size, tag):
+        if found is not None and (found.size, found.version) == (size, tag):
             self.remove([key])
 
 
@@ -167,7 +155,7 @@ def counted(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
         raise OSError(f"it has {received:,} bytes instead of {size:,}")
 
 
-def is_content_of(file: ObjectFile | None, data: bytes) -> bool:
+def is_content_of(file: Entry | None, data: bytes) -> bool:
     """Return whether the checksum of an object proves that it has this content."""
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     return file is not None and file.checksum == f"etag:{digest}"

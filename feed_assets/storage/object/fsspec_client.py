@@ -16,7 +16,8 @@ from typing import Any
 import fsspec
 from fsspec import AbstractFileSystem
 
-from feed_assets.storage.object.client import Children, ObjectClient, ObjectFile, ObjectListing, counted
+from feed_assets.storage.listing import Entry
+from feed_assets.storage.object.client import Children, ObjectClient, ObjectListing, counted, entry_of
 from feed_assets.storage.paths import CONTROL_FOLDER
 
 _CHUNK = 1 << 20
@@ -57,7 +58,7 @@ class FsspecClient(ObjectClient):
         files = {name: _object_file(name, info) for name, info in infos.items() if info["type"] == "file"}
         return Children([name for name, info in infos.items() if info["type"] == "directory"], files)
 
-    def find(self, key: str) -> ObjectFile | None:
+    def find(self, key: str) -> Entry | None:
         with suppress(FileNotFoundError), self._request() as (fs, root):
             info = fs.info(f"{root}/{key}")
             return _object_file("", info) if _is_file(key, info) else None
@@ -157,8 +158,8 @@ def _is_file(name: str, info: Mapping[str, Any]) -> bool:
     return bool(info["type"] == "file")
 
 
-def _object_file(path: str, info: Mapping[str, Any]) -> ObjectFile:
+def _object_file(path: str, info: Mapping[str, Any]) -> Entry:
     modified_at = info.get("mtime") or info.get("created")
     if isinstance(modified_at, int | float):
         modified_at = datetime.fromtimestamp(modified_at, UTC)
-    return ObjectFile(path=path, size=int(info["size"]), modified_at=modified_at, tag=f" {modified_at}")
+    return entry_of(path, int(info["size"]), modified_at, f" {modified_at}")

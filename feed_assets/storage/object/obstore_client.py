@@ -29,16 +29,17 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, ObjectStore, S3Store
 
+from feed_assets.storage.listing import Entry
 from feed_assets.storage.object.client import (
     Children,
     ObjectClient,
-    ObjectFile,
     ObjectListing,
     RootAwayError,
     RootRefusedError,
     UnusableKeyError,
     counted,
     each,
+    entry_of,
 )
 from feed_assets.storage.paths import CONTROL_FOLDER
 
@@ -133,7 +134,7 @@ class ObstoreClient(ObjectClient):
                 raise
             return self._lister(prefix)
 
-    def find(self, key: str) -> ObjectFile | None:
+    def find(self, key: str) -> Entry | None:
         with suppress(FileNotFoundError), _REQUEST:
             return object_file("", obstore.head(self._store, key))
         return None
@@ -278,17 +279,13 @@ def _is_folder(path: str, names: Sequence[str]) -> bool:
     return place < len(names) and names[place].startswith(f"{path}/")
 
 
-def object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile:
+def object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> Entry:
     """Convert the metadata of an object. With an ETag, the tag has full seconds; some responses have no finer times."""
     modified_at = meta["last_modified"]
     etag = (meta["e_tag"] or "").strip('"')
-    return ObjectFile(
-        path=path,
-        size=meta["size"],
-        modified_at=modified_at,
-        tag=f"{etag} {modified_at.replace(microsecond=0)}" if etag else f" {modified_at}",
-        checksum=f"etag:{etag}" if _ETAG_OF_CONTENT.fullmatch(etag) else "",
-    )
+    tag = f"{etag} {modified_at.replace(microsecond=0)}" if etag else f" {modified_at}"
+    checksum = f"etag:{etag}" if _ETAG_OF_CONTENT.fullmatch(etag) else ""
+    return entry_of(path, meta["size"], modified_at, tag, checksum)
 
 
 _SIGNED_FOR = timedelta(minutes=15)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
-from feed_assets.storage.errors import InstanceNotFoundError, Refuse, StagingLostError, StorageError, Translated
+from feed_assets.storage.errors import InstanceNotFoundError, Refuse, StagingLostError, Translated
 from feed_assets.storage.manifests import parse_json, render_json
 from feed_assets.storage.object.client import each
 from feed_assets.storage.object.staged_objects import HEADER, INTENT, Intent, StagedObjects, read_marker, recover
@@ -128,24 +128,17 @@ class ObjectStaging(Staging):
         self._adopted.update(files)
 
     def prepare(self, prepared: Prepared) -> None:
-        expected = prepared.sizes
         adopted = self._adopted - set(prepared.flags)
         with self._translated():
             there = self._find_files(self._list_names())
             if adopted:
                 standing = self._client.list(self.path).files
                 there = there | {name: standing[name].size for name in adopted if name in standing}
-            for path, size in expected.items():
-                if there.get(path) != size:
-                    found = there.get(path, "no")
-                    reason = f"the copy of {path!r} has {found} bytes instead of {size:,}"
-                    raise StorageError(
-                        store=self.objects.store, path=self.path, reason=reason, next_step="Copy the instance again."
-                    )
+            prepared.require(there, self.objects.store, self.path)
             self._intent = Intent(
                 manifest=prepared.manifest,
                 flags=prepared.flags,
-                files={path: self._files[path] for path in expected if path not in adopted},
+                files={path: self._files[path] for path in prepared.sizes if path not in adopted},
                 kept=tuple(sorted(adopted)),
             )
             self.objects.write_intent(self._intent)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from feed_assets.storage.errors import (
     StorageError,
     Translated,
 )
-from feed_assets.storage.listing import NOTHING, Entry, Listing, View
+from feed_assets.storage.listing import NOTHING, Entry, Listing, View, nanoseconds
 from feed_assets.storage.manifests import read_entry, with_hidden
 from feed_assets.storage.object.client import (
     ObjectClient,
@@ -34,7 +33,6 @@ from feed_assets.storage.object.client import (
     RootRefusedError,
     UnusableKeyError,
     each,
-    entry_of,
 )
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
 from feed_assets.storage.object.staging import ObjectStaging
@@ -121,7 +119,7 @@ class ObjectStore(InstanceStore):
         try:
             if view is View.NAMED:
                 found = zip(names, each(lambda name: self.client.find(f"{key}/{name}"), names), strict=True)
-                files = {name: replace(file, path=name) for name, file in found if file is not None}
+                files = {name: file._replace(path=name) for name, file in found if file is not None}
                 listed = ObjectListing(exists=True, files=files)
             else:
                 listed = self.client.list(key) if view is View.STANDING else list_objects(self.client, key)
@@ -141,7 +139,7 @@ class ObjectStore(InstanceStore):
                 raise
             return Listing(obstacle=PathRefusedError(store=self.root_url, path=path, reason=exc.obstacle))
         return Listing(
-            entries=[entry_of(file) for file in listed.files.values()],
+            entries=[*listed.files.values()],
             is_marked=PUBLISHING_NAME in listed.files,
             manifest=text,
         )
@@ -149,9 +147,6 @@ class ObjectStore(InstanceStore):
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:
         yield ObjectReading(self.client, self._key(path), self.root_url, self._refused)
-
-    def stage(self, path: str, token: str) -> StagingPlace:
-        return self._staging(path, token).create()
 
     def staging_url(self, path: str, token: str) -> str:
         return f"{self.root_url}/{self._staging(path, token).objects.data(1)}"
@@ -215,14 +210,13 @@ class ObjectStore(InstanceStore):
 
     def sweep_staging(self, older_than: datetime) -> int:
         with self._translated(CONTROL_FOLDER):
-            newest: dict[tuple[str, str], datetime | None] = {}
+            newest: dict[tuple[str, str], int | None] = {}
             for file in self.client.list(STAGING_PREFIX).files.values():
                 token, _, rest = file.path.partition("/")
                 name = rest.partition("/")[0]
-                newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified_at)), default=None)
-            old = [
-                objects for objects, changed_at in newest.items() if changed_at is not None and changed_at < older_than
-            ]
+                newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified)), default=None)
+            limit = nanoseconds(older_than)
+            old = [staged for staged, changed in newest.items() if changed is not None and changed < limit]
             for token, name in old:
                 sweep_staging(self.client, self.root_url, token, name)
         self._scratch.sweep(older_than)
@@ -376,7 +370,7 @@ class ObjectDeliveries(Deliveries):
         with Translated(self._store._refused, self._key):
             found = self._client.all_children(self._key)
         folders = frozenset(found.folders)
-        return [entry_of(file) for name, file in sorted(found.files.items()) if name not in folders]
+        return [file for name, file in sorted(found.files.items()) if name not in folders]
 
     def remove(self, files: Sequence[DeliveredFile]) -> dict[str, str]:
         with Translated(self._store._refused, self._key):

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Self
 
 from feed_assets.storage.errors import PathRefusedError
-from feed_assets.storage.object.client import ObjectClient, ObjectFile, UnusableKeyError, each
+from feed_assets.storage.listing import Entry
+from feed_assets.storage.object.client import ObjectClient, UnusableKeyError, each
 from feed_assets.storage.object.staged_objects import MOVING, put_marker, read_marker
 from feed_assets.storage.object.tree import (
     CopyDiffersError,
@@ -99,7 +100,7 @@ class TrashMove:
                 return self._answer(Outcome.VANISHED, "it does not exist")
             if PUBLISHING_NAME in present:
                 return self._answer(Outcome.REFUSED, "a publication of it is in progress")
-            files = tuple((file.path, file.size, file.tag) for file in present.values())
+            files = tuple((file.path, file.size, file.version) for file in present.values())
             move = self.record(MoveRecord(path=self._path, flag=flag, step=MoveStep.COPYING, files=files))
         match move.step:
             case MoveStep.COPYING:
@@ -221,7 +222,7 @@ class TrashMove:
             return self.restore()
         return self._answer(Outcome.LOST, "another program removed it before all of it was in the trash")
 
-    def _present(self) -> dict[str, ObjectFile]:
+    def _present(self) -> dict[str, Entry]:
         files = list_objects(self._client, self._path).files
         return {name: file for name, file in files.items() if name != PUBLISHING_NAME}
 
@@ -256,14 +257,14 @@ def _is_single(move: MoveRecord) -> bool:
     return [name for name, _, _ in move.files] == [""]
 
 
-def _is_same(file: ObjectFile | None, size: int, tag: str) -> bool:
-    return file is not None and (file.size, file.tag) == (size, tag)
+def _is_same(file: Entry | None, size: int, tag: str) -> bool:
+    return file is not None and (file.size, file.version) == (size, tag)
 
 
-def _is_unchanged(move: MoveRecord, present: Mapping[str, ObjectFile]) -> bool:
+def _is_unchanged(move: MoveRecord, present: Mapping[str, Entry]) -> bool:
     """Return whether an instance has exactly the objects of the record."""
     recorded = {name: (size, tag) for name, size, tag in move.files}
-    return {name: (file.size, file.tag) for name, file in present.items()} == recorded
+    return {name: (file.size, file.version) for name, file in present.items()} == recorded
 
 
 _AREA = f"{CONTROL_FOLDER}/trash"

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any, cast
 
 from feed_assets.storage.checksums import checksum_of
-from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
+from feed_assets.storage.listing import Entry
+from feed_assets.storage.object.client import ObjectClient, ObjectListing, each
 from feed_assets.storage.paths import CONTROL_FOLDER
 from feed_assets.storage.port import Choose, FolderNames
 
@@ -97,9 +98,7 @@ class CopyDiffersError(OSError):
     """The written bytes differ from the read bytes: the storage is faulty, or the object has changed since."""
 
 
-def copy_exactly(
-    client: ObjectClient, names: Sequence[str], origin: str, there: Mapping[str, ObjectFile], to: str
-) -> None:
+def copy_exactly(client: ObjectClient, names: Sequence[str], origin: str, there: Mapping[str, Entry], to: str) -> None:
     """Copy the objects listed in `there` unless they are already copied, and compare each copy.
 
     Raises `CopyDiffersError`, and `FileNotFoundError` if one is gone.
@@ -121,7 +120,7 @@ def copy_exactly(
     each(check, names)
 
 
-def _is_same(client: ObjectClient, origin: str, file: ObjectFile | None, to: str, copy: ObjectFile | None) -> bool:
+def _is_same(client: ObjectClient, origin: str, file: Entry | None, to: str, copy: Entry | None) -> bool:
     """Return whether a copy has the content of an object: by equal storage checksums, else by reading both."""
     if file is None or copy is None or file.size != copy.size:
         return False

@@ -4,8 +4,7 @@ Published content is below the table's location in `_feed-assets/<partition>/<to
 commands do not take this folder for a partition. `<partition>` is the name in Hive's spelling.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.paths import parse_path
@@ -37,33 +36,6 @@ def plain_location(location: str) -> str:
     return f"file:///{rest.lstrip('/')}" if scheme == "file" else location.rstrip("/")
 
 
-class TablePlaces:
-    """Finds the stores of locations. New content is staged and published in the store at the table's location."""
-
-    def __init__(self, opener: OpenStore) -> None:
-        self._opener = opener
-        self._stores: dict[str, InstanceStore] = {}
-
-    def root(self, table: Table) -> InstanceStore:
-        """Return the store at a table's location."""
-        return self.open(plain_location(table.location))
-
-    def find(self, table: Table, location: str) -> StorePath:
-        """Return the place of a partition: below the table's location, or in a folder elsewhere."""
-        root, whole = plain_location(table.location), plain_location(location)
-        if whole.startswith(f"{root}/"):
-            return StorePath(store=self.open(root), path=whole.removeprefix(f"{root}/"))
-        parent, _, name = whole.rpartition("/")
-        return StorePath(store=self.open(parent), path=name)
-
-    def open(self, url: str) -> InstanceStore:
-        """Return the store at a URL, always the same object."""
-        store = self._stores.get(url)
-        if store is None:
-            store = self._stores[url] = self._opener(url)
-        return store
-
-
 def version_path(spec: PartitionSpec, token: str) -> str:
     """Return the path below the table's location where the content of a staging is published."""
     return f"{VERSIONS_FOLDER}/{spec.name}/{token}"
@@ -93,7 +65,8 @@ class TablePartitions:
         self.store = store
         self._database = database
         self._name = table
-        self._places = TablePlaces(opener)
+        self._opener = opener
+        self._stores: dict[str, InstanceStore] = {}
 
     def table(self) -> Table:
         """Return the current table.
@@ -118,25 +91,20 @@ class TablePartitions:
             )
         return table
 
-    def parse(self, paths: Sequence[str]) -> tuple[Table, dict[str, PartitionSpec]]:
-        """Return the table and the partition of each path.
+    def parse_with(self, table: Table, path: str) -> PartitionSpec:
+        """Return the partition of a path.
 
         Raises:
-            PathRefusedError, TableRefusedError: a path does not name a partition.
+            PathRefusedError, TableRefusedError: the path does not name a partition.
         """
-        for path in paths:
-            parse_path(self.store, path)
-        table = self.table()
-        return table, {path: parse_partition(self.store, path, table.keys) for path in paths}
-
-    def parse_with(self, table: Table, path: str) -> PartitionSpec:
-        """Return the partition of a path. Raises like `parse`."""
         parse_path(self.store, path)
         return parse_partition(self.store, path, table.keys)
 
     def parse_one(self, path: str) -> tuple[Table, PartitionSpec]:
-        table, specs = self.parse([path])
-        return table, specs[path]
+        """Return the table and the partition of a path. Raises as `table` and `parse_with`."""
+        parse_path(self.store, path)
+        table = self.table()
+        return table, self.parse_with(table, path)
 
     def find(self, table: Table, specs: Collection[PartitionSpec]) -> dict[str, Partition]:
         """Return the existing partitions by the names of their specs; Hive's own spelling is preferred."""
@@ -151,19 +119,15 @@ class TablePartitions:
 
     def root(self, table: Table) -> InstanceStore:
         """Return the store at the table's location, where new content is staged and published."""
-        return self._places.root(table)
+        return self.open(plain_location(table.location))
 
     def place(self, table: Table, partition: Partition) -> StorePath:
-        """Return the directory of a partition."""
-        return self._places.find(table, partition.location)
-
-    def by_store(self, table: Table, partitions: Mapping[str, Partition]) -> dict[InstanceStore, dict[str, str]]:
-        """Group the directories of partitions by store; each group maps the given keys to paths in that store."""
-        grouped: dict[InstanceStore, dict[str, str]] = defaultdict(dict)
-        for name, partition in partitions.items():
-            place = self.place(table, partition)
-            grouped[place.store][name] = place.path
-        return grouped
+        """Return the directory of a partition: below the table's location, or a folder elsewhere."""
+        root, whole = plain_location(table.location), plain_location(partition.location)
+        if whole.startswith(f"{root}/"):
+            return StorePath(store=self.open(root), path=whole.removeprefix(f"{root}/"))
+        parent, _, name = whole.rpartition("/")
+        return StorePath(store=self.open(parent), path=name)
 
     def place_of(self, path: str) -> StorePath:
         """Return the current directory of the partition that a path names.
@@ -193,5 +157,8 @@ class TablePartitions:
         ]
 
     def open(self, url: str) -> InstanceStore:
-        """Return the store at the URL of a recorded place."""
-        return self._places.open(url)
+        """Return the store at a URL, always the same object."""
+        store = self._stores.get(url)
+        if store is None:
+            store = self._stores[url] = self._opener(url)
+        return store
