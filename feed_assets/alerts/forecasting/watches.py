@@ -7,7 +7,7 @@ last one, and a forecast for each missing one that is looked at; entities withou
 written and its watch removed in one transaction, so that a restart does not repeat it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,6 +18,7 @@ from feed_assets.alerts.deadlines.messages import build_payload
 from feed_assets.alerts.deadlines.records import LateInstance
 from feed_assets.alerts.forecasting.chains import ChainReader
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_missing, forecast
+from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
@@ -73,40 +74,35 @@ def apply_forecasts(tick: Tick) -> WatchResult:
     has found is written in one transaction, so that the next tick continues an interrupted one. If nothing is due,
     nothing is written.
     """
-    warned = looked = 0
-    while True:
-        with tick.database.read() as connection:
-            tick.timeline.refresh(connection, tick.as_of)
-            if not is_applied(connection, tick.timeline):
-                return WatchResult(warned=warned, looked=looked, is_complete=False)
-            if not _is_due(connection, tick):
-                return WatchResult(warned=warned, looked=looked)
-            due = _find_due(connection, tick, LOOKS_A_STEP)
-            found = _Watching(connection=connection, tick=tick).look_at(due)
+    with tick.database.read() as connection:
+        tick.timeline.refresh(connection, tick.as_of)
+        if not is_applied(connection, tick.timeline):
+            return WatchResult(is_complete=False)
+        is_followed = Cursors(connection).get(_cursor(tick.cluster)) == tick.plan.digest
+    if not is_followed:
         with tick.database.begin() as connection:
-            lock_log(connection)
             _follow(connection, tick)
-            writing = _Watching(connection=connection, tick=tick)
-            _walk_all(writing)
-            warned += writing.write(found)
-        looked += len(due)
-        if tick.budget.is_spent:
-            return WatchResult(warned=warned, looked=looked, is_complete=False)
+    _, is_walked = work_off(tick, _Walks())
+    looks, is_complete = work_off(tick, _Looks())
+    warned, looked = sum(len(each.warnings) for each in looks), sum(map(len, looks))
+    return WatchResult(warned=warned, looked=looked, is_complete=is_walked and is_complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """What looks have found: deadlines to warn of, those to be watched no longer, and those to be looked at later."""
 
-    warnings: tuple[Forecast, ...]
-    over: tuple[AgendaKey, ...]
-    later: tuple[Entry, ...]
+    warnings: tuple[Forecast, ...] = ()
+    over: tuple[AgendaKey, ...] = ()
+    later: tuple[Entry, ...] = ()
+
+    def __len__(self) -> int:
+        """The number of deadlines that were looked at."""
+        return len(self.over) + len(self.later)
 
 
 def _follow(connection: Connection, tick: Tick) -> None:
     """Let the walks follow the plan: once for each plan, over the entities of the cluster that have a `warn_at`."""
-    if _is_followed(connection, tick):
-        return
     plan, watermarks = tick.plan, Watermarks(connection)
     for kind, mark in _KINDS.items():
         records = plan.feeds if kind is Kind.FEED else plan.processes
@@ -126,47 +122,67 @@ def _follow(connection: Connection, tick: Tick) -> None:
     Cursors(connection).put(_cursor(tick.cluster), plan.digest)
 
 
-def _is_followed(connection: Connection, tick: Tick) -> bool:
-    return Cursors(connection).get(_cursor(tick.cluster)) == tick.plan.digest
-
-
 def _cursor(cluster: str) -> str:
     return f"sla/watched/{cluster}"
 
 
-def _is_due(connection: Connection, tick: Tick) -> bool:
-    """Return whether a step has anything to do."""
-    return (
-        not _is_followed(connection, tick)
-        or any(_due_walks(connection, kind, tick, limit=1) for kind in _KINDS)
-        or bool(_find_due(connection, tick, 1))
-    )
+class _Walks(Handler[Watermark, None]):
+    """Watches the missing instances whose nominal times have come; a unit is a feed or process."""
+
+    step = TickStep.FORECASTS
+    at_once = ENTITIES_A_STEP
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[Watermark]:
+        watermarks = Watermarks(connection)
+        due = watermarks.due(WatermarkKind.FEED_RISK, tick.as_of, limit, tick.cluster)
+        due += watermarks.due(WatermarkKind.PROCESS_RISK, tick.as_of, limit, tick.cluster, without_row=tick.without_row)
+        return due
+
+    def unit_of(self, entry: Watermark) -> str:
+        return entry.entity
+
+    def handle(self, tick: Tick, entries: Sequence[Watermark]) -> list[None]:
+        with tick.database.begin() as connection:
+            watching = _Watching(connection=connection, tick=tick)
+            Watermarks(connection).put([watching.walk(watermark) for watermark in entries])
+        return []
+
+    def put_off(self, tick: Tick, entries: Sequence[Watermark], pause: timedelta) -> list[None]:
+        until = tick.as_of + max(SHORTEST_PAUSE, pause)
+        with tick.database.begin() as connection:
+            Watermarks(connection).put(
+                replace(each, delay=until - each.next_time) for each in entries if each.next_time is not None
+            )
+        return []
 
 
-def _find_due(connection: Connection, tick: Tick, limit: int) -> list[Entry]:
-    agenda = Agenda[Entry](connection)
-    return agenda.due(tuple(WATCHED), tick.cluster, tick.as_of, limit, without_row=tick.without_row)
+class _Looks(Handler[Entry, "_Found"]):
+    """Looks at watched deadlines; a unit is a feed or process."""
 
+    step = TickStep.FORECASTS
+    at_once = LOOKS_A_STEP
 
-def _due_walks(connection: Connection, kind: Kind, tick: Tick, limit: int) -> list[Watermark]:
-    for_kind = tick.without_row if kind is Kind.PROCESS else None
-    return Watermarks(connection).due(_KINDS[kind], tick.as_of, limit, cluster=tick.cluster, without_row=for_kind)
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[Entry]:
+        agenda = Agenda[Entry](connection)
+        return agenda.due(tuple(WATCHED), tick.cluster, tick.as_of, limit, without_row=tick.without_row)
 
+    def unit_of(self, entry: Entry) -> str:
+        return entry.name
 
-def _walk_all(watching: "_Watching") -> None:
-    """Watch the missing instances whose nominal times have come."""
-    connection, tick = watching.connection, watching.tick
-    for kind in _KINDS:
-        for watermark in _due_walks(connection, kind, tick, ENTITIES_A_STEP):
-            first = tick.bulkheads.run_unit(TickStep.FORECASTS, watermark.entity, None, watching.walk, kind, watermark)
-            later = tick.as_of + max(SHORTEST_PAUSE, tick.bulkheads.pause(TickStep.FORECASTS, watermark.entity))
-            Watermarks(connection).put([first or _put_off(watermark, later)])
+    def handle(self, tick: Tick, entries: Sequence[Entry]) -> list["_Found"]:
+        with tick.database.read() as connection:
+            tick.timeline.refresh(connection, tick.as_of)
+            found = _Watching(connection=connection, tick=tick).look_at(entries)
+        with tick.database.begin() as connection:
+            lock_log(connection)
+            return [_Watching(connection=connection, tick=tick).write(found)]
 
-
-def _put_off(watermark: Watermark, until: datetime) -> Watermark:
-    """Return a walk that stays at its place and is due later."""
-    assert watermark.next_time is not None
-    return replace(watermark, delay=until - watermark.next_time)
+    def put_off(self, tick: Tick, entries: Sequence[Entry], pause: timedelta) -> list["_Found"]:
+        due_at = tick.as_of + max(SHORTEST_PAUSE, pause)
+        later = tuple(each._replace(due_at=due_at) for each in entries)
+        with tick.database.begin() as connection:
+            Agenda[Entry](connection).put(later)
+        return [_Found(later=later)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,9 +193,10 @@ class _Watching:
     tick: Tick
     _deadlines: dict[tuple[Kind, str, SlaLevel], Deadlines | None] = field(default_factory=dict)
 
-    def walk(self, kind: Kind, watermark: Watermark) -> Watermark:
+    def walk(self, watermark: Watermark) -> Watermark:
         """Watch what is not there at its nominal time; return where the walk stands then."""
         name, time = watermark.entity, watermark.next_time
+        kind = Kind.FEED if watermark.kind is WatermarkKind.FEED_RISK else Kind.PROCESS
         levels = [found for level in SlaLevel if (found := self._find(kind, name, level)) is not None]
         times: list[datetime] = []
         while time is not None and time <= self.tick.as_of and levels and len(times) < INSTANCES_A_STEP:
@@ -213,27 +230,24 @@ class _Watching:
         over: list[AgendaKey] = []
         later: list[Entry] = []
         for watch in due:
-            found = self.tick.bulkheads.run_unit(TickStep.FORECASTS, watch.name, watch, self._look, reader, watch)
-            match found:
+            match found := self._look(reader, watch):
                 case Forecast():
                     warnings.append(found)
                     over.append(watch.key)
                 case None:
                     over.append(watch.key)
-                case Entry(due_at=due_at):
-                    pause = self.tick.bulkheads.pause(TickStep.FORECASTS, watch.name)
-                    put_off = self.tick.as_of + max(SHORTEST_PAUSE, pause)
-                    later.append(found if due_at and due_at > self.tick.as_of else found._replace(due_at=put_off))
+                case Entry():
+                    later.append(found)
         return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
 
-    def write(self, found: _Found) -> int:
-        """Write what was found, and warn of what is still missing; return of how many deadlines."""
-        warnings = [each for each in found.warnings if self._is_missing(each)]
+    def write(self, found: _Found) -> _Found:
+        """Write what was found, and warn of what is still missing; return it with these warnings alone."""
+        warnings = tuple(each for each in found.warnings if self._is_missing(each))
         watches = Agenda[Entry](self.connection)
         watches.remove(found.over)
         watches.put(found.later)
         Outbox(self.connection).append_many(build_warnings(warnings, self.tick.as_of))
-        return len(warnings)
+        return replace(found, warnings=warnings)
 
     def _is_missing(self, found: Forecast) -> bool:
         of = found.deadline

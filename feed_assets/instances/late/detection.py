@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import ClassVar, NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.triggers import OnUpdate
@@ -355,6 +357,64 @@ class LateCheckResult:
     is_complete: bool = True
 
 
+class _Decided(NamedTuple):
+    """The decisions of some checks, and the external feed instances with new content."""
+
+    decisions: Mapping[AgendaKey, CheckDecision]
+    changed: frozenset[FeedKey] = frozenset()
+
+
+class _Checks(Handler[LateCheck, _Decided]):
+    """The checks of one step; a unit is an entity."""
+
+    at_once = CHECKS_A_STEP
+    kinds: ClassVar[Sequence[AgendaKind]]
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[LateCheck]:
+        return LateChecks(connection).due(self.kinds, tick.cluster, tick.as_of, limit)
+
+    def put_off(self, tick: Tick, entries: Sequence[LateCheck], pause: timedelta) -> list[_Decided]:
+        later = {check.key: decide_later(check, tick.as_of, pause) for check in entries}
+        with tick.database.begin() as connection:
+            LateChecks(connection).put([each.check for each in later.values() if each.check is not None])
+        return [_Decided(later)]
+
+
+class LateDataChecks(_Checks):
+    """Looks for late data in storage."""
+
+    step = TickStep.LATE_DATA
+    kinds = LATE_DATA
+
+    def unit_of(self, entry: LateCheck) -> str:
+        return f"{entry.kind.entity_kind} {entry.name}"
+
+    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[_Decided]:
+        with tick.database.read() as connection:
+            tick.timeline.refresh(connection, tick.as_of)
+            batch = CheckBatch.of(connection, tick, entries)
+        contents = scan_contents(tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
+        _note_failures(contents.values(), tick)
+        with tick.database.begin() as connection:
+            recorded = record_contents(connection, contents.values(), tick.as_of)
+            return [_Decided(batch.apply(connection, contents, recorded), recorded.changed)]
+
+
+class UpdateChecks(_Checks):
+    """Compares what the log has told (`instances/updates.py`), and looks at no storage."""
+
+    step = TickStep.UPDATES
+    kinds = (AgendaKind.UPDATE,)
+
+    def unit_of(self, entry: LateCheck) -> str:
+        return entry.name
+
+    def handle(self, tick: Tick, entries: Sequence[LateCheck]) -> list[_Decided]:
+        with tick.database.begin() as connection:
+            batch = CheckBatch.of(connection, tick, entries)
+            return [_Decided(batch.apply(connection, {}, RecordedContents(digests={}, changed=frozenset())))]
+
+
 @tick_step(TickStep.LATE_DATA, otherwise=LateCheckResult(is_complete=False))
 def apply_late_checks(tick: Tick) -> LateCheckResult:
     """Make the due checks of a cluster; make instances with changed inputs READY for a rerun, with the reason.
@@ -363,51 +423,17 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
     read is a unit that fails, and so is an entity whose checks cannot be decided; the checks are put off until the next
     try.
     """
-
-    def make(
-        checks: Sequence[Sequence[LateCheck]],
-    ) -> list[tuple[Mapping[AgendaKey, CheckDecision], frozenset[FeedKey]]]:
-        with tick.database.read() as connection:
-            tick.timeline.refresh(connection, tick.as_of)
-            due = [check for each in checks for check in each]
-            batch = CheckBatch.of(connection, tick, due)
-        contents = scan_contents(tick.database, tick.stores, batch.to_scan(), tick.real_now, tick.bulkheads)
-        _note_failures(contents.values(), tick)
-        with tick.database.begin() as connection:
-            recorded = record_contents(connection, contents.values(), tick.as_of)
-            decisions = batch.apply(connection, contents, recorded)
-        return [(decisions, recorded.changed)]
-
-    verdicts: list[LateVerdict] = []
-    changed: set[FeedKey] = set()
-    refused: dict[ProcessKey, str] = {}
-    is_complete = False
-    while True:
-        with tick.database.read() as connection:
-            due = LateChecks(connection).due(LATE_DATA, tick.cluster, tick.as_of, CHECKS_A_STEP)
-        if not due:
-            is_complete = True
-            break
-        units: dict[str, list[LateCheck]] = defaultdict(list)
-        for check in due:
-            units[f"{check.kind.entity_kind} {check.name}"].append(check)
-        made = tick.bulkheads.run_apart(TickStep.LATE_DATA, units, make)
-        decisions = {key: decision for made_now, _ in made for key, decision in made_now.items()}
-        decisions |= _put_off_failed(tick, TickStep.LATE_DATA, units)
-        verdicts += [decision.verdict for decision in decisions.values()]
-        changed.update(*(changed_now for _, changed_now in made))
-        refused |= {
-            ProcessKey(*key[1:]): decision.reason
-            for key, decision in decisions.items()
-            if decision.verdict is LateVerdict.REFUSED and decision.reason is not None
-        }
-        if tick.budget.is_spent:
-            break
-        if len(due) < CHECKS_A_STEP and len(decisions) == len(due):
-            is_complete = True
-            break
+    made, is_complete = work_off(tick, LateDataChecks())
+    decisions = [(key, decision) for each in made for key, decision in each.decisions.items()]
     return LateCheckResult(
-        verdicts=tuple(verdicts), changed=frozenset(changed), refused=refused, is_complete=is_complete
+        verdicts=tuple(decision.verdict for _, decision in decisions),
+        changed=frozenset().union(*(each.changed for each in made)),
+        refused={
+            ProcessKey(*key[1:]): decision.reason
+            for key, decision in decisions
+            if decision.verdict is LateVerdict.REFUSED and decision.reason is not None
+        },
+        is_complete=is_complete,
     )
 
 
@@ -415,46 +441,12 @@ def apply_late_checks(tick: Tick) -> LateCheckResult:
 def apply_updates(tick: Tick) -> int:
     """Make ended instances READY that have read other content than the record has now; return how many.
 
-    It compares what the log has told (`instances/updates.py`), and looks at no storage. While the tick is held,
-    all are put off.
+    While the tick is held, all are put off.
     """
     if not tick.plan.follows_updates(tick.cluster):
         return 0
-
-    def decide(checks: Sequence[Sequence[LateCheck]]) -> list[LateVerdict]:
-        nothing = RecordedContents(digests={}, changed=frozenset())
-        with tick.database.begin() as connection:
-            due = [check for each in checks for check in each]
-            batch = CheckBatch.of(connection, tick, due)
-            return [each.verdict for each in batch.apply(connection, {}, nothing).values()]
-
-    again = 0
-    while True:
-        with tick.database.read() as connection:
-            due = LateChecks(connection).due([AgendaKind.UPDATE], tick.cluster, tick.as_of, CHECKS_A_STEP)
-        units: dict[str, list[LateCheck]] = defaultdict(list)
-        for check in due:
-            units[check.name].append(check)
-        again += tick.bulkheads.run_apart(TickStep.UPDATES, units, decide).count(LateVerdict.RERUN)
-        _put_off_failed(tick, TickStep.UPDATES, units)
-        if len(due) < CHECKS_A_STEP or tick.budget.is_spent:
-            return again
-
-
-def _put_off_failed(
-    tick: Tick, step: TickStep, units: Mapping[str, Sequence[LateCheck]]
-) -> dict[AgendaKey, CheckDecision]:
-    """Put off the checks of the entities that failed until the next try."""
-    later = {
-        check.key: decide_later(check, tick.as_of, tick.bulkheads.pause(step, unit))
-        for unit, checks in units.items()
-        if tick.bulkheads.has_failed(step, unit)
-        for check in checks
-    }
-    if later:
-        with tick.database.begin() as connection:
-            LateChecks(connection).put([each.check for each in later.values() if each.check is not None])
-    return later
+    made, _ = work_off(tick, UpdateChecks())
+    return sum(decision.verdict is LateVerdict.RERUN for each in made for decision in each.decisions.values())
 
 
 def _note_failures(contents: Iterable[Content], tick: Tick) -> None:

@@ -110,7 +110,7 @@ def test_without_anything_due_a_tick_writes_nothing(lifecycle: LifecycleHarness)
     with counted_statements() as statements:
         assert watch(lifecycle, TODAY + 2 * MINUTE) == WatchResult()
     assert not [text for text in statements if text.startswith(("INSERT", "UPDATE", "DELETE"))]
-    assert len(statements) <= 8
+    assert len(statements) <= 9
 
 
 def test_a_suspended_process_is_not_warned_of(lifecycle: LifecycleHarness) -> None:
