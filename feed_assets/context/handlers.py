@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import chain
+from math import inf
 from typing import ClassVar, Generic, TypeVar
 
 from sqlalchemy import Connection
@@ -19,11 +20,13 @@ _Result = TypeVar("_Result")
 class Handler(ABC, Generic[_Entry, _Result]):
     """A kind of what is looked at again later: which entries are due, and what is done with them.
 
-    `at_once` entries are handled together. Those of one unit fail together: of one entity, as a rule.
+    `at_once` entries are handled together, a step, and a tick makes `most_steps`. Those of one unit fail together: of
+    one entity, as a rule.
     """
 
     step: ClassVar[TickStep]
     at_once: ClassVar[int]
+    most_steps: ClassVar[float] = inf
 
     @abstractmethod
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> Sequence[_Entry]:
@@ -37,9 +40,11 @@ class Handler(ABC, Generic[_Entry, _Result]):
     def handle(self, tick: Tick, entries: Sequence[_Entry]) -> list[_Result]:
         """Do what is due, so that it is due no longer. It has no effect if it raises."""
 
-    @abstractmethod
-    def put_off(self, tick: Tick, entries: Sequence[_Entry], pause: timedelta) -> list[_Result]:
-        """Let the entries of a unit that has failed be due after a pause."""
+    def put_off(self, tick: Tick, entries: Sequence[_Entry], pause: timedelta) -> list[_Result]:  # noqa: ARG002
+        """Let the entries of a unit that has failed be due after a pause; else they stay due, and wait for its next
+        try.
+        """
+        return []
 
 
 def work_off(tick: Tick, handler: Handler[_Entry, _Result]) -> tuple[list[_Result], bool]:
@@ -54,6 +59,7 @@ def work_off(tick: Tick, handler: Handler[_Entry, _Result]) -> tuple[list[_Resul
     def handle(units: Sequence[Sequence[_Entry]]) -> list[_Result]:
         return handler.handle(tick, list(chain.from_iterable(units)))
 
+    steps = 0
     while True:
         with tick.database.read() as connection:
             due = handler.find_due(connection, tick, handler.at_once)
@@ -66,5 +72,6 @@ def work_off(tick: Tick, handler: Handler[_Entry, _Result]) -> tuple[list[_Resul
         for unit, entries in units.items():
             if tick.bulkheads.has_failed(handler.step, unit):
                 results += handler.put_off(tick, entries, tick.bulkheads.pause(handler.step, unit))
-        if tick.budget.is_spent:
+        steps += 1
+        if tick.budget.is_spent or steps == handler.most_steps:
             return results, False

@@ -46,6 +46,7 @@ class TickStep(StrEnum):
     GATES = "gates"  # a process
     UPDATES = "updates"  # a process
     REQUESTS = "requests"  # a process
+    NOTICES = "notices"  # a process
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
@@ -63,7 +64,7 @@ class TickStep(StrEnum):
                 return Kind.FEED
             case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
                 return Kind.PROCESS
-            case TickStep.GATES | TickStep.UPDATES | TickStep.REQUESTS:
+            case TickStep.GATES | TickStep.UPDATES | TickStep.NOTICES | TickStep.REQUESTS:
                 return Kind.PROCESS
             case _:
                 return None

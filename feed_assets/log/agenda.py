@@ -144,12 +144,20 @@ class Agenda(TableStore, Generic[T]):
     ) -> list[T]:
         """Return the due entries of some kinds on a cluster, the longest waiting first, in one statement.
 
-        What is looked at only while its process is scheduled is left out else; `without_row` is the state of processes
-        that have no schedule.
+        If there are more, half of them are the ones that became due last, so that what is due today does not wait
+        for a long past. What is looked at only while its process is scheduled is left out else; `without_row` is the
+        state of processes that have no schedule.
         """
-        statement = _select_due(self.rows.columns, tuple(kinds), without_row)
-        found = self.rows.find(self._connection, statement, {_CLUSTER: cluster, _AS_OF: as_of, _LIMIT: limit})
-        return sorted(found, key=_urgency)[:limit]
+
+        def find(limit: int, *, newest: bool = False) -> list[T]:
+            statement = _select_due(self.rows.columns, tuple(kinds), without_row, newest)
+            found = self.rows.find(self._connection, statement, {_CLUSTER: cluster, _AS_OF: as_of, _LIMIT: limit})
+            return sorted(found, key=_urgency, reverse=newest)[:limit]
+
+        oldest = find(limit)
+        newest = find(limit // 2, newest=True) if len(oldest) == limit else []
+        found = {each.key: each for each in (*newest, *oldest)}
+        return sorted(list(found.values())[:limit], key=_urgency)
 
     def get_many(self, keys: Collection[AgendaKey]) -> dict[AgendaKey, T]:
         """Return the entries that have some keys, in one statement."""
@@ -197,11 +205,12 @@ _CLUSTER, _AS_OF, _LIMIT = "of_cluster", "as_of", "at_most"
 
 @cache  # measured: building a statement takes longer than executing it
 def _select_due(
-    columns: tuple[ColumnElement[Any], ...], kinds: tuple[AgendaKind, ...], without_row: ScheduleState
+    columns: tuple[ColumnElement[Any], ...], kinds: tuple[AgendaKind, ...], without_row: ScheduleState, newest: bool
 ) -> Executable:
-    """Select the first due entries of each kind, each by the index: of several kinds together all would be sorted."""
+    """Select the first or newest due entries of each kind by the index: of several kinds all would be sorted."""
     is_due = (_T.cluster == bindparam(_CLUSTER), _T.due_at <= bindparam(_AS_OF), IS_DUE_SOMETIME)
-    ordered = select(*columns).where(*is_due).order_by(_T.due_at, _T.name, _T.nominal_time).limit(bindparam(_LIMIT))
+    order = (_T.due_at.desc(),) if newest else (_T.due_at, _T.name, _T.nominal_time)
+    ordered = select(*columns).where(*is_due).order_by(*order).limit(bindparam(_LIMIT))
     is_active = is_process_scheduled(_T.name, _T.cluster, without_row)
     by_kind = [
         ordered.where(_T.kind == kind, is_active if kind in _WHILE_SCHEDULED else true()).subquery() for kind in kinds

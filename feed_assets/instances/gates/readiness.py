@@ -15,6 +15,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
@@ -172,8 +173,9 @@ def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessRes
             break
         if tick.budget.is_spent:
             return ReadinessResult(materialized=materialized, ready=ready, is_complete=False)
-    late_ready, timed_out = _apply_deadlines(tick)
-    return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out)
+    ended, is_complete = work_off(tick, _TimeOuts())
+    ready, timed_out = ready + sum(each for each, _ in ended), sum(each for _, each in ended)
+    return ReadinessResult(materialized=materialized, ready=ready, timed_out=timed_out, is_complete=is_complete)
 
 
 def _apply_materialization(tick: Tick, on_time: timedelta) -> tuple[int, int, bool] | None:
@@ -381,58 +383,69 @@ def _apply_changed(tick: Tick) -> int:
         return _open_gates(connection, tick, waiting)
 
 
-def _apply_deadlines(tick: Tick) -> tuple[int, int]:
-    """Check the gates of instances past their deadline, then time out the rest; return how many became ready and timed
-    out.
+class _TimeOuts(Handler[ProcessInstance, tuple[int, int]]):
+    """Checks the gates of instances past their deadline, then times out the rest; a unit is a process. The results are
+    how many became ready and timed out.
 
     The rest of a process with `on_timeout: run` becomes ready instead. An instance whose process is missing in the plan
     (removed, or invalid) waits without a deadline until it comes back.
     """
-    with tick.database.read() as connection:
-        if not ProcessInstances(connection).deadlines_passed(
-            tick.as_of, 1, cluster=tick.cluster, without_row=tick.without_row
-        ):
-            return 0, 0
-    with tick.database.begin() as connection:
-        lock_log(connection)
-        instances = ProcessInstances(connection)
-        known: dict[Key, list[datetime]] = defaultdict(list)
-        unknown: list[ProcessKey] = []
-        incomplete: list[ProcessKey] = []
-        for row in instances.deadlines_passed(
-            tick.as_of, EVENTS_A_STEP, cluster=tick.cluster, without_row=tick.without_row
-        ):
-            key = (row.process, row.cluster)
-            active = tick.timeline.find(connection, key, row.nominal_time)
-            if active is None:
-                unknown.append(row.key)
-                continue
-            known[key].append(row.nominal_time)
-            if runs_incomplete(active.record, row, tick.as_of):
-                incomplete.append(row.key)
-        instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=tick.as_of)
-        ready = _open_gates(connection, tick, known)
-        checked = {key: times for key, times in known.items() if not tick.bulkheads.has_failed(TickStep.GATES, key[0])}
-        ready += instances.transition_many(
-            [key for key in incomplete if (key.process, key.cluster) in checked],
-            _WAITING,
-            status=ProcessInstanceStatus.READY,
-            ready_at=tick.as_of,
-            updated_at=tick.as_of,
-            cause=Cause.INCOMPLETE,
-            cause_detail=None,
+
+    step = TickStep.INSTANCES
+    at_once = EVENTS_A_STEP
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
+        return ProcessInstances(connection).deadlines_passed(
+            tick.as_of, limit, cluster=tick.cluster, without_row=tick.without_row
         )
-        late = [ProcessKey(*key, time) for key, times in checked.items() for time in times]
-        _tell_timed_out(connection, tick, late)
-        return ready, instances.transition_many(
-            late,
-            _WAITING,
-            status=ProcessInstanceStatus.TIMEDOUT,
-            ended_at=tick.as_of,
-            updated_at=tick.as_of,
-            cause=Cause.TIMED_OUT,
-            cause_detail=None,
-        )
+
+    def unit_of(self, entry: ProcessInstance) -> str:
+        return entry.process
+
+    def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[tuple[int, int]]:
+        with tick.database.begin() as connection:
+            lock_log(connection)
+            instances = ProcessInstances(connection)
+            standing = instances.get_many([row.key for row in entries])
+            known: dict[Key, list[datetime]] = defaultdict(list)
+            unknown: list[ProcessKey] = []
+            incomplete: list[ProcessKey] = []
+            for row in entries:
+                if standing.get(row.key) != row:
+                    continue
+                key = (row.process, row.cluster)
+                active = tick.timeline.find(connection, key, row.nominal_time)
+                if active is None:
+                    unknown.append(row.key)
+                    continue
+                known[key].append(row.nominal_time)
+                if runs_incomplete(active.record, row, tick.as_of):
+                    incomplete.append(row.key)
+            instances.transition_many(unknown, _WAITING, deadline_at=None, updated_at=tick.as_of)
+            ready = _open_gates(connection, tick, known)
+            failed = {key for key in known if tick.bulkheads.has_failed(TickStep.GATES, key[0])}
+            checked = {key: times for key, times in known.items() if key not in failed}
+            ready += instances.transition_many(
+                [key for key in incomplete if (key.process, key.cluster) in checked],
+                _WAITING,
+                status=ProcessInstanceStatus.READY,
+                ready_at=tick.as_of,
+                updated_at=tick.as_of,
+                cause=Cause.INCOMPLETE,
+                cause_detail=None,
+            )
+            late = [ProcessKey(*key, time) for key, times in checked.items() for time in times]
+            _tell_timed_out(connection, tick, late)
+            timed_out = instances.transition_many(
+                late,
+                _WAITING,
+                status=ProcessInstanceStatus.TIMEDOUT,
+                ended_at=tick.as_of,
+                updated_at=tick.as_of,
+                cause=Cause.TIMED_OUT,
+                cause_detail=None,
+            )
+            return [(ready, timed_out)]
 
 
 def _tell_timed_out(connection: Connection, tick: Tick, keys: Sequence[ProcessKey]) -> None:

@@ -1,10 +1,13 @@
 """Record when failed instances are retried, and start due retries with the tick. No worker waits."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
 from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.gates.decide_retries import LONGEST_OUTAGE, RetryDecision, decide_retry
@@ -20,7 +23,7 @@ from feed_assets.sql.locks import lock_log
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import runs_incomplete
 
-RETRIES_A_TICK = 1_000
+RETRIES_A_STEP = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,38 +40,61 @@ def apply_retries(tick: Tick) -> RetryResult:
 
     The release that governs the instance now gives the policy, so a changed policy applies to running instances too.
     """
-    with tick.database.read() as connection:
-        instances = ProcessInstances(connection)
-        if not instances.undecided(tick.cluster, 1) and not instances.due_retries(tick.cluster, tick.as_of, 1):
-            return RetryResult()
-    with tick.database.begin() as connection:
-        lock_log(connection)  # before any row: whoever ends an instance takes it first, too
-        instances = ProcessInstances(connection)
-        exhausted: list[ProcessInstance] = []
-        for row in instances.undecided(tick.cluster, RETRIES_A_TICK):
-            decision = tick.bulkheads.run_unit(TickStep.RETRIES, row.process, None, _decide_for, connection, tick, row)
-            if decision is None:
-                continue
-            changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": tick.as_of}
-            if decision.is_exhausted:
-                exhausted.append(row)
-                changes["cause"] = Cause.RETRIES_EXHAUSTED
-                why = f"all {row.retries} retries have been made"
-                if row.cause is Cause.OUTAGE:
-                    why = f"it has been away for {render_length(LONGEST_OUTAGE)}"
-                changes["cause_detail"] = f"{row.reason or row.status.value}; {why}"
-            if decision.retry_at is None or row.run_id is None or is_command(row.run_id):  # no run shows it as failed
-                changes["notice_at"] = tick.as_of
-            instances.transition(row.key, {row.status}, **changes)
-        for name in sorted({row.process for row in exhausted}):
-            rows = [row for row in exhausted if row.process == name]
-            tell_exhausted(connection, tick.plan.processes.get((name, tick.cluster)), rows, tick.as_of)
-        again = []
-        for row in instances.due_retries(tick.cluster, tick.as_of, RETRIES_A_TICK):
-            if tick.bulkheads.run_unit(TickStep.RETRIES, row.process, False, _restart, connection, tick, row):
-                again.append(row.key)
-        note_changed(connection, [(key.process, key.cluster) for key in again])
-    return RetryResult(again=tuple(again), exhausted=tuple(row.key for row in exhausted))
+    exhausted, _ = work_off(tick, _Undecided())
+    again, _ = work_off(tick, _Retries())
+    return RetryResult(again=tuple(again), exhausted=tuple(exhausted))
+
+
+class _Ended(Handler[ProcessInstance, ProcessKey]):
+    """Instances that failed; a unit is a process."""
+
+    step = TickStep.RETRIES
+    at_once = RETRIES_A_STEP
+
+    def unit_of(self, entry: ProcessInstance) -> str:
+        return entry.process
+
+
+class _Undecided(_Ended):
+    """Decides whether instances that failed are retried; the results are those without attempts left."""
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
+        return ProcessInstances(connection).undecided(tick.cluster, limit)
+
+    def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[ProcessKey]:
+        exhausted: dict[str, list[ProcessInstance]] = defaultdict(list)
+        with tick.database.begin() as connection:
+            lock_log(connection)  # before any row: whoever ends an instance takes it first, too
+            for row in entries:
+                decision = _decide_for(connection, tick, row)
+                changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": tick.as_of}
+                if decision.is_exhausted:
+                    why = f"all {row.retries} retries have been made"
+                    if row.cause is Cause.OUTAGE:
+                        why = f"it has been away for {render_length(LONGEST_OUTAGE)}"
+                    changes["cause"] = Cause.RETRIES_EXHAUSTED
+                    changes["cause_detail"] = f"{row.reason or row.status.value}; {why}"
+                if decision.retry_at is None or row.run_id is None or is_command(row.run_id):  # no run shows it failed
+                    changes["notice_at"] = tick.as_of
+                if ProcessInstances(connection).transition(row.key, {row.status}, **changes) and decision.is_exhausted:
+                    exhausted[row.process].append(row)
+            for name, rows in sorted(exhausted.items()):
+                tell_exhausted(connection, tick.plan.processes.get((name, tick.cluster)), rows, tick.as_of)
+        return [row.key for rows in exhausted.values() for row in rows]
+
+
+class _Retries(_Ended):
+    """Starts the due retries; the results are the instances that are retried."""
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
+        return ProcessInstances(connection).due_retries(tick.cluster, tick.as_of, limit)
+
+    def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[ProcessKey]:
+        with tick.database.begin() as connection:
+            lock_log(connection)
+            again = [row.key for row in entries if _restart(connection, tick, row)]
+            note_changed(connection, [(key.process, key.cluster) for key in again])
+        return again
 
 
 def _decide_for(connection: Connection, tick: Tick, row: ProcessInstance) -> RetryDecision:

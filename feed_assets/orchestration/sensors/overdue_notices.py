@@ -6,19 +6,22 @@ An observation does not colour the partition bar. It is reported before it is re
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import dagster as dg
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
 from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.tick import Tick
+from feed_assets.context.tick import Tick, tick_step
+from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain_process_instances
 from feed_assets.explain.records import Explanation
-from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices, decide_notice
+from feed_assets.log.instances.overdue_notices import OverdueNotices, decide_notice
 from feed_assets.log.records import ProcessInstance, ProcessKey
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
@@ -37,42 +40,45 @@ _COMMAND = re.compile(r"^( *)\$ (.*)$", re.MULTILINE)  # as `Explanation.render`
 _logger = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Notices(Handler[ProcessInstance, ProcessKey]):
+    """Explains unfinished instances; a unit is a process. The results are the instances that are reported."""
+
+    layout: AssetLayout
+    instance: dg.DagsterInstance
+
+    step = TickStep.NOTICES
+    at_once = EXPLAINED_A_TICK
+    most_steps = 1
+
+    def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
+        return OverdueNotices(connection, without_row=tick.without_row).due(tick.cluster, tick.as_of, limit)
+
+    def unit_of(self, entry: ProcessInstance) -> str:
+        return entry.process
+
+    def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[ProcessKey]:
+        with tick.context.read() as connection:
+            found = find_explanations(tick.context, connection, entries)
+        digests = {key: explanation.digest for key, explanation in found.items()}
+        notices = [decide_notice(row, digests.get(row.key), tick.as_of) for row in entries]
+        news = [each.instance.key for each in notices if each.digest != each.instance.notice_digest]
+        for key in news:
+            for observation in build_observations(self.layout, found[key]):
+                self.instance.report_runless_asset_event(observation)
+        with tick.database.begin() as connection:
+            OverdueNotices(connection).mark(notices)
+        return news
+
+
+@tick_step(TickStep.NOTICES, otherwise=0)
 def report_overdue(tick: Tick, layout: AssetLayout, instance: dg.DagsterInstance) -> int:
-    """Report to Dagster why instances are overdue or have ended without success, once per cause.
+    """Report to Dagster why instances are overdue or have ended without success, once per cause; return how many.
 
-    If no notice is due, this takes one query. An error here is logged and affects nothing else.
-
-    Returns:
-        The number of reported instances.
+    If no notice is due, this takes one query.
     """
-    try:
-        with tick.database.read() as connection:
-            notices = OverdueNotices(connection, without_row=tick.without_row)
-            due = notices.due(tick.cluster, tick.as_of, EXPLAINED_A_TICK)
-        return _report(tick.context, layout, due, instance) if due else 0
-    except Exception:
-        _logger.warning("the unfinished instances on %s could not be explained", tick.cluster, exc_info=True)
-        return 0
-
-
-def _report(
-    context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: dg.DagsterInstance
-) -> int:
-    with context.read() as connection:
-        found = find_explanations(context, connection, due)
-    reported = 0
-    notices: list[OverdueNotice] = []
-    for row in due:
-        explanation = found.get(row.key)
-        notice = decide_notice(row, explanation.digest if explanation else None, context.as_of)
-        notices.append(notice)
-        if explanation is not None and notice.digest != row.notice_digest:
-            reported += 1
-            for observation in build_observations(layout, explanation):
-                instance.report_runless_asset_event(observation)
-    with context.database.begin() as connection:
-        OverdueNotices(connection).mark(notices)
-    return reported
+    reported, _ = work_off(tick, _Notices(layout, instance))
+    return len(reported)
 
 
 def find_explanations(
