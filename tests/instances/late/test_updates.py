@@ -318,7 +318,7 @@ def test_updates_that_cannot_be_decided_do_not_hold_up_others(tmp_path: Path, mo
         return decide_update(check, *args, **more)
 
     monkeypatch.setattr(detection, "decide_update", refusing)
-    monkeypatch.setattr(detection, "CHECKS_A_STEP", 1)
+    monkeypatch.setattr(detection.UpdateChecks, "at_once", 1)
     bulkheads = Bulkheads("primary", FrozenClock(NOON))
     apply_updates(lifecycle.open_tick(NOON, bulkheads=bulkheads))
     assert [failure.reason for failure in bulkheads.failures] == ["ArithmeticError: no"]
