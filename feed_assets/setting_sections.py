@@ -73,7 +73,9 @@ class MetadataSettings(BaseModel):
 
 
 class CleanupSettings(BaseModel):
-    """How long what runs have printed is kept, by the unit of the frequency of their process, each like `hours(24)`."""
+    """How long what runs have printed is kept, by the unit of the frequency of their process, each like `hours(24)`;
+    and `history`, what the state knows of long ago.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -81,8 +83,9 @@ class CleanupSettings(BaseModel):
     hours: str = "days(3)"
     days: str = "days(12)"
     months: str = "months(3)"
+    history: str = "months(12)"
 
-    @field_validator("minutes", "hours", "days", "months")
+    @field_validator("minutes", "hours", "days", "months", "history")
     @classmethod
     def _is_duration(cls, text: str) -> str:
         if _DURATION.fullmatch(text) is None:

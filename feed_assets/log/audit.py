@@ -1,8 +1,10 @@
-"""Store who did what and when: one row for each command that changes something, append-only."""
+"""Store who did what and when: one row for each command that changes something, never changed."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from itertools import takewhile
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from feed_assets.log.definitions.records import AuditEntry
 from feed_assets.log.tables import audit
@@ -36,3 +38,18 @@ class Audit(TableStore):
     def count(self) -> int:
         """Return how many entries there are."""
         return self._connection.scalar(select(func.count()).select_from(audit)) or 0
+
+    def find_old(self, before: datetime, limit: int) -> list[int]:
+        """Return at most `limit` numbers from the beginning, of entries that are older than `before`; never the newest,
+        so that numbers are not used again.
+        """
+        statement = select(_T.seq, _T.recorded_at).order_by(_T.seq).limit(limit + 1)
+        oldest = self._connection.execute(statement).all()[:-1]
+        return [row.seq for row in takewhile(lambda row: row.recorded_at < before, oldest)]
+
+    def remove_old(self, before: datetime, limit: int) -> int:
+        """Remove what `find_old` finds; return how many."""
+        found = self.find_old(before, limit)
+        if found:
+            self._connection.execute(delete(audit).where(_T.seq <= found[-1]))
+        return len(found)

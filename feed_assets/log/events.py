@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import exists, func, insert, select
 
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events
 from feed_assets.sql.locks import lock_log
-from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows, select_keys
+from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 
 _T = feed_events.c
@@ -16,8 +17,17 @@ _ROWS = RowMapper(feed_events, FeedEvent)
 _NEW_ROWS = RowMapper(feed_events, NewFeedEvent)
 
 
+class EventHead(NamedTuple):
+    """What an event is about."""
+
+    seq: int
+    cluster: str
+    kind: FeedEventKind
+    recorded_at: datetime
+
+
 class EventLog(TableStore):
-    """The log as one transaction sees it. Nothing in it is ever changed or deleted."""
+    """The log as one transaction sees it. Nothing in it is ever changed; a clean-up removes what is long past."""
 
     def append(self, events: Sequence[NewFeedEvent]) -> list[int]:
         """Append events and return their sequence numbers, in the given order.
@@ -71,6 +81,23 @@ class EventLog(TableStore):
         """Return the events from `first` to `last`, both inclusive, that have brought content of a feed, in order."""
         is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
         return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
+
+    def heads(self, after: int, limit: int) -> list[EventHead]:
+        """Return what at most `limit` events with a number above `after` are about, in order."""
+        columns = [_T[name] for name in EventHead._fields]
+        statement = select(*columns).where(_T.seq > after).order_by(_T.seq).limit(limit)
+        return [EventHead(*row) for row in self._connection.execute(statement)]
+
+    def count_kind(self, kind: FeedEventKind, after: int, before: datetime) -> int:
+        """Return how many events of a kind follow a number, up to the first one that was not recorded before a time."""
+        young = select(_T.seq).where(_T.seq > after, _T.recorded_at >= before).order_by(_T.seq).limit(1)
+        end = func.coalesce(young.scalar_subquery(), self.last_seq() + 1)
+        statement = select(func.count()).select_from(feed_events).where(_T.seq > after, _T.seq < end, _T.kind == kind)
+        return self._connection.scalar(statement) or 0
+
+    def remove(self, seqs: Iterable[int]) -> None:
+        """Remove the events with some numbers. Never the newest, so that numbers are not used again."""
+        delete_keys(self._connection, feed_events, ("seq",), [(seq,) for seq in seqs])
 
     def last_seq(self) -> int:
         """Return the sequence number of the newest event; 0 for an empty log."""

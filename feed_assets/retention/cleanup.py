@@ -1,8 +1,9 @@
-"""Remove what old runs have left behind: their captured logs, and messages that everybody has been told.
+"""Remove what old runs have left behind: their captured logs, messages that everybody has been told, and what the state
+has of long ago.
 
-How long something is kept depends on the frequency of the process. Runs, attempts, materializations and instances stay:
-only what a run has printed goes. Each attempt is read once for each unit, in the order of ends: the cost follows what
-has ended since, not history.
+How long something is kept depends on the frequency of the process. Runs, materializations and instances stay: only what
+a run has printed goes, and much later what `history` names. Each attempt is read once for each unit, in the order of
+ends: the cost follows what has ended since, not history.
 
 Differs from Falcon: the logs of a process whose instances come as they come are kept like those of daily ones.
 """
@@ -20,20 +21,25 @@ from sqlalchemy import Connection
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.clock import TimeBudget
 from feed_assets.context.tick import Tick
+from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.attempts import Attempts, EndedAttempt, RunAttempt
 from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.removals.chunks import find_old_chunks, remove_chunks
 from feed_assets.log.run_names import is_command
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
+from feed_assets.retention.history import count_evicted, find_readers, is_history_due, remove_past
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.sql.database import Database
+from feed_assets.sql.locks import lock_definitions
 from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
 
 PERIOD = timedelta(days=1)
 """The time between two clean-ups of a cluster by its schedule."""
 ATTEMPTS_A_STEP = 500
 MESSAGES_A_STEP = 5_000
+CHUNKS_A_STEP = 5
 UNITS = (Unit.MINUTES, Unit.HOURS, Unit.DAYS, Unit.MONTHS)
 """The units that have a limit of their own."""
 
@@ -46,6 +52,18 @@ class Leftover(StrEnum):
     CAPTURED_LOGS = "captured logs"
     RETENTION_LOGS = "captured logs of retention"
     MESSAGES = "messages"
+    SWEEP_ITEMS = "paths of ended sweeps"
+    AUDIT = "audit"
+    EVENTS = "events and attempts of evicted instances"
+
+
+COUNTED = {
+    Leftover.MESSAGES: "message",
+    Leftover.SWEEP_ITEMS: "path",
+    Leftover.AUDIT: "entry",
+    Leftover.EVENTS: "instance",
+}
+"""What is counted of each; of the others, runs."""
 
 
 class CapturedLogs(ABC):
@@ -77,10 +95,10 @@ class RetentionRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedUp:
-    """What was removed, or would be: `count` runs or messages that ended before `before`.
+    """What was removed, or would be: `count` of what ended before `before`; see `COUNTED`.
 
-    `unit` is that of the processes, `limit` how long their logs are kept. `cluster` is None for messages. If it is not
-    `is_complete`, the next clean-up goes on.
+    `unit` is that of the processes, `limit` how long it is kept. `cluster` is None for what belongs to none. If it is
+    not `is_complete`, the next clean-up goes on.
     """
 
     leftover: Leftover
@@ -97,12 +115,14 @@ class KeepingTimes:
     """How long the logs of processes are kept, by the unit of their frequency."""
 
     by_unit: Mapping[Unit, Frequency]
+    history: Frequency
 
     @classmethod
     def of(cls, settings: CleanupSettings) -> "KeepingTimes":
         """Return the times that the settings say."""
         texts = (settings.minutes, settings.hours, settings.days, settings.months)
-        return cls(by_unit={unit: parse_frequency(text) for unit, text in zip(UNITS, texts, strict=True)})
+        by_unit = {unit: parse_frequency(text) for unit, text in zip(UNITS, texts, strict=True)}
+        return cls(by_unit=by_unit, history=parse_frequency(settings.history))
 
     def cutoff(self, unit: Unit, as_of: datetime) -> datetime:
         """Return the moment before which something has ended that goes now; a month has 31 days."""
@@ -146,8 +166,10 @@ def decide_removable(
 
 
 def is_cleanup_due(connection: Connection, cluster: str, times: KeepingTimes, as_of: datetime) -> bool:
-    """Return whether the last clean-up was a day ago, and attempts have ended long enough ago since; a few queries."""
-    return not _was_begun(connection, cluster, as_of) and any(
+    """Return whether the last clean-up was a day ago, and something has become old enough since; a few queries."""
+    if _was_begun(connection, cluster, as_of):
+        return False
+    return is_history_due(connection, as_of - times.history.as_duration()) or any(
         Attempts(connection).ended(cluster, _position(connection, cluster, unit), times.cutoff(unit, as_of), limit=1)
         for unit in UNITS
     )
@@ -203,6 +225,62 @@ def apply_message_cleanup(
         count=count,
         is_complete=is_complete,
     )
+
+
+def apply_history_cleanup(
+    database: Database,
+    clusters: Collection[str],
+    told: Mapping[str, int],
+    times: KeepingTimes,
+    as_of: datetime,
+    budget: TimeBudget,
+    *,
+    dry_run: bool = False,
+) -> list[CleanedUp]:
+    """Remove what is older than `history` and nobody needs. `told` is how far Dagster was told of clusters' events."""
+    before = as_of - times.history.as_duration()
+
+    def remove_items(connection: Connection) -> tuple[int, bool]:
+        chunks = find_old_chunks(connection, before, CHUNKS_A_STEP)
+        remove_chunks(connection, chunks)
+        return sum(chunks.values()), len(chunks) < CHUNKS_A_STEP
+
+    def remove_audit(connection: Connection) -> tuple[int, bool]:
+        lock_definitions(connection)
+        removed = Audit(connection).remove_old(before, MESSAGES_A_STEP)
+        return removed, removed < MESSAGES_A_STEP
+
+    def remove_events(connection: Connection) -> tuple[int, bool]:
+        return remove_past(connection, find_readers(connection, clusters, told), before)
+
+    steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
+        Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, ALL_MESSAGES).values()), remove_items),
+        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, ALL_MESSAGES)), remove_audit),
+        Leftover.EVENTS: (lambda c: count_evicted(c, before), remove_events),
+    }
+    done = []
+    for leftover, (count_all, remove) in steps.items():
+        count, is_complete = 0, False
+        if dry_run:
+            with database.read() as connection:
+                count, is_complete = count_all(connection), True
+        while not is_complete and not budget.is_spent:
+            with database.begin() as connection:
+                removed, is_complete = remove(connection)
+            count += removed
+        limit = times.history.render()
+        done.append(
+            CleanedUp(
+                leftover=leftover,
+                cluster=None,
+                unit=None,
+                limit=limit,
+                before=before,
+                count=count,
+                is_complete=is_complete,
+            )
+        )
+    return done
 
 
 ALL_MESSAGES = 1_000_000

@@ -35,7 +35,7 @@ from feed_assets.log.records import (
     ProcessKey,
     WatermarkKind,
 )
-from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.chunks import SweepChunks, find_old_chunks, remove_chunks
 from feed_assets.log.removals.holds import Holds
 from feed_assets.log.removals.records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.log.removals.store import Sweeps
@@ -209,6 +209,11 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "pending inputs": lambda c: OpenWork(c).pending(["primary"]),
     "counts of open sweeps": lambda c: OpenWork(c).sweeps(),
     "totals": lambda c: Totals(c).all(),
+    "heads": lambda c: EventLog(c).heads(7, 9),
+    "count of a kind": lambda c: EventLog(c).count_kind(FeedEventKind.EVICTED, 7, hour(0)),
+    "remove events": lambda c: EventLog(c).remove([7]),
+    "remove chunks": lambda c: remove_chunks(c, [("s1", 0)]),
+    "find old chunks": lambda c: find_old_chunks(c, hour(0), 9),
     "counts of messages": lambda c: count_messages(c),
     "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }

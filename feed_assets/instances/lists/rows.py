@@ -222,7 +222,7 @@ def _attempt_row(
         deadline_at=None,
         retry_at=row.retry_at if is_last else None,
         inputs=attempt.inputs,
-        outputs=tuple(AttemptOutput(events[seq]) for seq in attempt.outputs),
+        outputs=tuple(AttemptOutput(events[seq]) for seq in attempt.outputs if seq in events),
     )
 
 

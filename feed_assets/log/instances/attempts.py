@@ -8,8 +8,9 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 
 from feed_assets.log.instances.tables import attempts
-from feed_assets.log.records import Attempt, FrozenInput, ProcessInstanceStatus, ProcessKey
-from feed_assets.sql.rows import RowMapper, TableStore, select_keys
+from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.run_names import find_run
+from feed_assets.sql.rows import RowMapper, TableStore, delete_keys, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 
 OVERTAKEN = "another attempt took its place"
@@ -109,6 +110,15 @@ class Attempts(TableStore):
         for attempt in _ROWS.of_keys(self._connection, ProcessKey._fields, keys):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
+
+    def remove_but_last(self, published: Collection[FeedEvent]) -> None:
+        """Remove the attempts at the instances that have published some events, but the last at each."""
+        seqs, runs = {event.seq for event in published}, {find_run(event.origin) for event in published}
+        columns = (*(_T[name] for name in ProcessKey._fields), _T.outputs)
+        found = select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in runs if each])
+        keys = {ProcessKey(*row[:3]) for row in found if seqs.intersection(row.outputs)}
+        old = [(*key, each.attempt) for key, listed in self.of_many(keys).items() for each in listed[:-1]]
+        delete_keys(self._connection, attempts, (*ProcessKey._fields, "attempt"), old)
 
 
 def _is_of(key: ProcessKey) -> ColumnElement[bool]:

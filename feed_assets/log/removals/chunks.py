@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, 
 
 from feed_assets.log.removals.records import (
     CHUNK_ITEMS,
+    OPEN_STATES,
     ChunkHead,
     ChunkState,
     FeedCount,
@@ -26,10 +27,10 @@ from feed_assets.log.removals.records import (
     SweepItem,
     SweepState,
 )
-from feed_assets.log.removals.tables import sweep_chunks, sweep_items
+from feed_assets.log.removals.tables import sweep_chunks, sweep_items, sweeps
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.errors import ChunkTakenError, SweepDamagedError
-from feed_assets.sql.rows import RowMapper
+from feed_assets.sql.rows import RowMapper, delete_keys
 
 DATA = "data"
 
@@ -313,3 +314,20 @@ class SweepChunks:
 
 def _is_free(holder: str, now: datetime) -> Any:
     return or_(_T.holder.is_(None), _T.holder == holder, _T.held_until <= now)
+
+
+def find_old_chunks(connection: Connection, before: datetime, limit: int) -> dict[tuple[str, int], int]:
+    """Return chunks of sweeps that were planned before a time and have neither work nor trash any more, with the
+    numbers of their items.
+    """
+    of = sweeps.c
+    has_no_trash = or_(of.purge_at.is_(None), of.purged_at.is_not(None))
+    is_old = (of.created_at < before, of.state.not_in(sorted(OPEN_STATES)), has_no_trash)
+    statement = select(_T.sweep_id, _T.number, _T.count).join(sweeps, of.sweep_id == _T.sweep_id).where(*is_old)
+    return {(sweep_id, number): count for sweep_id, number, count in connection.execute(statement.limit(limit))}
+
+
+def remove_chunks(connection: Connection, keys: Collection[tuple[str, int]]) -> None:
+    """Remove chunks with their items; their sweeps stay."""
+    delete_keys(connection, sweep_items, ("sweep_id", "chunk"), keys)
+    delete_keys(connection, sweep_chunks, ("sweep_id", "number"), keys)

@@ -187,6 +187,11 @@ class Sweep:
         return self.state in OPEN_STATES
 
     @property
+    def has_trash(self) -> bool:
+        """Whether it has moved something into the trash that was not purged yet."""
+        return self.purge_at is not None and self.purged_at is None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Why it asks, until it is approved, and the remark about its end."""
         asked = () if self.approved_by else (obstacle.sentence for obstacle in self.obstacles)

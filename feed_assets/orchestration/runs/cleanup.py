@@ -1,11 +1,13 @@
 """Clean up after old runs: in an op of the retention job, and for a command."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import dagster as dg
 from dagster._core.errors import DagsterHomeNotSetError
+from dagster._core.scheduler.instigation import InstigatorType, SensorInstigatorData
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from feed_assets.clock import TimeBudget
@@ -21,12 +23,14 @@ from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.cleanup import (
+    COUNTED,
     CapturedLogs,
     CleanedUp,
     KeepingTimes,
     OnProgress,
     RetentionRuns,
     apply_cleanup,
+    apply_history_cleanup,
     apply_message_cleanup,
     begin_cleanup,
 )
@@ -60,7 +64,9 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
     bulkheads.save(database)
     if bulkheads.has_failed(step, UNIT):
         context.log.warning(f"the clean-up has failed, and goes on tomorrow: {bulkheads.reason(step, UNIT)}")
-    for each in [*done, apply_message_cleanup(database, times, as_of, budget)]:
+    told = DagsterLogs(context.instance).find_told(tick.plan.clusters)
+    history = apply_history_cleanup(database, tick.plan.clusters, told, times, as_of, budget)
+    for each in [*done, apply_message_cleanup(database, times, as_of, budget), *history]:
         if each.count or not each.is_complete:
             context.log.info(describe_cleaned(each))
 
@@ -94,7 +100,10 @@ def clean_up(
         for cluster in clusters:
             tick = open_tick(context, cluster)
             done += apply_cleanup(tick, times, logs, dry_run=dry_run, on_progress=progress)
-    done.append(apply_message_cleanup(context.database, times, context.as_of, TimeBudget.ample(), dry_run=dry_run))
+        told = logs.find_told(context.plan.clusters)
+    database, as_of, ample = context.database, context.as_of, TimeBudget.ample()
+    done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=dry_run))
+    done += apply_history_cleanup(database, context.plan.clusters, told, times, as_of, ample, dry_run=dry_run)
     if not dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}
@@ -116,7 +125,7 @@ def _open_instance() -> dg.DagsterInstance:
 
 def describe_cleaned(cleaned: CleanedUp) -> str:
     """Return a sentence about what was removed."""
-    noun = "message" if cleaned.unit is None else "run"
+    noun = COUNTED.get(cleaned.leftover, "run")
     kept = f", kept for {cleaned.limit}" + ("" if cleaned.unit is None else f" with a frequency in {cleaned.unit}")
     more = "" if cleaned.is_complete else "; the next clean-up goes on"
     return f"{cleaned.leftover}: removed of {counted(cleaned.count, noun)}{kept}{more}"
@@ -151,6 +160,16 @@ class DagsterLogs(CapturedLogs):
 
     def remove(self, run_id: str) -> None:
         self._instance.compute_log_manager.delete_logs(prefix=_prefix(run_id))
+
+    def find_told(self, clusters: Collection[str]) -> dict[str, int]:
+        """Return the last event of each cluster that the sensors have reported; nothing of those that never ran."""
+        sensors, found = {names.arrival_sensor(cluster): cluster for cluster in clusters}, dict[str, int]()
+        for state in self._instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+            cluster, data = sensors.get(state.name), state.instigator_data
+            if cluster is not None and isinstance(data, SensorInstigatorData) and data.cursor is not None:
+                seq = int(json.loads(data.cursor)["told"])
+                found[cluster] = min(seq, found.get(cluster, seq))
+        return found
 
     def _is_of(self, run: dg.DagsterRun, processes: Iterable[Key]) -> bool:
         """Return whether a run has no steps but those of some processes: another may be somebody else's."""

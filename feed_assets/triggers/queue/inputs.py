@@ -63,6 +63,10 @@ class Growth(NamedTuple):
 class TriggerInputs(TableStore):
     """The marks as one transaction sees them."""
 
+    def feeds(self) -> set[tuple[str, str]]:
+        """Return the feeds that queues read, by name and cluster."""
+        return {(feed, cluster) for feed, cluster in self._connection.execute(select(_T.feed, _T.feed_cluster))}
+
     def read_log(self, after: int, to: int, feeds: Collection[str]) -> list[LoggedEvent]:
         """Return the events of some feeds in a range of the log that may count, in order."""
         # Concatenated, so that SQLite searches the range, and not all events of the feeds.

@@ -1,0 +1,93 @@
+"""Remove what the state has of long ago and nobody asks for: the paths of ended sweeps, the audit, and of an instance
+that was evicted its events and the attempts at it, but the last of each.
+
+The log is followed with a position of its own, never past a reader: each event is looked at once. A step is one
+transaction; after one that was broken off the next goes on.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from itertools import takewhile
+
+from sqlalchemy import Connection
+
+from feed_assets.log.audit import Audit
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstanceStatus, FeedKey
+from feed_assets.log.removals.chunks import find_old_chunks
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.sql.locks import lock_log
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.triggers.routing import routed_cursor
+
+EVENTS_A_STEP = 2_000
+_POSITION = "cleanup/events"
+
+
+def is_history_due(connection: Connection, before: datetime) -> bool:
+    """Return whether something is older than a time; a few queries."""
+    first = EventLog(connection).heads(_position(connection), 1)
+    is_old = bool(first) and first[0].recorded_at < before
+    return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old(before, 1))
+
+
+def find_readers(connection: Connection, clusters: Collection[str], told: Mapping[str, int]) -> dict[str, int]:
+    """Return up to which number the events of each cluster were read: by gates and queues, and by Dagster's `told`."""
+    found = dict(told)
+    for cluster in clusters:
+        names = (f"readiness/{cluster}", routed_cursor(cluster))
+        for seq in Cursors(connection).get_many(names).values():
+            found[cluster] = min(int(seq), found.get(cluster, int(seq)))
+    return found
+
+
+def count_evicted(connection: Connection, before: datetime) -> int:
+    """Return how many evictions before a time the next clean-ups will look at."""
+    return EventLog(connection).count_kind(FeedEventKind.EVICTED, _position(connection), before)
+
+
+def remove_past(connection: Connection, readers: Mapping[str, int], before: datetime) -> tuple[int, bool]:
+    """Remove events and attempts of instances that were evicted before a time and are still; return of how many, and
+    whether all were looked at.
+
+    Stays: the last event and attempt of each, events with an idempotency key, those of feeds that queues read, and
+    whatever has a trash. `readers` are how far the events of each cluster were read; no event behind that is looked at.
+    """
+    lock_log(connection)
+    log, after = EventLog(connection), _position(connection)
+    heads = log.heads(after, EVENTS_A_STEP)
+    passed = [
+        *takewhile(lambda each: each.recorded_at < before and each.seq <= readers.get(each.cluster, each.seq), heads)
+    ]
+    ends = log.of_numbers(each.seq for each in passed if each.kind is FeedEventKind.EVICTED).values()
+    gone = _find_gone(connection, ends)
+    events = [event for found in log.for_instances(gone).values() for event in found]
+    old = [event for event in events if event.seq < gone[event.key] and event.idempotency_key is None]
+    Attempts(connection).remove_but_last(old)
+    log.remove(event.seq for event in old)
+    if passed:
+        Cursors(connection).put(_POSITION, str(passed[-1].seq))
+    return len({event.key for event in old}), len(passed) < EVENTS_A_STEP
+
+
+def _find_gone(connection: Connection, ends: Collection[FeedEvent]) -> dict[FeedKey, int]:
+    """Return the instances whose data are gone for good, by evictions after which nothing came, with their numbers."""
+    last = {event.key: event for event in ends if event.is_of_data}
+    rows = FeedInstances(connection).get_many(last)
+    sweeps = Sweeps(connection).find_many({str(event.payload.get("sweep")) for event in last.values()})
+    queued = TriggerInputs(connection).feeds()
+    return {
+        key: event.seq
+        for key, event in last.items()
+        if (row := rows.get(key)) is not None
+        and (row.status, row.event_seq) == (FeedInstanceStatus.EVICTED, event.seq)
+        and key[:2] not in queued
+        and ((sweep := sweeps.get(str(event.payload.get("sweep")))) is None or not sweep.has_trash)
+    }
+
+
+def _position(connection: Connection) -> int:
+    return int(Cursors(connection).get(_POSITION) or 0)

@@ -1,0 +1,186 @@
+"""What a clean-up removes of what is long past, and what stays for those who still ask."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import delete
+
+from feed_assets.clock import TimeBudget
+from feed_assets.log.audit import Audit
+from feed_assets.log.cursors import Cursors
+from feed_assets.log.definitions.records import AuditEntry
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import (
+    Attempt,
+    FeedEventKind,
+    FeedInstanceStatus,
+    FrozenInput,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import SweepState
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.retention import history
+from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
+from feed_assets.setting_sections import CleanupSettings
+from feed_assets.sql.database import Database
+from feed_assets.triggers.queue.inputs import TriggerInputs
+from feed_assets.triggers.queue.records import Mark
+from feed_assets.triggers.queue.tables import trigger_inputs
+from tests.log.samples import event, feed_instance, finished, hour, sweep_draft
+
+pytestmark = pytest.mark.both_databases
+
+TIMES = KeepingTimes.of(CleanupSettings())
+DAY = timedelta(days=1)
+EVICTED_AT = hour(0) + 10 * DAY
+LATE = EVICTED_AT + 400 * DAY
+READ = FrozenInput(name="raw", feed="raw", nominal_times=(hour(0),), digests=("look:1",))
+KEY = ProcessKey("daily", "primary", hour(0))
+INSTANCES = 3
+
+
+def evict(database: Database, at: datetime = EVICTED_AT, **payload: object) -> None:
+    """Let instances arrive, be produced again by two attempts at another process's instance, and be evicted."""
+    with database.begin() as connection:
+        log, attempts = EventLog(connection), Attempts(connection)
+        arrived = [event(n) for n in range(INSTANCES)]
+        log.append([*arrived, event(0, kind=FeedEventKind.CHANGED, idempotency_key="told/0")])
+        for number, run in enumerate(("r1", "r2"), 1):
+            running = ProcessInstanceStatus.RUNNING
+            attempts.begin(
+                Attempt(**KEY._asdict(), attempt=number, run_id=run, status=running, started_at=hour(number))
+            )
+            attempts.freeze(KEY, (READ,))
+            (seq,) = log.append([event(0, kind=FeedEventKind.PRODUCED, origin=f"run:{run}")])
+            attempts.add_output(KEY, number, seq)
+            attempts.end(KEY, ProcessInstanceStatus.SUCCEEDED, hour(number), None)
+        gone = [
+            event(n, kind=FeedEventKind.EVICTED, recorded_at=at, payload={"kind": "data", "reason": "age", **payload})
+            for n in range(INSTANCES)
+        ]
+        seqs = log.append(gone)
+        FeedInstances(connection).put(
+            feed_instance(n, FeedInstanceStatus.EVICTED, event_seq=seq) for n, seq in enumerate(seqs)
+        )
+    put(database, "readiness/primary", 9)
+    put(database, "triggers/primary", 9)
+
+
+def put(database: Database, name: str, seq: int) -> None:
+    with database.begin() as connection:
+        Cursors(connection).put(name, str(seq))
+
+
+def clean(database: Database, now: datetime = LATE, *, dry_run: bool = False, **told: int) -> dict[Leftover, int]:
+    done = apply_history_cleanup(database, ["primary"], told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
+    assert all(each.is_complete and each.limit == "months(12)" for each in done)
+    return {each.leftover: each.count for each in done if each.count}
+
+
+def kinds(database: Database, n: int = 0) -> list[str]:
+    with database.read() as connection:
+        found = EventLog(connection).for_instances([("clicks", "primary", hour(n))])
+    return [each.kind.value for events in found.values() for each in events]
+
+
+def test_of_an_instance_evicted_long_ago_the_last_event_and_attempt_stay(database: Database) -> None:
+    evict(database)
+    early = EVICTED_AT + 300 * DAY
+    assert (clean(database, early), clean(database, early, dry_run=True)) == ({}, {})
+    assert clean(database, dry_run=True) == {Leftover.EVENTS: INSTANCES}
+    assert kinds(database) == ["ARRIVED", "CHANGED", "PRODUCED", "PRODUCED", "EVICTED"]
+    assert clean(database) == {Leftover.EVENTS: INSTANCES}
+    # what has an idempotency key would be taken for new if it came again
+    assert (kinds(database, 0), kinds(database, 1)) == (["CHANGED", "EVICTED"], ["EVICTED"])
+    with database.read() as connection:
+        (last,) = Attempts(connection).of(KEY)
+        assert (last.attempt, last.inputs) == (2, (READ,))
+        assert EventLog(connection).last_seq() == 9
+    assert clean(database) == clean(database, dry_run=True) == {}
+
+
+@pytest.mark.parametrize("reader", ["readiness/primary", "triggers/primary", "Dagster"])
+def test_no_event_goes_that_somebody_has_not_read(database: Database, reader: str) -> None:
+    evict(database)
+    put(database, reader, 8)
+    assert clean(database, primary=8 if reader == "Dagster" else 9) == {Leftover.EVENTS: 2}
+    assert (kinds(database, 1), kinds(database, 2)) == (["EVICTED"], ["ARRIVED", "EVICTED"])
+    put(database, reader, 9)
+    assert clean(database, primary=9) == {Leftover.EVENTS: 1}
+    assert kinds(database, 2) == ["EVICTED"]
+
+
+def test_what_came_again_what_a_queue_reads_and_what_has_a_trash_keeps_its_events(database: Database) -> None:
+    evict(database, sweep="s1")
+    draft = sweep_draft()
+    with database.begin() as connection:
+        Sweeps(connection).add(finished(draft, state=SweepState.PLANNED), draft.chunks)
+        Sweeps(connection).transition("s1", {SweepState.PLANNED}, state=SweepState.DONE, purge_at=hour(1))
+    assert clean(database) == {}
+    with database.begin() as connection:
+        Sweeps(connection).transition("s1", {SweepState.DONE}, state=SweepState.PURGED, purged_at=hour(2))
+        FeedInstances(connection).put([feed_instance(0)])
+        of_queue = {"process": "p", "cluster": "primary", "input": "i", "feed": "clicks", "feed_cluster": "primary"}
+        TriggerInputs(connection).add([Mark(**of_queue, counts_unchanged=False, start_seq=0, taken_seq=9)])
+    put(database, "cleanup/events", 0)
+    assert Leftover.EVENTS not in clean(database)
+    with database.begin() as connection:
+        connection.execute(delete(trigger_inputs))
+    put(database, "cleanup/events", 0)
+    assert clean(database)[Leftover.EVENTS] == 2
+    assert (len(kinds(database, 0)), kinds(database, 1)) == (5, ["EVICTED"])
+
+
+def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evict(database)
+    monkeypatch.setattr(history, "EVENTS_A_STEP", 1)
+    before = LATE - TIMES.history.as_duration()
+    for step in range(8):
+        with pytest.raises(KeyboardInterrupt):
+            killed(database, before)
+        with database.begin() as connection:
+            history.remove_past(connection, {}, before)
+        gone = [n for n in range(INSTANCES) if "ARRIVED" not in kinds(database, n)]
+        assert gone == list(range(max(0, step - 5))), step
+    assert clean(database) == {Leftover.EVENTS: 1}
+
+
+def killed(database: Database, before: datetime) -> None:
+    with database.begin() as connection:
+        history.remove_past(connection, {}, before)
+        raise KeyboardInterrupt
+
+
+def test_two_clean_ups_at_once_do_the_work_of_one(database: Database) -> None:
+    evict(database)
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: clean(database), range(4)))
+    assert [each for each in done if each] == [{Leftover.EVENTS: INSTANCES}]
+
+
+def test_paths_of_ended_sweeps_and_the_audit_go_after_a_year_but_the_newest_entry(database: Database) -> None:
+    draft, asking = sweep_draft("s1"), sweep_draft("s2")
+    entry = AuditEntry(recorded_at=hour(0), author="ann", action="retention run")
+    with database.begin() as connection:
+        Sweeps(connection).add(finished(draft), draft.chunks)
+        Sweeps(connection).add(finished(asking, state=SweepState.ASKING), asking.chunks)
+        Sweeps(connection).transition("s1", {SweepState.PLANNED}, state=SweepState.DONE, purge_at=hour(9))
+        Audit(connection).append_many([entry] * 3)
+    assert clean(database) == {Leftover.AUDIT: 2}  # its trash may be restored
+    with database.begin() as connection:
+        Sweeps(connection).transition("s1", {SweepState.DONE}, state=SweepState.PURGED, purged_at=hour(10))
+        assert is_cleanup_due(connection, "primary", TIMES, LATE)
+    assert clean(database, dry_run=True) == clean(database) == {Leftover.SWEEP_ITEMS: 3}
+    with database.begin() as connection:
+        assert not is_cleanup_due(connection, "primary", TIMES, LATE)
+        assert Audit(connection).append(entry) == 4
+        assert [*SweepChunks(connection, "s1").iter_all()] == []
+        assert Sweeps(connection).find("s1") is not None
+        assert SweepChunks(connection, "s2").count_outcomes() == {("clicks", None): 3}
