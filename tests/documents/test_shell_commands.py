@@ -159,7 +159,12 @@ def test_the_commands_of_the_tour_run(shell: Shell, tmp_path: Path) -> None:
 def test_the_first_commands_of_a_newcomer_do_what_their_page_says(shell: Shell) -> None:
     today = SystemClock().now().date()
     shell.words = {"TODAY": f"{today}", "YESTERDAY": f"{today - timedelta(days=1)}"}
+    needs_ticks = "feed-assets instance rerun daily-revenue --instance YESTERDAY"
+    shell.elsewhere = {*shell.elsewhere, needs_ticks}
     shell.run_page("docs/first-project.md")
+    shell.elsewhere = ()
+    with pytest.raises(AssertionError, match=r"no tick has created .* on primary yet"):
+        shell.run(needs_ticks)
     assert "usable: 1 cluster, 2 feeds, 1 process" in shell.answers["feed-assets validate"]
     asked = shell.answers["feed-assets why daily-revenue TODAY"].splitlines()
     assert asked[0].startswith("no tick of cluster primary has ever come")
