@@ -3,7 +3,7 @@
 An adapter only lists. Availability, size, measures, marks, settledness and likeness are functions of a `Listing`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -22,9 +22,6 @@ from feed_assets.storage.records import (
     Measure,
     Scan,
     ScannedFile,
-    files_to_read,
-    missing,
-    nothing_to_scan,
     obstructed,
 )
 
@@ -134,7 +131,7 @@ def look_of(path: str, listing: Listing, flag: str | None) -> Look:
     if listing.obstacle is not None:
         return obstructed(path, listing.obstacle.reason)
     if not listing.exists:
-        return missing(path)
+        return Look(path=path, availability=Availability.MISSING)
     content, shown = content_of(listing, flag), None if flag is None else listing.find(flag)
     timed = [*content, shown] if shown is not None else content or listing.entries
     times = [entry.modified for entry in timed if entry.modified is not None]
@@ -243,37 +240,30 @@ def source_files(
     )
 
 
-def scanned_files(content: Iterable[Entry], now: int) -> list[ScannedFile]:
-    """Return listed files with the storage's checksums; a file that is not settled has no version."""
-    return [
-        ScannedFile(
-            path=entry.path,
-            size=entry.size,
-            version=entry.version if is_settled(entry.changed, now) else "",
-            checksum=entry.checksum,
-        )
-        for entry in content
-    ]
-
-
 def scan_listing(
-    availability: Availability,
-    content: Iterable[Entry],
+    listing: Listing,
+    flag: str | None,
     earlier: Scan | None,
     now: datetime,
     read: Callable[[Sequence[str]], Sequence[ManifestEntry]],
 ) -> Scan:
-    """Scan listed files. `read` reads the files whose content neither `earlier` nor the storage's checksums tell.
+    """Scan the content of an instance. `read` reads the files whose content neither `earlier`, if it has the same
+    version of them, nor the storage's own checksums tell. A file that is not settled has no version.
 
     If any was read, the caller must list the files again to see whether they have changed.
     """
+    availability = availability_of(listing, flag)
     if availability is not Availability.AVAILABLE:
-        return nothing_to_scan(availability)
-    known, unread = files_to_read(scanned_files(content, nanoseconds(now)), earlier)
+        return Scan(availability=availability)
+    former = {file[:3]: file.checksum for file in (earlier.files if earlier else ()) if file.version}
+    files, unread, at = list[ScannedFile](), list[ScannedFile](), nanoseconds(now)
+    for path, size, version, changed, *_, checksum in content_of(listing, flag):
+        settled = version if is_settled(changed, at) else ""
+        file = ScannedFile(path, size, settled, checksum or former.get((path, size, settled), ""))
+        (files if file.checksum else unread).append(file)
     entries = read([file.path for file in unread])
-    found = [file._replace(checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
-    ordered = tuple(sorted([*known, *found], key=lambda file: file.path))
-    return Scan(availability=availability, files=ordered, read=len(found))
+    files += [file._replace(checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
+    return Scan(availability=availability, files=tuple(sorted(files)), read=len(unread))
 
 
 def nanoseconds(when: datetime) -> int:

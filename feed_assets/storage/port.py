@@ -32,7 +32,6 @@ from feed_assets.storage.listing import (
     Listing,
     View,
     availability_of,
-    content_of,
     find_uncopied,
     is_like,
     look_of,
@@ -182,9 +181,8 @@ class InstanceStore(ABC):
         flag = parse_flag(self.root_url, flag)
         for _ in range(_TRIES):
             listing = self._list(path, View.CONTENT, flag)
-            availability, content = availability_of(listing, flag), content_of(listing, flag)
             with suppress(InstanceNotFoundError):
-                scan = scan_listing(availability, content, earlier, now, partial(self._read_files, path))
+                scan = scan_listing(listing, flag, earlier, now, partial(self._read_files, path))
                 if not scan.read or is_like(listing, self._list(path, View.CONTENT, flag), flag):
                     return scan
         raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")

@@ -45,20 +45,15 @@ class Look:
 
     path: str
     availability: Availability
-    bytes: int
-    files: int
-    modified_at: datetime | None
+    bytes: int = 0
+    files: int = 0
+    modified_at: datetime | None = None
     obstacle: str | None = None
-
-
-def missing(path: str) -> Look:
-    """Return the `Look` of a missing instance."""
-    return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
 
 
 def obstructed(path: str, obstacle: str) -> Look:
     """Return the `Look` of an instance that the store cannot or must not look into."""
-    return Look(path=path, availability=Availability.PARTIAL, bytes=0, files=0, modified_at=None, obstacle=obstacle)
+    return Look(path=path, availability=Availability.PARTIAL, obstacle=obstacle)
 
 
 class ManifestEntry(NamedTuple):
@@ -155,8 +150,8 @@ class Scan:
     """
 
     availability: Availability
-    files: tuple[ScannedFile, ...]
-    read: int
+    files: tuple[ScannedFile, ...] = ()
+    read: int = 0
 
     @property
     def digest(self) -> str:
@@ -167,25 +162,6 @@ class Scan:
     def bytes(self) -> int:
         """The total size of all files."""
         return sum(file.size for file in self.files)
-
-
-def nothing_to_scan(availability: Availability) -> Scan:
-    """Return the scan of an instance that is not AVAILABLE."""
-    return Scan(availability=availability, files=(), read=0)
-
-
-def files_to_read(files: Iterable[ScannedFile], earlier: Scan | None) -> tuple[list[ScannedFile], list[ScannedFile]]:
-    """Split scanned files into those with a known checksum and those that must be read.
-
-    A checksum of "" is unknown; it is taken from the earlier scan if that has the same version of the file.
-    """
-    known = {(file.path, file.size, file.version): file for file in (earlier.files if earlier else ()) if file.version}
-    settled: list[ScannedFile] = []
-    unread: list[ScannedFile] = []
-    for file in files:
-        found = file if file.checksum else known.get((file.path, file.size, file.version))
-        (unread if found is None else settled).append(found or file)
-    return settled, unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

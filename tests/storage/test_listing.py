@@ -14,7 +14,6 @@ from feed_assets.storage.listing import (
     moment,
     nanoseconds,
     scan_listing,
-    scanned_files,
     source_files,
 )
 from feed_assets.storage.records import Availability, ManifestEntry
@@ -80,8 +79,13 @@ def test_a_manifest_is_believed_of_files_that_were_not_written_since(
     assert file.checksum == expected
 
 
+def read_them(files: Sequence[str]) -> list[ManifestEntry]:
+    return [ManifestEntry(file, 1, f"blake3:{file}") for file in files]
+
+
 def test_a_scanned_file_has_no_version_while_another_write_could_have_the_same() -> None:
-    assert {file.path: file.version for file in scanned_files(CONTENT, NOW)} == {"b": "v2", "a": "", "c": "tag"}
+    scan = scan_listing(Listing(entries=CONTENT), None, None, moment(NOW), read_them)
+    assert {file.path: file.version for file in scan.files} == {"b": "v2", "a": "", "c": "tag"}
 
 
 def test_a_scan_reads_what_neither_an_earlier_one_nor_the_storage_tells() -> None:
@@ -93,14 +97,15 @@ def test_a_scan_reads_what_neither_an_earlier_one_nor_the_storage_tells() -> Non
         asked.append(files)
         return [ManifestEntry(file, 1, f"blake3:{file}") for file in files]
 
-    first = scan_listing(Availability.AVAILABLE, content, None, now, read)
+    listing = Listing(entries=content)
+    first = scan_listing(listing, None, None, now, read)
     assert [(file.path, file.checksum) for file in first.files] == [
         ("a", "blake3:a"),
         ("b", "blake3:b"),
         ("c", "blake3:c"),
         ("d", "etag:4"),
     ]
-    second = scan_listing(Availability.AVAILABLE, content, first, now, read)
+    second = scan_listing(listing, None, first, now, read)
     assert (asked, first.read, second.read, second.digest) == ([["b", "a", "c"], ["a"]], 3, 1, first.digest)
-    assert scan_listing(Availability.PARTIAL, content, None, now, read).files == ()
+    assert scan_listing(listing, "_f", None, now, read).files == ()
     assert len(asked) == 2

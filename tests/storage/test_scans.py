@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.listing import Entry, nanoseconds, scanned_files
+from feed_assets.storage.listing import Entry, Listing, scan_listing
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.object.client import entry_of
 from feed_assets.storage.object.obstore_client import object_file
@@ -183,7 +183,8 @@ def test_an_object_without_a_tag_has_a_version_when_its_time_is_settled() -> Non
     file = entry_of("a", 1, LATER, f" {LATER}")
 
     def is_versioned(file: Entry, now: datetime) -> bool:
-        (scanned,) = scanned_files([file], nanoseconds(now))
+        scan = scan_listing(Listing(entries=[file]), None, None, now, lambda _: [ManifestEntry("a", 1, "blake3:1")])
+        (scanned,) = scan.files
         return scanned.version == file.version
 
     settled = LATER + timedelta(seconds=2, microseconds=1)

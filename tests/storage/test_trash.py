@@ -262,11 +262,12 @@ def test_paths_within_and_above_one_another_do_not_mix(file_harness: StoreHarnes
 
 
 def test_a_store_itself_cannot_take_an_instance_away() -> None:
-    takes = {"stage", "keep_staged", "publish", "discard", "recover", "sweep_staging"}
+    takes = {"documents", "flush", "stage", "staging", "keep_staged", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
-        "all_files", "check_root", "copying", "deliveries", "fetch", "local_path", "look", "manifest", "measure",
-        "place", "published_manifest", "scan", "spark_url", "staged_files", "staging_url", "standing_files", "traces",
-        "trash", "url", "walk", "walk_folders",
+        "all_files", "check_root", "deliveries", "fetch", "find_obstacle", "find_publication", "listings", "local_path",
+        "look", "manifest", "mark", "measure", "place", "published_manifest", "reading", "require_root", "scan",
+        "snapshots", "spark_url", "staged_files", "staging_url", "standing", "standing_files", "survey", "survey_all",
+        "traces", "trash", "url", "walk", "walk_folders",
     }  # fmt: skip
     assert methods == takes | reads
