@@ -3,7 +3,7 @@ changes (drop an event, hold it back, let it be taken); and proof that each rout
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -22,14 +22,23 @@ from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.sql.locks import lock_queues
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.apply_triggers import is_followed
+from feed_assets.triggers.apply_triggers import is_followed, pending_of
+from feed_assets.triggers.decide_firing import decide_fire
 from feed_assets.triggers.errors import QueueChangeError
 from feed_assets.triggers.queries import EventChoice
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.pending_events import PendingEvents
-from feed_assets.triggers.queue.records import EventRange, InputKey, Mark, QueueAction, QueueChange, RangeUse
+from feed_assets.triggers.queue.records import (
+    EventRange,
+    InputKey,
+    Mark,
+    QueueAction,
+    QueueChange,
+    RangeUse,
+    TriggerState,
+)
 from feed_assets.triggers.queue.store import Triggers
 from feed_assets.triggers.queue_starts import input_key
 from feed_assets.triggers.routing import find_routed
@@ -159,7 +168,7 @@ class QueueFault:
     message: str
 
 
-def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[QueueFault]:
+def verify_queues(connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> list[QueueFault]:
     """Return the faults of all queues of a cluster, by consumer; it counts the whole log of their feeds."""
     consumers = [EntityKey(*record.key) for record in plan.triggered_on(cluster)]
     marks, states = TriggerInputs(connection).of(consumers), Triggers(connection).of(consumers)
@@ -187,7 +196,19 @@ def verify_queues(connection: Connection, plan: Plan, cluster: str) -> list[Queu
             faults.append(
                 QueueFault(key=key, message="batches have taken its events, but its place in the log is gone")
             )
+        if inputs and _is_forgotten(record, states[consumer], own, events, as_of):
+            message = "enough has come for a batch, but no tick will look at it"
+            faults.append(QueueFault(key=input_key(record, inputs[0]), message=message))
     return faults
+
+
+def _is_forgotten(
+    record: ProcessRecord, state: TriggerState, marks: Mapping[InputKey, Mark], events: PendingEvents, as_of: datetime
+) -> bool:
+    if record.trigger is None or record.is_elsewhere or state.wake_at is not None:
+        return False
+    pending = pending_of(record, record.trigger, marks, events, as_of)
+    return decide_fire(record, record.trigger, pending, state, as_of).fire is not None
 
 
 def _gaps(mark: Mark, ranges: Sequence[EventRange], routed: int) -> Iterator[str]:
@@ -493,7 +514,9 @@ def prove_queues(context: OperationContext) -> QueueProof:
     """Count the log of all queues again; return what is in no place, in two, or not where the record says."""
     with context.read() as connection:
         clusters = sorted(context.plan.clusters)
-        found = (each for cluster in clusters for each in verify_queues(connection, context.plan, cluster))
+        found = (
+            each for cluster in clusters for each in verify_queues(connection, context.plan, cluster, context.as_of)
+        )
         return QueueProof.of(found)
 
 

@@ -84,7 +84,7 @@ def test_a_process_that_is_declared_again_begins_anew(queues: Queues, start: Sta
     queues.come("d1")
     assert queues.tick() == [taken]
     with queues.database.read() as connection:
-        assert verify_queues(connection, queues.plan, CLUSTER) == []
+        assert verify_queues(connection, queues.plan, CLUSTER, queues.now) == []
 
 
 def test_a_time_in_from_counts_anew_for_a_process_that_is_declared_again(queues: Queues) -> None:

@@ -190,7 +190,7 @@ def machine(database: Database) -> type[RuleBasedStateMachine]:
             """Every event is where the model has it, and the record proves it."""
             assert self.queues.pending("p") == {name: self.model.pending(name) for name in self.names}
             with database.read() as connection:
-                assert verify_queues(connection, self.queues.plan, CLUSTER) == []
+                assert verify_queues(connection, self.queues.plan, CLUSTER, self.queues.now) == []
 
         def teardown(self) -> None:
             taken = [seq for batch in self.queues.instances("p") for seq in self.queues.events_of(batch.key)]

@@ -15,6 +15,7 @@ from tests.triggers.harness import CLUSTER, Queues, build_plan
         ("UPDATE fa_trigger_inputs SET pending = 7", "its mark says that 7 events are pending, but there are 1"),
         ("UPDATE fa_trigger_inputs SET taken_seq = 4", "events 4 to 4 are in no batch and were not passed over"),
         ("DELETE FROM fa_process_instances", "which is gone"),
+        ("UPDATE fa_triggers SET wake_at = NULL", "enough has come for a batch, but no tick will look at it"),
     ],
 )
 def test_a_row_that_is_spoilt_by_hand_is_named(database: Database, spoil: str, sentence: str) -> None:
@@ -27,8 +28,10 @@ def test_a_row_that_is_spoilt_by_hand_is_named(database: Database, spoil: str, s
     queues.come("d1")
     queues.tick(is_held=True)
     with database.read() as connection:
-        assert verify_queues(connection, queues.plan, CLUSTER) == []
+        assert verify_queues(connection, queues.plan, CLUSTER, queues.now) == []
     with database.begin() as connection:
         connection.execute(text(spoil))
     with database.read() as connection:
-        assert sentence in "; ".join(fault.message for fault in verify_queues(connection, queues.plan, CLUSTER))
+        assert sentence in "; ".join(
+            fault.message for fault in verify_queues(connection, queues.plan, CLUSTER, queues.now)
+        )

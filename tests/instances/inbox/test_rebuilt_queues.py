@@ -53,7 +53,7 @@ def taken(lifecycle: LifecycleHarness, batch: ProcessKey) -> list[datetime]:
 def rebuild(lifecycle: LifecycleHarness) -> Rebuilt:
     rebuilt = rebuild_instances(context_of(lifecycle, NOW))
     with lifecycle.database.read() as connection:
-        assert verify_queues(connection, lifecycle.plan, "primary") == []
+        assert verify_queues(connection, lifecycle.plan, "primary", lifecycle.now) == []
     return rebuilt
 
 
@@ -104,7 +104,7 @@ def test_batches_come_back_with_their_events_and_the_next_one_takes_the_next(
         assert taken(lifecycle, batch) == [time]
         lifecycle.run("ld", batch.nominal_time, NOW)
         with lifecycle.database.read() as connection:
-            assert verify_queues(connection, lifecycle.plan, "primary") == []
+            assert verify_queues(connection, lifecycle.plan, "primary", lifecycle.now) == []
     assert cut(lifecycle, NOW) == []
     assert set(lifecycle.statuses("ld").values()) == {ProcessInstanceStatus.SUCCEEDED}
 
