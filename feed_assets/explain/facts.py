@@ -187,7 +187,7 @@ def _process_facts(
             active=active[key],
             states=states.get(key, ()),
             schedule=schedule.state if schedule else context.without_row,
-            next_time=watermark.next_time if watermark else None,
+            next_time=watermark.next_towards(key.nominal_time) if watermark else None,
             launches=launches.get((key.process, key.cluster)),
             leases=tuple(leases.get(key, ())),
         )

@@ -33,10 +33,12 @@ from feed_assets.log.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    WatermarkKind,
 )
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run
+from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -366,7 +368,12 @@ def _not_noticed(context: OperationContext, record: FeedRecord, key: FeedKey) ->
 def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
     """Return that nothing is known of the storage."""
     url = context.feed_url(record, key.nominal_time)
-    text = f"no tick has polled {url} yet: the next one does"
+    with context.database.read() as connection:
+        standing = Watermarks(connection).get(WatermarkKind.FEED, *record.key)
+    following = standing.next_towards(key.nominal_time) if standing is not None else None
+    is_past = standing is not None and following is not None and following == standing.past_time
+    when = f"ticks poll the past behind what is due, {rendered(following)} next" if is_past else "the next one does"
+    text = f"no tick has polled {url} yet: {when}"
     return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
 
 

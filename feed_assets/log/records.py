@@ -1,13 +1,14 @@
 """Values of the state database: events, instances, watermarks and leases, with their enums."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict, cast
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.timing.dates import NEVER
 
 
 class Cause(StrEnum):
@@ -441,6 +442,9 @@ class Watermark:
 
     `next_index` is the first instance that has no row yet and `next_time` its nominal time; None means that there is
     none (the validity has ended). It is created `delay` after its nominal time.
+
+    Of a long past the newest instances come first. The others are those from `past_time` to before `past_until` as long
+    as they have no row; `past_time` is None without them.
     """
 
     kind: WatermarkKind
@@ -449,11 +453,32 @@ class Watermark:
     next_index: int
     next_time: datetime | None
     delay: timedelta = timedelta(0)
+    past_time: datetime | None = None
+    past_until: datetime | None = None
 
     @property
     def key(self) -> EntityKey:
         """The entity without its position."""
         return EntityKey(self.entity, self.cluster)
+
+    @property
+    def ahead(self) -> tuple[tuple[datetime, datetime], ...]:
+        """From when to before when no instance has a row: the past, and what comes from the next instance on."""
+        past = ((self.past_time, self.past_until),) if self.past_time and self.past_until else ()
+        return (*past, (self.next_time, NEVER)) if self.next_time else past
+
+    def is_ahead(self, nominal_time: datetime) -> bool:
+        """Return whether an instance is still to be created."""
+        return any(first <= nominal_time < until for first, until in self.ahead)
+
+    def next_towards(self, nominal_time: datetime) -> datetime | None:
+        """Return the next instance that ticks create on the way to one; None if they create no more."""
+        return next((first for first, until in self.ahead if nominal_time < until), None)
+
+    def rejoined(self) -> "Watermark":
+        """Return it in front of its past, as if that had not been parted. What has a row there keeps it."""
+        first = self.ahead[0][0] if self.ahead else None
+        return replace(self, next_time=first, past_time=None, past_until=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

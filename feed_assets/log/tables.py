@@ -17,6 +17,8 @@ HAS_KEY = text("idempotency_key IS NOT NULL")
 
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
 
+HAS_PAST = text("past_time IS NOT NULL")
+
 HAS_HOLDER = text("holder IS NOT NULL")
 
 feed_events = Table(
@@ -49,6 +51,9 @@ watermarks = define_table(
     Column("next_index", BigInteger, nullable=False),
     Column("next_time", UtcDateTime),
     Column("due_at", UtcDateTime),
+    Column("past_time", UtcDateTime),
+    Column("past_until", UtcDateTime),
+    index_where("fa_watermarks_past", HAS_PAST, "kind", "cluster", "past_time"),
     index_where("fa_watermarks_due", HAS_NEXT_TIME, "kind", "due_at"),
     key=("kind", "entity", "cluster"),
 )

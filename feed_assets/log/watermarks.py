@@ -1,4 +1,4 @@
-"""Store how far the instances of each feed and process were created, to find due instances at once."""
+"""Store how far the instances of each feed and process were created, to find due instances at once; part long pasts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,8 +10,15 @@ from sqlalchemy import ColumnElement, Select, select
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import is_process_scheduled, is_scheduled
 from feed_assets.log.records import EntityKey, Watermark, WatermarkKind
-from feed_assets.log.tables import HAS_NEXT_TIME, watermarks
+from feed_assets.log.tables import HAS_NEXT_TIME, HAS_PAST, watermarks
 from feed_assets.sql.rows import RowMapper, TableStore, build_upsert, delete_keys
+from feed_assets.timing.sequence import InstanceSequence
+
+NEWEST = 1_000
+"""Instances of a feed or process that come first, oldest first; those before them are worked off behind what is due."""
+
+PAST_A_TICK = 10_000
+"""Instances of the past of a feed or process that a tick creates at most: two seconds of work."""
 
 _T = watermarks.c
 _ROWS = RowMapper(watermarks, Watermark)
@@ -29,21 +36,24 @@ class Watermarks(TableStore):
         self,
         kind: WatermarkKind,
         as_of: datetime,
-        limit: int,
+        limit: int | None,
         cluster: str | None = None,
-        *,
         without_row: ScheduleState | None = None,
+        *,
+        of_past: bool = False,
     ) -> list[Watermark]:
-        """Return the watermarks whose next instance is due at `as_of`, oldest first; of one cluster if given.
+        """Return the watermarks whose next instance (or the first `of_past`) is due at `as_of`, oldest first; of one
+        cluster if given.
 
         With `without_row`, the state of entities without a schedule, return only those of scheduled entities.
         """
-        statement = _SELECT.where(_T.kind == kind, _T.due_at <= as_of, HAS_NEXT_TIME)
+        at, is_set = (_T.past_time, HAS_PAST) if of_past else (_T.due_at, HAS_NEXT_TIME)
+        statement = _SELECT.where(_T.kind == kind, at <= as_of, is_set)
         if cluster is not None:
             statement = statement.where(_T.cluster == cluster)
         if without_row is not None:
             statement = statement.where(_is_active(kind, without_row))
-        return self._find(statement.order_by(_T.due_at, _T.entity, _T.cluster).limit(limit))
+        return self._find(statement.order_by(at, _T.entity, _T.cluster).limit(limit))
 
     def get(self, kind: WatermarkKind, entity: str, cluster: str) -> Watermark | None:
         """Return the watermark of an entity on a cluster; None if it has none yet."""
@@ -78,6 +88,32 @@ class Watermarks(TableStore):
 
     def _find(self, statement: Select[Any]) -> list[Watermark]:
         return [_from_row(row) for row in self._connection.execute(statement)]
+
+
+def part_past(watermark: Watermark, due: Sequence[tuple[InstanceSequence, datetime, datetime]]) -> Watermark:
+    """Return a watermark that is due in front of the `NEWEST` due instances, with those before them as its past.
+
+    As long as a past is left, nothing is added to it: what falls due meanwhile is created in its order. One that begins
+    anew before or in its past takes that along.
+
+    Args:
+        watermark: has a next instance.
+        due: sequences, and from when to before when their instances are due, oldest first.
+    """
+    assert watermark.next_time is not None
+    if watermark.past_until is None or watermark.next_time < watermark.past_until:
+        watermark = watermark.rejoined()
+    elif watermark.past_time is not None:
+        return watermark
+    ((begin, _),) = watermark.ahead
+    parts = [(sequence, sequence.indices_between(max(begin, first), stop)) for sequence, first, stop in due]
+    excess = sum(len(indices) for _, indices in parts) - NEWEST
+    for sequence, indices in parts if excess > 0 else ():
+        if excess < len(indices):
+            index, cut = indices[excess], sequence.at(indices[excess])
+            return replace(watermark, next_index=index, next_time=cut, past_time=begin, past_until=cut)
+        excess -= len(indices)
+    return watermark
 
 
 def _is_active(kind: WatermarkKind, without_row: ScheduleState) -> ColumnElement[bool]:

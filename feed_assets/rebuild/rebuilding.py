@@ -196,7 +196,7 @@ def _begins_later(context: OperationContext, process: ProcessRecord, begins_at: 
         standing = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
         first = process.sequence.at(0)
         earlier = ProcessInstances(connection).find_between(*process.key, first, begins_at)
-    return standing is not None and standing.next_time is not None and standing.next_time < begins_at and not earlier
+    return standing is not None and bool(standing.ahead) and standing.ahead[0][0] < begins_at and not earlier
 
 
 def _skip_finished(
@@ -205,9 +205,9 @@ def _skip_finished(
     """Let the creation of instances begin at a time, if given, and after the finished instances that follow."""
     with context.database.read() as connection:
         standing = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
-    if standing is None or standing.next_time is None:
+    if standing is None or not standing.ahead:
         return
-    following: datetime | None = begins_at or standing.next_time
+    following: datetime | None = begins_at or standing.ahead[0][0]
     while following is not None and following in finished:
         following = process.sequence.ceil(following + _MOMENT)
     move_watermark(context, process, following)

@@ -156,7 +156,7 @@ def move_watermark(context: OperationContext, record: FeedRecord | ProcessRecord
     with context.database.begin() as connection:
         watermarks = Watermarks(connection)
         standing = watermarks.get(kind, *record.key)
-        if standing is None or standing.next_time is None or index is None:
+        if standing is None or not standing.ahead or index is None:
             return
-        if to is None or standing.next_time < to:
-            watermarks.put([replace(standing, next_index=index, next_time=to)])
+        if to is None or standing.ahead[0][0] < to:
+            watermarks.put([replace(standing.rejoined(), next_index=index, next_time=to)])

@@ -185,11 +185,15 @@ def check_materialize(case: Case) -> None:
     more = {"timezone": job["timezone"], "order": job["order"]}
     record = record_of(process("p", job["frequency"], start=start, end=end, **more))
     plan = Plan(digest="", clusters={}, feeds={}, processes={record.key: record})
-    watermark = first_watermark(record)
+    watermark, spans = first_watermark(record), [ActiveRelease.whole(plan, record.key)]
     times: list[datetime] = []
     while watermark.next_time is not None and watermark.next_time <= now:
-        rows, watermark = decide_materialization([ActiveRelease.whole(plan, record.key)], watermark, now)
+        rows, watermark = decide_materialization(spans, watermark, now)
         times += [row.nominal_time for row in rows]
+    while watermark.past_time is not None:
+        rows, watermark = decide_materialization(spans, watermark, now, of_past=True)
+        times += [row.nominal_time for row in rows]
+    times.sort()
     assert len(times) == case["expected_count"]
     if "expected_actions" in case:
         assert times == [parse_datetime(text) for text in case["expected_actions"]]

@@ -107,7 +107,7 @@ def _has_more(progress: EntityProgress, entity: Feed | Process, cluster: str) ->
         return False
     key = EntityKey(entity.name, cluster)
     watermark = progress.watermarks.get(key)
-    return watermark is None or watermark.next_time is not None or progress.unended.get(key, 0) > 0
+    return watermark is None or bool(watermark.ahead) or progress.unended.get(key, 0) > 0
 
 
 def _overall(states: Iterable[EntityState]) -> EntityState:

@@ -6,6 +6,7 @@ releases wait for, of feeds that have moved or have other instances now, is poll
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -37,8 +38,9 @@ from feed_assets.log.records import (
     Watermark,
     WatermarkKind,
 )
-from feed_assets.log.watermarks import Watermarks
+from feed_assets.log.watermarks import PAST_A_TICK, Watermarks, part_past
 from feed_assets.plan.addresses import endpoint_of
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.sql.database import Database
@@ -187,7 +189,14 @@ def apply_arrivals(tick: Tick) -> ArrivalResult:
         polled += len(candidates)
         if tick.budget.is_spent:
             return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
-    return ArrivalResult(polled=polled, arrived=arrived)
+    is_left = False
+    for candidates, watermarks in _of_past(tick):
+        arrived += _apply_polls(tick, candidates, watermarks)
+        polled += len(candidates)
+        is_left = True
+        if tick.budget.left < tick.budget.seconds / 2:
+            break
+    return ArrivalResult(polled=polled, arrived=arrived, is_complete=not is_left)
 
 
 def poll_missing_inputs(
@@ -282,21 +291,42 @@ def _newly_due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
             if record is None or not record.is_polled:
                 moved.append(replace(watermark, next_time=None))  # none comes until its definition changes
                 continue
-            indices = _due_indices(record, watermark, tick.as_of)[:share]
-            candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
+            sequence, until = record.sequence, tick.as_of + _MOMENT
+            watermark = part_past(watermark, [(sequence, sequence.start, until)])
+            indices = sequence.indices_between(watermark.ahead[-1][0], until)[:share]
+            candidates.extend(Candidate(record=record, nominal_time=sequence.at(index)) for index in indices)
             moved.append(_moved(record, watermark, indices))
         yield candidates, moved
         if len(due) < BATCH and all(each.next_time is None or each.next_time > tick.as_of for each in moved):
             return
 
 
-def _due_indices(record: FeedRecord, watermark: Watermark, as_of: datetime) -> range:
-    sequence = record.sequence
-    assert watermark.next_time is not None
-    stop = sequence.index_at_or_before(as_of) + 1
-    if sequence.size is not None:
-        stop = min(stop, sequence.size)
-    return range(max(0, sequence.index_at_or_after(watermark.next_time)), max(0, stop))
+def _of_past(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield batches of the past, oldest first, with the watermarks to write with the batch; the feeds share it evenly.
+
+    Of each feed at most `PAST_A_TICK`.
+    """
+    plan, polled, now = tick.plan, Counter[Key](), tick.as_of + _MOMENT
+    while True:
+        with tick.database.read() as connection:
+            found = Watermarks(connection).due(WatermarkKind.FEED, tick.as_of, None, tick.cluster, of_past=True)
+        known = [each for each in found if each.key in plan.feeds and plan.feeds[each.key].is_polled]
+        due = [each for each in known if polled[each.key] < PAST_A_TICK]
+        if not due:
+            return
+        candidates: list[Candidate] = []
+        moved: list[Watermark] = []
+        share = max(1, BATCH // len(due))
+        for watermark in due[:BATCH]:
+            record = plan.feeds[watermark.key]
+            sequence, (first, until) = record.sequence, watermark.ahead[0]
+            indices, is_due = sequence.indices_between(first, until), sequence.indices_between(first, now)
+            size = min(share, PAST_A_TICK - polled[watermark.key], len(is_due))
+            taken, left = indices[:size], indices[size:]
+            polled[watermark.key] += share
+            candidates.extend(Candidate(record=record, nominal_time=sequence.at(index)) for index in taken)
+            moved.append(replace(watermark, past_time=sequence.at(left.start) if left else None))
+        yield candidates, moved
 
 
 def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermark:

@@ -86,13 +86,24 @@ def decide_watermark(watermark: Watermark, followed: InstanceSequence, declared:
 
     The watermark stays at its nominal time, also if it had reached the end and the validity was extended. If the start
     moves to an earlier instance of the same grid, the watermark restarts there, and no work is repeated. Instances of
-    another grid (other frequency, time zone or phase) are new from the watermark on, not in the past.
+    another grid (other frequency, time zone or phase) are new from the watermark on, not in the past; those of a past
+    that is left are of the grid that is declared.
     """
-    position = watermark.next_time or followed.at(watermark.next_index)
     is_earlier = declared.start < followed.start and is_same_grid(declared, followed)
+    if is_earlier or not _keeps_past(watermark, declared):
+        watermark = watermark.rejoined()
+    position = watermark.next_time or followed.at(watermark.next_index)
     index = 0 if is_earlier else max(0, declared.index_at_or_after(position))
     is_over = declared.size is not None and index >= declared.size
     return replace(watermark, next_index=index, next_time=None if is_over else declared.at(index))
+
+
+def _keeps_past(watermark: Watermark, declared: InstanceSequence | None) -> bool:
+    """Return whether a past is left and valid to its end. Else the watermark has to stand where that past ends, so that
+    it goes on from there if the validity is extended.
+    """
+    until, end = watermark.past_until, None if declared is None else declared.end
+    return watermark.past_time is not None and until is not None and (end is None or until <= end)
 
 
 def apply_plan(
@@ -247,12 +258,18 @@ def _set_process_watermarks(
     missing = frozenset((key.entity, key.cluster) for key in watermarks.missing(kind, list(timeline.plan.processes)))
     rows = []
     for key in sorted({*missing, *decisions, *returned}):
-        moment = BEGINNING if key in missing else _find_position(connection, key)
+        standing = watermarks.get(kind, *key)
+        moment = BEGINNING if standing is None else _find_position(connection, standing)
         decision = decisions.get(key)
         if decision is not None and decision.step is not Step.IN_PLACE:
             moment = min(moment, *(row.effective_from for row in decision.rows))
-        spans = timeline.spans(connection, key, since=moment)
         record = timeline.plan.processes.get(key)
+        past = standing if standing is not None and _keeps_past(standing, record.sequence if record else None) else None
+        if past is not None and past.past_until is not None and moment < past.past_until:
+            past = None
+        if past is None and standing is not None and standing.past_time is not None:
+            moment = min(moment, standing.past_time)
+        spans = timeline.spans(connection, key, since=moment)
         found = None if record is not None and not record.is_enumerated else first_at_or_after(spans, moment)
         rows.append(
             Watermark(
@@ -262,17 +279,18 @@ def _set_process_watermarks(
                 next_index=found[0].record.sequence.index(found[1]) if found else 0,
                 next_time=found[1] if found else None,
                 delay=found[0].record.delay if found else timedelta(0),
+                past_time=past.past_time if past else None,
+                past_until=past.past_until if past else None,
             )
         )
     watermarks.put(rows)
 
 
-def _find_position(connection: Connection, key: Key) -> datetime:
-    """Return the nominal time up to which all instances of a process have been created."""
-    standing = Watermarks(connection).get(WatermarkKind.PROCESS, *key)
-    if standing is not None and standing.next_time is not None:
+def _find_position(connection: Connection, standing: Watermark) -> datetime:
+    """Return the nominal time from which on no instance of a process has been created."""
+    if standing.next_time is not None:
         return standing.next_time
-    newest = UnstartedInstances(connection, *key).newest_time()
+    newest = UnstartedInstances(connection, *standing.key).newest_time()
     return BEGINNING if newest is None else newest + _MOMENT
 
 

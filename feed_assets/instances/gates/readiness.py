@@ -43,7 +43,7 @@ from feed_assets.log.records import (
     WatermarkKind,
     describe_cause,
 )
-from feed_assets.log.watermarks import Watermarks
+from feed_assets.log.watermarks import PAST_A_TICK, Watermarks, part_past
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.releases.timeline import (
@@ -134,6 +134,8 @@ EVENTS_A_STEP = 5_000
 PROCESSES_A_STEP = 500
 INSTANCES_A_STEP = 100
 
+FEED, PROCESS = WatermarkKind.FEED, WatermarkKind.PROCESS
+
 _MOMENT = timedelta(microseconds=1)
 _WAITING = frozenset({ProcessInstanceStatus.WAITING})
 
@@ -158,7 +160,12 @@ def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessRes
     checked again later.
     """
     materialized = ready = 0
-    while count := _apply_materialization(tick, on_time):
+    while True:
+        with tick.database.read() as connection:
+            due = Watermarks(connection).due(PROCESS, tick.as_of, PROCESSES_A_STEP, tick.cluster, tick.without_row)
+        if not due:
+            break
+        count = _materialize(tick, due, on_time)
         materialized += count[0]
         ready += count[1]
         if tick.budget.is_spent:
@@ -175,25 +182,54 @@ def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessRes
             return ReadinessResult(materialized=materialized, ready=ready, is_complete=False)
     ended, is_complete = work_off(tick, _TimeOuts())
     ready, timed_out = ready + sum(each for each, _ in ended), sum(each for _, each in ended)
-    return ReadinessResult(materialized=materialized, ready=ready, timed_out=timed_out, is_complete=is_complete)
+    past = _apply_past(tick, on_time)
+    return ReadinessResult(
+        materialized=materialized + past.materialized,
+        ready=ready + past.ready,
+        timed_out=timed_out,
+        is_complete=is_complete and past.is_complete,
+    )
 
 
-def _apply_materialization(tick: Tick, on_time: timedelta) -> tuple[int, int, bool] | None:
-    """Create the next instances; return how many were created, how many became ready, and whether more are due."""
-    with tick.database.read() as connection:
-        due = Watermarks(connection).due(
-            WatermarkKind.PROCESS, tick.as_of, PROCESSES_A_STEP, cluster=tick.cluster, without_row=tick.without_row
-        )
-    if not due:
-        return None
+def _apply_past(tick: Tick, on_time: timedelta) -> ReadinessResult:
+    """Create instances of the past, at most `PAST_A_TICK` of a process.
+
+    Those of which the past of inputs is still looked for come later: they would time out.
+    """
+    plan, materialized, ready, is_left = tick.plan, 0, 0, False
+    for _ in range(PAST_A_TICK // INSTANCES_A_STEP):
+        with tick.database.read() as connection:
+            watermarks = Watermarks(connection)
+            found = watermarks.due(PROCESS, tick.as_of, None, tick.cluster, tick.without_row, of_past=True)
+            found = [each for each in found if each.key in plan.processes]
+            behind = watermarks.due(FEED, tick.as_of, None, of_past=True) if found else []
+        looked_for = {each.key for each in behind if each.key in plan.feeds and plan.feeds[each.key].is_polled}
+        due = [
+            each for each in found if looked_for.isdisjoint(edge.feed_key for edge in plan.processes[each.key].inputs)
+        ]
+        is_left = bool(found)
+        if not due or tick.budget.is_spent:
+            break
+        count = _materialize(tick, due[:PROCESSES_A_STEP], on_time, of_past=True)
+        materialized += count[0]
+        ready += count[1]
+    return ReadinessResult(materialized=materialized, ready=ready, is_complete=not is_left)
+
+
+def _materialize(
+    tick: Tick, due: Sequence[Watermark], on_time: timedelta, *, of_past: bool = False
+) -> tuple[int, int, bool]:
+    """Create the next instances of some processes, or those `of_past`; return how many were created, how many became
+    ready, and whether more are due.
+    """
     rows: dict[Key, list[ProcessInstance]] = {}
     moved: list[Watermark] = []
     with tick.database.begin() as connection:
 
         def materialize(watermark: Watermark) -> tuple[list[ProcessInstance], Watermark] | None:
             key = (watermark.entity, watermark.cluster)
-            spans = tick.timeline.spans(connection, key, since=watermark.next_time or tick.as_of)
-            return decide_materialization(spans, watermark, tick.as_of, on_time)
+            spans = tick.timeline.spans(connection, key, since=watermark.ahead[0][0])
+            return decide_materialization(spans, watermark, tick.as_of, on_time, of_past=of_past)
 
         for watermark in due:
             name = watermark.entity
@@ -219,7 +255,12 @@ def _apply_materialization(tick: Tick, on_time: timedelta) -> tuple[int, int, bo
 
 
 def decide_materialization(
-    spans: Sequence[ActiveRelease], watermark: Watermark, as_of: datetime, on_time: timedelta = ON_TIME
+    spans: Sequence[ActiveRelease],
+    watermark: Watermark,
+    as_of: datetime,
+    on_time: timedelta = ON_TIME,
+    *,
+    of_past: bool = False,
 ) -> tuple[list[ProcessInstance], Watermark]:
     """Return the due instances of a process, at most `INSTANCES_A_STEP`, oldest first, and the following watermark.
 
@@ -228,16 +269,23 @@ def decide_materialization(
 
     The timeout of an instance counts from its creation, as in Falcon, so catching up after downtime times nothing out.
     The process's `catch_up` may skip an instance later than `on_time`. LAST_ONLY skips an instance whose successor is
-    created too. A skipped instance has a row with status SKIPPED from the start.
+    created too. A skipped instance has a row with status SKIPPED from the start. The newest instances of a long past
+    are due first, the others only `of_past`.
     """
-    assert watermark.next_time is not None
-    due = list(islice(_iter_due(spans, watermark.next_time, as_of), INSTANCES_A_STEP + 1))
+    if not of_past:
+        stops = [min(each.stop, as_of - each.record.delay + _MOMENT) for each in spans]
+        parts = [(each.record.sequence, each.start, stop) for each, stop in zip(spans, stops, strict=True)]
+        watermark = part_past(watermark, parts)
+    first, until = watermark.ahead[0 if of_past else -1]
+    due = list(islice(_iter_due(spans, first, until, as_of), INSTANCES_A_STEP + 1))
     taken = due[:INSTANCES_A_STEP]
     rows = [
-        _new_instance(active.record, nominal_time, as_of, on_time, has_successor=position + 1 < len(due))
+        _new_instance(active.record, nominal_time, as_of, on_time, has_successor=of_past or position + 1 < len(due))
         for position, (active, nominal_time) in enumerate(taken)
     ]
-    following = first_at_or_after(spans, taken[-1][1] + _MOMENT if taken else watermark.next_time)
+    following = first_at_or_after(spans, taken[-1][1] + _MOMENT if taken else first)
+    if of_past:
+        return rows, replace(watermark, past_time=following[1] if following and following[1] < until else None)
     if following is None:
         index = taken[-1][0].record.sequence.index(taken[-1][1]) + 1 if taken else watermark.next_index
         return rows, replace(watermark, next_index=index, next_time=None)
@@ -247,10 +295,10 @@ def decide_materialization(
 
 
 def _iter_due(
-    spans: Sequence[ActiveRelease], first: datetime, as_of: datetime
+    spans: Sequence[ActiveRelease], first: datetime, until: datetime, as_of: datetime
 ) -> Iterator[tuple[ActiveRelease, datetime]]:
     for active in spans:
-        for index in active.between(first, as_of - active.record.delay + _MOMENT):
+        for index in active.between(first, min(until, as_of - active.record.delay + _MOMENT)):
             yield active, active.record.sequence.at(index)
 
 

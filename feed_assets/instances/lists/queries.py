@@ -410,11 +410,12 @@ def _count_unscheduled(of: ClusterQuery) -> int:
         due = due_between(of.feed, of.start, of.stop, of.context.as_of)
         return len(of.feed.sequence.indices_between(of.start, of.stop)) - len(due)
     watermark = Watermarks(of.connection).get(WatermarkKind.PROCESS, *of.key)
-    since = of.start if watermark is None else watermark.next_time
-    if since is None or not of.context.process_on(*of.key).is_enumerated:
+    ahead = ((of.start, of.stop),) if watermark is None else watermark.ahead
+    if not of.context.process_on(*of.key).is_enumerated:
         return 0
-    spans = of.context.timeline.spans(of.connection, of.key, since)
-    return sum(len(each.between(max(of.start, since), of.stop)) for each in spans)
+    spans = of.context.timeline.spans(of.connection, of.key, of.start)
+    parts = [(max(of.start, first), min(of.stop, until)) for first, until in ahead]
+    return sum(len(each.between(*part)) for each in spans for part in parts)
 
 
 def find_evictions(of: ClusterQuery) -> list[InstanceRow]:

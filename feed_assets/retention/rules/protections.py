@@ -477,7 +477,7 @@ def find_unread(
                 found.setdefault(time, f"{_describe_reader(open_rows[index])} and has not read it")
             for time, indices in readers.items():
                 last = reader.at(indices[-1])
-                if watermark is None or (watermark.next_time is not None and last >= watermark.next_time):
+                if watermark is None or watermark.is_ahead(last):
                     found.setdefault(time, f"instance {render_datetime(last)} of process '{name}' still has to read it")
             reason = f"process '{name}' reads the newest instances"
             found |= {time: reason for time in _newest(connection, reader, record, as_of) if time in times}

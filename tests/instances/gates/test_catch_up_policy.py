@@ -17,6 +17,7 @@ from feed_assets.instances.gates import readiness
 from feed_assets.instances.gates.readiness import ON_TIME, decide_catch_up, decide_materialization
 from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest
+from feed_assets.log import watermarks
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.records import Cause, ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
@@ -203,7 +204,11 @@ def walk(spans: Sequence[ActiveRelease], ticks: Sequence[datetime]) -> list[tupl
             new, watermark = decide_materialization(spans, watermark, as_of)
             assert new
             rows.extend(new)
-        done.append((as_of, rows))
+        while watermark.past_time is not None:
+            new, watermark = decide_materialization(spans, watermark, as_of, of_past=True)
+            assert new
+            rows.extend(new)
+        done.append((as_of, sorted(rows, key=lambda row: row.nominal_time)))
     return done
 
 
@@ -223,9 +228,10 @@ def expected_statuses(policy: CatchUp, order: Order, as_of: datetime, times: Seq
     order=st.sampled_from(Order),
     pauses=st.lists(st.sampled_from([5, 30, 60, 299, 300, 301, 3600, 4000, 20_000]), min_size=1, max_size=25),
     step=st.sampled_from([1, 2, 7, 100]),
+    newest=st.sampled_from([1, 9, 1_000]),
 )
 def test_however_ticks_come_every_instance_comes_into_being_once_and_the_policy_decides_what_runs(
-    frequencies: tuple[str, str], order: Order, pauses: list[int], step: int
+    frequencies: tuple[str, str], order: Order, pauses: list[int], step: int, newest: int
 ) -> None:
     ticks = [START + timedelta(seconds=sum(pauses[: n + 1]) - pauses[0]) for n in range(len(pauses))]
     kept: dict[CatchUp, set[datetime]] = {}
@@ -234,6 +240,7 @@ def test_however_ticks_come_every_instance_comes_into_being_once_and_the_policy_
         spans = [replace(older, stop=SWITCH), replace(newer, start=SWITCH)]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(readiness, "INSTANCES_A_STEP", step)
+            patch.setattr(watermarks, "NEWEST", newest)
             done = walk(spans, ticks)
 
         come = [row.nominal_time for _, rows in done for row in rows]
