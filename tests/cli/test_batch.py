@@ -551,8 +551,6 @@ def test_a_suspended_process_takes_no_batch(project: Path, paste: Pasting) -> No
     paste(refused("1 of 2", "batch", "init", "load"), "queue show")
     ok("entity", "suspend", "process", "load")
     paste(refused("it is suspended, so no batch is taken", "batch", "init", "load"), "entity resume")
-    ok("admin", "safemode", "on")
-    refused("safe mode", "batch", "init", "load")
 
 
 @of("external_work.taking._require_schedule: entity schedule")

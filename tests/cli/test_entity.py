@@ -73,13 +73,9 @@ def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path
         ["entity", "list", "--filter-by", "TYPE:fed"],
         ["entity", "list", "--filter-by", "status:RUNING"],
         ["entity", "summary", "feed", "--filter-by", "CLUSTER:primry"],
-        ["entity", "list", "--fields", "COLOUR"],
-        ["entity", "list", "--kind", "thing"],
         ["entity", "list", "--tags", "owner"],
         ["entity", "summary", "feed"],
-        ["entity", "submit"],
         ["entity", "submit", "nowhere.yaml"],
-        ["entity", "touch", "process", "counting", "--effective-from", "tomorrow"],
     ],
 )
 def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
@@ -150,20 +146,6 @@ def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(proj
     result = run("entity", "list")
     assert result.exit_code == 2
     assert "setting 'state': the location of the state is not configured. Tried" in result.stderr
-
-
-def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
-    assert run("admin", "safemode").stdout == "safe mode is off\n"
-    assert run("admin", "safemode", "on", "--reason", "a move").stdout.startswith("safe mode is on since ")
-    refused = must("entity", "delete", "process", "counting", code=1)
-    assert "delete: it is not allowed during safe mode (ann has switched it on: a move)" in refused.stderr
-    assert shown("admin", "safemode", "status")["reason"] == "a move"
-    assert run("admin", "safemode", "off", "--dry-run").exit_code == 0
-    assert shown("admin", "safemode", "status")["is_on"] is True
-    assert run("admin", "safemode", "off").exit_code == 0
-    lines = [row[1:4] for row in rows(run("admin", "audit", "--limit", "2").stdout)]
-    assert lines == [["ann", "safemode off", ""], ["ann", "safemode on", ""]]
-    assert shown("admin", "audit")["audit"][-1]["action"] == "submit"
 
 
 def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(

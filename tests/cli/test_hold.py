@@ -154,13 +154,6 @@ def test_what_was_released_is_not_released_again(project: Path) -> None:
     assert kept() == {"hold": 6}
 
 
-def test_safe_mode_lets_holds_come_and_not_go(project: Path) -> None:
-    ok(run("admin", "safemode", "on"))
-    add("audit", "--feed", "clicks")
-    assert "release of holds: it is not allowed during safe mode" in refused(run("hold", "release", "audit"))
-    assert [hold["name"] for hold in document("list")] == ["audit"]
-
-
 @pytest.mark.parametrize(
     ("span", "what", "nearest"),
     [

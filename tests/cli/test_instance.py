@@ -33,11 +33,6 @@ def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(projec
     assert rows(ok(run("instance", "status", "process", "counting"))) == []
 
 
-def test_row_114_a_summary_as_text(project: Path) -> None:
-    assert below(ok(run("instance", "summary", "process", "counting"))) == "primary\tUNSCHEDULED\t60\n"
-    assert below(ok(run("instance", "summary", "feed", "clicks"))) == "primary\tMISSING\t60\n"
-
-
 def test_row_117_a_listing_with_a_look(project: Path) -> None:
     folder = project / "data/clicks/2013-11-03/12"
     land(folder, "12345")
@@ -47,15 +42,6 @@ def test_row_117_a_listing_with_a_look(project: Path) -> None:
     assert line[:5] == ["primary", "2013-11-03T12:00Z", "AVAILABLE", "5 bytes", "1"]
     assert line[6] == f"file://{folder}"
     assert rows(ok(run("instance", "listing", "clicks", "--filter-by", "STATUS:AVAILABLE"))) == []
-
-
-def test_row_119_triage_in_three_forms(project: Path) -> None:
-    tree = ok(run("instance", "triage", "process", "counting", "2013-11-03-05:00"))
-    assert tree.splitlines() == [
-        "PROCESS:counting:primary:2013-11-03T05:00Z [UNSCHEDULED]",
-        "  FEED:clicks:primary:2013-11-03T05:00Z [MISSING]",
-    ]
-    assert ok(run("instance", "triage", "process", "counting", TIME, "--output", "dot")).startswith('digraph "primary"')
 
 
 def test_row_118_a_dependency_as_text_and_a_misaligned_time(project: Path) -> None:

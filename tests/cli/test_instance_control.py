@@ -16,7 +16,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.sql.database import Database
-from tests.cli.project import must, run
+from tests.cli.project import run
 from tests.cli.test_simulate import ENTITIES
 from tests.databases import open_migrated
 from tests.log.samples import process_instance
@@ -92,11 +92,6 @@ def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Databas
     assert [row.overrides for row in instances(database)] == [{"depth": "8", "colour": "red"}] * 2 + [{}] * 2
 
 
-def test_one_instance_is_named_by_its_day(database: Database) -> None:
-    must("instance", "rerun", "count", "--instance", "2015-01-02", "--author", "ann")
-    assert statuses(database) == [S.SUCCEEDED, S.WAITING, S.WAITING, S.WAITING]
-
-
 @pytest.mark.parametrize("options", [[], RANGE[:2], [*RANGE, "--instance", "2015-01-02"]])
 def test_either_an_instance_or_a_whole_range_is_given(database: Database, options: list[str]) -> None:
     result = run("instance", "kill", "count", *options)
@@ -130,7 +125,6 @@ def test_a_rerun_from_the_start_lets_steps_that_have_finished_run_again(database
     [
         (["--clusters", "elsewhere"], 1, "cluster elsewhere"),
         (["--end", "2014-01-01T00:00Z"], 1, "before the start"),
-        (["--property", "depth"], 2, "NAME=VALUE"),
     ],
 )
 def test_what_makes_no_sense_is_refused(database: Database, options: list[str], code: int, words: str) -> None:
@@ -138,9 +132,3 @@ def test_what_makes_no_sense_is_refused(database: Database, options: list[str], 
     result = instance("rerun", *options)
     assert (result.exit_code, words in result.stderr) == (code, True), result.output
     assert instances(database) == before
-
-
-def test_safe_mode_allows_to_stop_and_not_to_start(database: Database) -> None:
-    assert run("admin", "safemode", "on").exit_code == 0
-    refused = [instance(verb).exit_code for verb in ("rerun", "resume", "kill", "suspend")]
-    assert refused == [1, 1, 0, 0]
