@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feed_assets.masking import HIDDEN, is_name_of_credential, mask
@@ -30,14 +29,13 @@ class SettingsInForce:
     settings: tuple[SettingInForce, ...]
 
 
-def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None = None) -> SettingsInForce:
+def find_settings_in_force(settings: Settings) -> SettingsInForce:
     """Return every setting with its source, also those that have their defaults, and `DAGSTER_HOME`."""
-    environ = os.environ if environ is None else environ
     found = [
         SettingInForce(name=name, value=_shown(name, value), source=settings.origin_of(name))
         for name, value in iter_values(settings.model_dump(mode="json"))
     ]
-    home = environ.get("DAGSTER_HOME") or None
+    home = os.environ.get("DAGSTER_HOME") or None
     derived = "the folder of the settings file" if settings.file else "the first folder that was tried"
     return SettingsInForce(
         project=str(settings.root),

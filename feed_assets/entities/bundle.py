@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import NoReturn, TypeAlias
 
 from feed_assets.entities.cluster import Cluster
@@ -45,7 +46,7 @@ class Bundle:
 
     def __post_init__(self) -> None:
         by_key: dict[EntityKey, AnyEntity] = {}
-        for entity in sorted(self.entities, key=_order_of):
+        for entity in sorted(self.entities, key=attrgetter("key")):
             if entity.key in by_key:
                 raise DuplicateEntityError(kind=entity.kind.value, name=entity.name)
             by_key[entity.key] = entity
@@ -156,10 +157,6 @@ def entity_digest(entity: Entity) -> str:
 def _sha256(content: object) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _order_of(entity: AnyEntity) -> EntityKey:
-    return entity.key
 
 
 def _missing(bundle: Bundle, kind: Kind, name: str) -> NoReturn:

@@ -24,7 +24,6 @@ from feed_assets.entities.replication import (
     complete_replication,
 )
 from feed_assets.entities.triggers import OnUpdate
-from feed_assets.issues import EntityKey
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord, OnError
 from feed_assets.plan.edges import InputEdge, OutputEdge
 from feed_assets.plan.places import locate
@@ -116,7 +115,7 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
         digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),
         fingerprint=flow_fingerprint(bundle, feed, source, target, part, sequence.start),
-        members=_members(feed, source, target),
+        members=(feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target}))),
         facts=facts,
         is_enumerated=feed.is_expected,
         on_update=OnUpdate.RERUN,
@@ -140,10 +139,6 @@ def copy_options(policy: Replication, part: str) -> CopyOptions:
         task_bandwidth=policy.task_bandwidth.bytes if policy.task_bandwidth else None,
         max_tasks=policy.max_tasks or 5,
     )
-
-
-def _members(feed: Feed, source: str, target: str) -> tuple[EntityKey, ...]:
-    return (feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target})))
 
 
 _HIDDEN = ".*"

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import assert_never
 
@@ -537,7 +538,7 @@ class Simulation:
     def _missed(self, now: datetime) -> Iterator[LogLine]:
         with self.database.read() as connection:
             rows = [row for status in _OPEN for row in ProcessInstances(connection).with_status(status, limit=100_000)]
-        for row in sorted(rows, key=_key_of):
+        for row in sorted(rows, key=attrgetter("key")):
             yield LogLine(
                 at=now,
                 what=SimulatedEvent.MISSED,
@@ -551,10 +552,6 @@ class Simulation:
     def _about(at: datetime, what: SimulatedEvent, request: LaunchRequest, time: datetime, note: str = "") -> LogLine:
         process = request.process
         return LogLine(at=at, what=what, entity=process.process, cluster=process.cluster, nominal_time=time, note=note)
-
-
-def _key_of(row: ProcessInstance) -> ProcessKey:
-    return row.key
 
 
 def simulate(

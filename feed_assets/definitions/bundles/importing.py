@@ -166,7 +166,8 @@ def _apply(
     operations: OperationContext,
     result: BundleImport,
 ) -> BundleImport:
-    new = {path: each for path, each in archive.files.items() if _is_written(result, path)}
+    written = {each.path for each in result.files if each.outcome is not ImportOutcome.UNCHANGED}
+    new = {path: each for path, each in archive.files.items() if path in written}
     ids = {"/".join(each.key): str(each.uid) for each in archive.entities}
     with _written(context.settings.root, new), _identified(context, ids):
         again = plan_edits(context, planned.edits)  # with the files of the workflows
@@ -280,10 +281,6 @@ def _operations_after(context: EntityContext, after: LoadedBundle) -> OperationC
     """Return a context for metadata with the declared entities as they are after the change."""
     timeline = ReleaseTimeline(compile_location(after, context.now).plan, context.store.values)
     return open_context(context.settings, context.database, timeline)
-
-
-def _is_written(result: BundleImport, path: str) -> bool:
-    return any(each.path == path and each.outcome is not ImportOutcome.UNCHANGED for each in result.files)
 
 
 @contextmanager

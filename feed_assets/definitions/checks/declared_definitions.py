@@ -60,13 +60,13 @@ class ValidationReport:
         return f"{self.location}: {wrong}; usable: {usable}"
 
 
-def load_declared(settings: Settings, environ: Mapping[str, str] | None = None) -> Bundle:
+def load_declared(settings: Settings) -> Bundle:
     """Load all readable entities from the location that the settings name.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
     """
-    return load_files(read_declared_files(settings), values_of(settings, environ)).bundle
+    return load_files(read_declared_files(settings), values_of(settings)).bundle
 
 
 def validate_location(

@@ -37,10 +37,10 @@ class Sweeps(TableStore):
         found = _ROWS.find(self._connection, _ROWS.select.where(_T.sweep_id.in_(sorted(set(sweep_ids)))))
         return {sweep.sweep_id: sweep for sweep in found}
 
-    def find_prefix(self, prefix: str, limit: int = 2) -> list[Sweep]:
-        """Return the first sweeps whose id has a prefix; for people who abbreviate ids."""
+    def find_prefix(self, prefix: str) -> list[Sweep]:
+        """Return the first two sweeps whose id has a prefix; for people who abbreviate ids."""
         statement = _ROWS.select.where(_T.sweep_id >= prefix, _T.sweep_id < f"{prefix}\U0010ffff")
-        return _ROWS.find(self._connection, statement.order_by(_T.sweep_id).limit(limit))
+        return _ROWS.find(self._connection, statement.order_by(_T.sweep_id).limit(2))
 
     def newest(self, limit: int, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> list[Sweep]:
         """Return at most `limit` sweeps, the last planned first; of some clusters and in some states if given."""

@@ -128,19 +128,16 @@ class TriggerInputs(TableStore):
 @cache  # measured: building it takes longer than executing it
 def _grow(dialect: str) -> Update:
     new = key_rows(dialect, Growth._fields)
+    no_marker = new.c.marker_seq.is_(None)
     changes: dict[str, Any] = {
         "pending": _T.pending + new.c.pending,
         "first_seq": _extreme(_T.first_seq, new.c.first_seq, is_least=True),
         "first_at": _extreme(_T.first_at, new.c.first_at, is_least=True),
         "last_at": _extreme(_T.last_at, new.c.last_at, is_least=False),
-        "marker_seq": case((new.c.marker_seq.is_(None), _T.marker_seq), else_=_least_marker(new.c.marker_seq)),
+        "marker_seq": case((no_marker, _T.marker_seq), else_=_extreme(_T.marker_seq, new.c.marker_seq, is_least=True)),
     }
     is_behind = _T.taken_seq <= bindparam(_AFTER, type_=BigInteger)
     return update(trigger_inputs).where(_is_input(new.c), is_behind).values(changes)
-
-
-def _least_marker(new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return _extreme(_T.marker_seq, new, is_least=True)
 
 
 def _extreme(old: Column[Any], new: ColumnElement[Any], *, is_least: bool) -> ColumnElement[Any]:
