@@ -132,6 +132,7 @@ import errno
 from collections.abc import Callable
 from enum import StrEnum
 from socket import gaierror
+from typing import Self
 
 from feed_assets.masking import mask, text_of
 
@@ -142,11 +143,17 @@ MOST_CHARACTERS = 1_000
 class FeedAssetsError(Exception):
     """Base of all exceptions that this project raises on purpose; the text is for people.
 
-    It can be pickled, whatever facts it was built from. The text is without secrets, the facts are as they are.
+    It keeps the facts from which it was built as attributes; a class declares those that somebody reads. It can be
+    pickled, whatever they are. The text is without secrets, the facts are as they are.
     """
 
     approval: str | None = None
     """The property with which a rerun of the instance may do what was refused, as name=value; None if nothing may."""
+
+    def __new__(cls, *texts: object, **facts: object) -> Self:
+        error = super().__new__(cls, *texts)
+        error.__dict__.update(facts)
+        return error
 
     def __str__(self) -> str:
         return mask(super().__str__())
@@ -215,9 +222,6 @@ class SettingsError(FeedAssetsError):
     """A setting is missing or wrong; `tried` lists the sources that were read, the strongest first."""
 
     def __init__(self, *, setting: str, reason: str, tried: tuple[str, ...], next_step: str) -> None:
-        self.setting = setting
-        self.reason = reason
-        self.tried = tried
         places = f" Tried in this order: {', '.join(tried)}." if tried else ""
         super().__init__(f"setting {setting!r}: {reason}.{places} {next_step}")
 
@@ -226,7 +230,6 @@ class NoAnswerError(FeedAssetsError):
     """A service or filesystem did not answer in time."""
 
     def __init__(self, *, endpoint: str, seconds: float) -> None:
-        self.endpoint = endpoint
         self.reason = f"it has not answered within {seconds:g} seconds"
         self.next_step = "Check that it runs and can be reached; if it needs longer, raise the setting tick_patience."
         super().__init__(f"{endpoint} {self.reason.removeprefix('it ')}. {self.next_step}")

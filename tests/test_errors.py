@@ -1,11 +1,13 @@
 """The tree of exceptions is one, and is drawn as it is."""
 
+import pickle
 import re
 from importlib import import_module
 from pathlib import Path
 
 import feed_assets
 from feed_assets import errors
+from feed_assets.context.errors import ListenRefusedError
 from feed_assets.errors import FeedAssetsError
 
 _LINE = re.compile(r"^(?P<branches>[│├└─ ]*)(?P<name>\w+Error)\b", re.MULTILINE)  # "│   ├── FrequencyError"
@@ -38,3 +40,9 @@ def test_the_drawing_of_the_tree_is_true() -> None:
             ".".join(["feed_assets", *module.relative_to(next(iter(feed_assets.__path__))).with_suffix("").parts])
         )
     assert drawn() == {"FeedAssetsError": None} | below(FeedAssetsError)
+
+
+def test_an_error_keeps_the_facts_from_which_it_was_built_and_a_copy_has_them_too() -> None:
+    error = ListenRefusedError(address="127.0.0.1:9", reason="it is taken")
+    assert {name: getattr(error, name) for name in ("address", "reason")} == vars(error)
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)

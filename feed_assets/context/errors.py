@@ -15,8 +15,6 @@ class VersionNotFoundError(DefinitionsError):
     """An entity has no such version, or had none at that time."""
 
     def __init__(self, *, kind: str, name: str, wanted: str, known: str) -> None:
-        self.kind = kind
-        self.name = name
         super().__init__(
             location=f"{kind} {name!r}",
             reason=f"there is no version {wanted}; {known}",
@@ -28,8 +26,6 @@ class InstanceQueryError(FeedAssetsError):
     """A range, filter, order or page of instances is invalid."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
-        self.subject = subject
-        self.reason = reason
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
@@ -37,8 +33,6 @@ class ListenRefusedError(FeedAssetsError):
     """Nothing can be served at an address."""
 
     def __init__(self, *, address: str, reason: str) -> None:
-        self.address = address
-        self.reason = reason
         super().__init__(f"{address}: nothing can be served here: {reason}. Choose another address.")
 
 
@@ -48,10 +42,6 @@ class ArrivalRefusedError(FeedAssetsError):
     def __init__(
         self, *, feed: str, cluster: str | None, nominal_time: datetime | None, reason: str, next_step: str
     ) -> None:
-        self.feed = feed
-        self.cluster = cluster
-        self.nominal_time = nominal_time
-        self.reason = reason
         place = f" on {cluster}" if cluster else ""
         at = f" at {render_datetime(nominal_time)}" if nominal_time is not None else ""
         super().__init__(f"feed {feed!r}{place}{at}: {reason}. {next_step}")
@@ -61,7 +51,6 @@ class BundleRefusedError(FeedAssetsError):
     """A bundle cannot be read, made or imported here. Nothing was changed."""
 
     def __init__(self, *, file: str, reasons: Sequence[str], next_step: str) -> None:
-        self.file = file
         self.reasons = tuple(reasons)
         super().__init__(f"{file}: {'; '.join(reasons)}. {next_step}")
 
@@ -80,8 +69,6 @@ class EntityExistsError(VerbRefusedError):
     """Another definition of that name is already declared; `files` have the refused one."""
 
     def __init__(self, *, kind: str, name: str, place: str, files: Sequence[str]) -> None:
-        self.kind = kind
-        self.name = name
         super().__init__(
             subject=f"{kind} {name!r}",
             reason=f"it is already declared, with a different content, in {place}",
@@ -93,8 +80,6 @@ class EntityReferencedError(VerbRefusedError):
     """Other entities refer to the one to be removed; `referrers` are their labels."""
 
     def __init__(self, *, kind: str, name: str, referrers: Sequence[str]) -> None:
-        self.kind = kind
-        self.name = name
         self.referrers = tuple(referrers)
         super().__init__(
             subject=f"{kind} {name!r}",
@@ -111,8 +96,6 @@ class NotScheduledError(VerbRefusedError):
     """An entity is not scheduled on any cluster."""
 
     def __init__(self, *, kind: str, name: str) -> None:
-        self.kind = kind
-        self.name = name
         super().__init__(
             subject=f"{kind} {name!r}",
             reason="it is not scheduled",
@@ -128,7 +111,6 @@ class PlanOutdatedError(VerbRefusedError):
     """Definitions, schedules or releases have changed since the plan was made."""
 
     def __init__(self, *, digest: str) -> None:
-        self.digest = digest
         super().__init__(
             subject=f"plan {digest[:12]}",
             reason="it is outdated: files, definitions, schedules or releases have changed since",
@@ -140,9 +122,6 @@ class ArrivalsFileError(FeedAssetsError):
     """A line of an arrivals file is invalid."""
 
     def __init__(self, *, file: str, line: int, reason: str) -> None:
-        self.file = file
-        self.line = line
-        self.reason = reason
         super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, optionally, content.")
 
 
@@ -150,9 +129,6 @@ class EventsFileError(FeedAssetsError):
     """A line of a file of events is invalid."""
 
     def __init__(self, *, file: str, line: int, reason: str) -> None:
-        self.file = file
-        self.line = line
-        self.reason = reason
         of_feed = "at and feed, and may have cluster, instance, content, payload, marking and again"
         super().__init__(f"{file}:{line}: {reason}. A line has {of_feed}; or it has at, process and do.")
 
@@ -161,7 +137,6 @@ class MirrorTemplateError(FeedAssetsError):
     """The given options do not describe a mirror."""
 
     def __init__(self, *, reason: str, next_step: str) -> None:
-        self.reason = reason
         super().__init__(f"mirror: {reason}. {next_step}")
 
 
@@ -169,7 +144,6 @@ class ProjectNameError(FeedAssetsError):
     """No Python package can have the name of a new project."""
 
     def __init__(self, *, name: str) -> None:
-        self.name = name
         super().__init__(
             f"a project cannot have the name {name!r}: no Python package can have it. "
             "Choose a name of letters, digits, - and _ that begins with a letter, with --name."
@@ -180,7 +154,6 @@ class FolderNotEmptyError(FeedAssetsError):
     """The folder of a new project is not empty. Nothing was written."""
 
     def __init__(self, *, folder: Path, found: Sequence[str]) -> None:
-        self.folder = folder
         reason = f"it is not empty ({', '.join(found)})" if found else "it is a file"
         super().__init__(
             f"no project was made in {folder}: {reason}. Choose a new folder, or keep its files and add those that are "
@@ -194,10 +167,6 @@ class InstanceNotThereError(FeedAssetsError):
     def __init__(
         self, *, feed: str, cluster: str, nominal_time: datetime, status: FeedInstanceStatus, reason: str
     ) -> None:
-        self.feed = feed
-        self.cluster = cluster
-        self.nominal_time = nominal_time
-        self.status = status
         why = command_line("why", feed, nominal_time, kind="feed", cluster=cluster)
         super().__init__(
             f"feed {feed!r} on {cluster} at {render_datetime(nominal_time)} cannot be read, it is {status.value}: "
@@ -209,5 +178,4 @@ class NotAskedError(LifecycleError):
     """A service was not called, because it has failed and its next try is not due."""
 
     def __init__(self, *, endpoint: str, reason: str) -> None:
-        self.endpoint = endpoint
         super().__init__(f"{endpoint} does not answer: {reason}")

@@ -13,7 +13,6 @@ class FileRefusedError(DefinitionStoreError):
     """The name of a file is invalid or leads out of the folder of definitions."""
 
     def __init__(self, *, location: str, file: str, reason: str) -> None:
-        self.file = file
         super().__init__(
             location=location,
             reason=f"the file {file!r} is refused: {reason}",
@@ -25,7 +24,6 @@ class DefinitionsChangedError(DefinitionStoreError):
     """Definition files were edited outside the store during a change; nothing was changed."""
 
     def __init__(self, *, location: str, files: tuple[str, ...]) -> None:
-        self.files = files
         super().__init__(
             location=location,
             reason=f"{render_some(files)} changed while the change was being made",
@@ -37,7 +35,6 @@ class MassDeletionError(DefinitionStoreError):
     """Many declared entities have disappeared at once, and nobody has confirmed that they are deleted."""
 
     def __init__(self, *, location: str, deleted: tuple[str, ...], declared: int) -> None:
-        self.deleted = deleted
         super().__init__(
             location=location,
             reason=f"{len(deleted)} of {declared} declared entities are gone at once: {render_some(deleted)}",
@@ -50,7 +47,6 @@ class ForeignDefinitionsError(DefinitionStoreError):
     """The database records the definitions of another project."""
 
     def __init__(self, *, location: str, database: str, places: tuple[str, ...], recorded: int, lacking: int) -> None:
-        self.places = places
         of = f" of {render_some(places)}" if places else ""
         super().__init__(
             location=location,
@@ -65,7 +61,6 @@ class ReplacedDefinitionsError(DefinitionStoreError):
     """Another place has declared the entities of the record since this one did, and declares them differently."""
 
     def __init__(self, *, location: str, by: str, differing: tuple[str, ...]) -> None:
-        self.differing = differing
         super().__init__(
             location=location,
             reason=f"{by} has replaced it as the declaration of the recorded entities, and {render_some(differing)} "

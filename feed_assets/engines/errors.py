@@ -16,7 +16,6 @@ class UnknownEngineError(EngineError):
     """No engine has this name."""
 
     def __init__(self, *, name: str, known: tuple[str, ...]) -> None:
-        self.name = name
         super().__init__(f"{name!r} is not an engine. Use one of {', '.join(known)} as workflow.engine.")
 
 
@@ -24,8 +23,6 @@ class WorkflowNotFoundError(EngineError):
     """A workflow path does not lead to code that can be run."""
 
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
-        self.process = process
-        self.path = path
         self.reason = reason
         self.next_step = next_step
         super().__init__(f"process {process!r}: workflow {path!r} cannot be run: {reason}. {next_step}")
@@ -35,8 +32,6 @@ class WorkflowSignatureError(EngineError):
     """User code does not fit the inputs and outputs of its process; detected before anything runs."""
 
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
-        self.process = process
-        self.path = path
         self.reason = reason
         self.next_step = next_step
         super().__init__(f"process {process!r}: workflow {path!r} does not match the process: {reason}. {next_step}")
@@ -46,8 +41,6 @@ class InputReadError(EngineError):
     """Spark cannot open an input."""
 
     def __init__(self, *, name: str, feed: str, reason: str, next_step: str) -> None:
-        self.name = name
-        self.feed = feed
         super().__init__(f"input {name!r} (feed {feed!r}) cannot be read: {reason}. {next_step}")
 
 
@@ -65,10 +58,6 @@ class EventRefusedError(EngineError):
     """What a function says about the event of an output cannot be kept, or it makes no such output."""
 
     def __init__(self, *, process: str, output: str, reason: str, next_step: str) -> None:
-        self.process = process
-        self.output = output
-        self.reason = reason
-        self.next_step = next_step
         super().__init__(f"process {process!r}: the event of output {output!r} cannot say this: {reason}. {next_step}")
 
 
@@ -76,9 +65,6 @@ class UnknownFeedError(EngineError):
     """A function asks for the newest event of a feed that is not declared on its cluster."""
 
     def __init__(self, *, process: str, cluster: str, feed: str, known: Sequence[str]) -> None:
-        self.process = process
-        self.cluster = cluster
-        self.feed = feed
         self.suggestions = tuple(get_close_matches(feed, known, n=2))
         named = " or ".join(map(repr, self.suggestions))
         hint = f"Did you mean {named}?" if named else "Name a feed that is declared there."
@@ -91,10 +77,7 @@ class WorkflowFailedError(EngineError):
     def __init__(
         self, *, process: str, nominal_time: str, path: str, reason: str, last_lines: tuple[str, ...] = ()
     ) -> None:
-        self.process = process
-        self.nominal_time = nominal_time
         self.reason = reason
-        self.last_lines = last_lines
         tail = "".join(f"\n  {line}" for line in last_lines)
         super().__init__(
             f"process {process!r}, instance {nominal_time}: workflow {path!r} failed: {reason}. "

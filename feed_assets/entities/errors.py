@@ -26,8 +26,8 @@ class DefinitionsError(FeedAssetsError):
         next_step: str = "Correct the values below.",
     ) -> None:
         self.location = location
-        self.issues = tuple(issues)
         self.next_step = next_step
+        self.issues = tuple(issues)
         self.reason = reason or f"{len(self.issues)} {'issue was' if len(self.issues) == 1 else 'issues were'} found"
         details = "".join(f"\n  {issue.render()}" for issue in self.issues)
         super().__init__(f"{location}: {self.reason}. {next_step}{details}")
@@ -37,9 +37,6 @@ class EntityNotFoundError(DefinitionsError):
     """No entity of this kind and name is declared."""
 
     def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
-        self.kind = kind
-        self.name = name
-        self.suggestions = suggestions
         article = "an" if kind == "entity" else "a"
         names = " or ".join(map(repr, suggestions))
         hint = f"Did you mean {names}?" if suggestions else f"Declare {article} {kind} {name!r}."
@@ -50,8 +47,6 @@ class DuplicateEntityError(DefinitionsError):
     """Two entities of one kind have the same name."""
 
     def __init__(self, *, kind: str, name: str) -> None:
-        self.kind = kind
-        self.name = name
         super().__init__(
             location="the definitions",
             reason=f"there are two entities of kind {kind!r} with the name {name!r}",
@@ -63,7 +58,6 @@ class AmbiguousNameError(WrongUsageError):
     """Entities of several kinds have the name that was given without a kind."""
 
     def __init__(self, *, name: str, kinds: Sequence[str]) -> None:
-        self.name = name
         self.kinds = tuple(kinds)
         super().__init__(f"{' and '.join(f'a {kind}' for kind in kinds)} have the name {name!r}: give KIND, too.")
 
@@ -72,7 +66,6 @@ class ColumnsError(DefinitionsError):
     """A feed's schema cannot be parsed."""
 
     def __init__(self, *, text: str, reason: str) -> None:
-        self.text = text
         super().__init__(
             location=f"schema {text!r}",
             reason=reason,
@@ -84,8 +77,6 @@ class MetadataRefusedError(FeedAssetsError):
     """Metadata of an entity cannot be written or asked for. Nothing was changed."""
 
     def __init__(self, *, entity: str, reason: str, next_step: str) -> None:
-        self.entity = entity
-        self.reason = reason
         super().__init__(f"{entity}: {reason}. {next_step}")
 
 
@@ -93,7 +84,5 @@ class PatternError(DefinitionsError):
     """A pattern of made-up texts has a part that is not supported."""
 
     def __init__(self, *, text: str, position: int, reason: str, next_step: str) -> None:
-        self.text = text
-        self.position = position
         where = f", character {position}" if position else ""
         super().__init__(location=f"regex {text!r}{where}", reason=reason, next_step=next_step)

@@ -25,9 +25,6 @@ class InputsMissingError(LifecycleError):
         lost: tuple[str, ...] = (),
         stays: str | None = None,
     ) -> None:
-        self.process = process
-        self.nominal_time = nominal_time
-        self.missing = missing
         self.stays = stays
         parts = [
             f"{name} lacks {render_some(urls)}" if urls else f"{name} cannot be resolved yet"
@@ -53,9 +50,6 @@ class OutputOutsideValidityError(LifecycleError):
     """A process instance would write outside the validity of the feed."""
 
     def __init__(self, *, process: str, output: str, feed: str, nominal_time: datetime) -> None:
-        self.process = process
-        self.output = output
-        self.feed = feed
         super().__init__(
             f"{describe_process(process)} at {render_datetime(nominal_time)}: output {output!r} is outside the "
             f"validity of feed {feed!r}. Widen the feed's validity, or shorten the process's."
@@ -66,9 +60,6 @@ class StepRefusedError(LifecycleError):
     """A step would run outside of its attempt, or twice in it."""
 
     def __init__(self, *, process: str, nominal_time: datetime, step: str) -> None:
-        self.process = process
-        self.nominal_time = nominal_time
-        self.step = step
         super().__init__(
             f"{describe_process(process)} at {render_datetime(nominal_time)}: step {step!r} has begun already in this "
             "attempt, or does not belong to it. Run the instance again."
@@ -102,9 +93,6 @@ class QualityError(LifecycleError):
         feed_time: datetime,
         cluster: str,
     ) -> None:
-        self.process = process
-        self.nominal_time = nominal_time
-        self.refused = refused
         reasons = "; ".join(f"its output {output} is not good enough: {reason}" for output, reason in refused.items())
         rest = f" but the bad rows, in feed {', '.join(map(repr, quarantines))}" if quarantines else ""
         shown = command_line("quality", "show", feed, feed_time, cluster=cluster)
@@ -118,8 +106,6 @@ class BatchEndedError(LifecycleError):
     """A batch has no events any more, because its queue has ended since it was cut."""
 
     def __init__(self, *, process: str, nominal_time: datetime) -> None:
-        self.process = process
-        self.nominal_time = nominal_time
         super().__init__(
             f"batch {render_datetime(nominal_time)} of {describe_process(process)} has no events any more: the process "
             "was deleted, or taken off the cluster, since it was cut. They are still in the event log: write "

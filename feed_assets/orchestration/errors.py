@@ -16,7 +16,6 @@ class WebserverError(FeedAssetsError):
     """Dagster's webserver does not answer, or refuses."""
 
     def __init__(self, *, url: str, reason: str, next_step: str) -> None:
-        self.url = url
         super().__init__(f"webserver {url}: {reason}. {next_step}")
 
 
@@ -24,7 +23,6 @@ class RunsNotStoppedError(FeedAssetsError):
     """Dagster did not end the runs of killed instances; `runs` are their ids."""
 
     def __init__(self, *, runs: tuple[str, ...], reason: str) -> None:
-        self.runs = runs
         super().__init__(
             f"the instances are killed, but their runs go on ({', '.join(runs) or 'unknown'}): {reason}. "
             "End them in Dagster; their results are no longer recorded."
@@ -35,7 +33,6 @@ class PartitionKeyError(LifecycleError):
     """A partition key does not denote an instance of the feed or process."""
 
     def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
-        self.key = key
         super().__init__(
             f"partition {key!r} is not an instance of {frequency} from {render_datetime(start)}: {reason}. "
             "Choose a partition from the asset's page."
@@ -105,8 +102,6 @@ class ProducerError(FeedAssetsError):
     """The asset that produces a feed is not what the feed needs."""
 
     def __init__(self, *, asset: str, feed: str, reason: str, next_step: str) -> None:
-        self.asset = asset
-        self.feed = feed
         super().__init__(f"asset {asset}, which produces feed {feed!r}: {reason}. {next_step}")
 
 
@@ -114,7 +109,6 @@ class StrayPartitionsError(FeedAssetsError):
     """An asset that produces a feed was materialized for partitions that are no instances of the feed."""
 
     def __init__(self, *, asset: str, feed: str, partitions: tuple[str | None, ...]) -> None:
-        self.partitions = partitions
         shown = ", ".join("no partition" if each is None else each for each in partitions[:_SHOWN])
         more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
         super().__init__(
@@ -127,7 +121,6 @@ class AssetClashError(FeedAssetsError):
     """Two assets have one key."""
 
     def __init__(self, *, key: str, feed: str | None) -> None:
-        self.key = key
         whose = f"the asset of feed {feed!r}" if feed is not None else "an asset of feed-assets"
         produces = f", or write produced_by: {{asset: [{', '.join(key.split('/'))}]}} at the feed" if feed else ""
         super().__init__(f"two assets have the key {key}: {whose} and one of yours. Give yours another key{produces}.")
@@ -137,7 +130,6 @@ class NameClashError(FeedAssetsError):
     """Two asset checks, jobs, schedules or sensors have one name."""
 
     def __init__(self, *, kind: str, name: str) -> None:
-        self.name = name
         super().__init__(f"two {kind.replace('_', ' ')} have the name {name}: one is built here. Give yours another.")
 
 
@@ -145,7 +137,6 @@ class FeedOutputError(FeedAssetsError):
     """An asset returns a value that the IO manager of feeds would have to write."""
 
     def __init__(self, *, asset: str) -> None:
-        self.asset = asset
         super().__init__(
             f"asset {asset} returns a value, but the IO manager of feeds only reads. Write the data to the path of "
             "feed_assets.locate_instance(context, feed), return nothing, and name the asset at the feed: "

@@ -9,9 +9,6 @@ class ReleaseError(LifecycleError):
     """No new release of a process can be made as asked."""
 
     def __init__(self, *, process: str, cluster: str, reason: str) -> None:
-        self.process = process
-        self.cluster = cluster
-        self.reason = reason
         kind, declared = declared_by(process)
         super().__init__(
             f"{describe_process(process)} on {cluster!r}: no new release: {reason}. "
@@ -23,9 +20,6 @@ class NeighbourLeftOutError(LifecycleError):
     """A process would write over data of an entity that is declared, but left out of the plan because of errors."""
 
     def __init__(self, *, process: str, cluster: str, written: str, place: str, where: str) -> None:
-        self.process = process
-        self.cluster = cluster
-        self.place = place
         super().__init__(
             f"{describe_process(process)} on {cluster!r} writes {written}, and {place}, which is left out of the plan "
             f"at present, is {where}: its data would be lost. Correct that definition, or delete it, and run again."

@@ -9,7 +9,6 @@ class FeedsUnsweptError(LifecycleError):
     """Paths of several feeds of a sweep could not be removed."""
 
     def __init__(self, *, sweep: str, failures: Mapping[str, Exception]) -> None:
-        self.failures = failures
         reasons = " ".join(f"Feed {feed!r}: {error}" for feed, error in failures.items())
         super().__init__(f"sweep {sweep} is not complete. {reasons} Run it again: it continues.")
 
@@ -18,7 +17,6 @@ class FeedsUnrestoredError(LifecycleError):
     """Paths of some feeds of a sweep could not be restored; the others are, `restored` in number."""
 
     def __init__(self, *, sweep: str, restored: int, failures: Mapping[str, Exception]) -> None:
-        self.failures = failures
         reasons = " ".join(f"Feed {feed!r}: {error}" for feed, error in failures.items())
         super().__init__(
             f"the undo of {sweep} has restored {restored:,} paths and is not complete. {reasons} "
@@ -30,6 +28,4 @@ class SweepRefusedError(LifecycleError):
     """The requested operation on a sweep is not possible in its state; nothing was moved."""
 
     def __init__(self, *, sweep: str, reason: str, next_step: str) -> None:
-        self.sweep = sweep
-        self.reason = reason
         super().__init__(f"sweep {sweep}: {reason}. {next_step}")

@@ -24,7 +24,6 @@ class StateSchemaError(StateError):
     """The state database has the tables of another release; nothing was read or changed."""
 
     def __init__(self, *, database: str, revision: str, known: str) -> None:
-        self.revision = revision
         is_newer = _number_of(revision) > _number_of(known)
         super().__init__(
             database=database,
@@ -48,11 +47,6 @@ class LeaseHeldError(StateError):
     def __init__(
         self, *, database: str, entity: str, cluster: str, nominal_time: datetime, holder: str, expires_at: datetime
     ) -> None:
-        self.entity = entity
-        self.cluster = cluster
-        self.nominal_time = nominal_time
-        self.holder = holder
-        self.expires_at = expires_at
         super().__init__(
             database=database,
             reason=(
@@ -69,10 +63,6 @@ class FencedOutError(StateError):
     def __init__(
         self, *, database: str, entity: str, cluster: str, nominal_time: datetime, token: int, reason: str
     ) -> None:
-        self.entity = entity
-        self.cluster = cluster
-        self.nominal_time = nominal_time
-        self.token = token
         super().__init__(
             database=database,
             reason=f"the lease {token} on {entity!r} on {cluster!r} at {nominal_time.isoformat()} {reason}",
@@ -84,10 +74,6 @@ class ChunkTakenError(StateError):
     """A claimed chunk of a sweep was taken over, or has ended; nothing of the worker may become visible."""
 
     def __init__(self, *, sweep: str, chunk: int, holder: str, other: str | None) -> None:
-        self.sweep = sweep
-        self.chunk = chunk
-        self.holder = holder
-        self.other = other
         who = "nobody" if other is None else repr(other)
         super().__init__(
             reason=f"chunk {chunk} of the sweep {sweep} is no longer leased by {holder!r}, but by {who}",
@@ -99,8 +85,6 @@ class SweepDamagedError(StateError):
     """The stored sweep differs from the plan; nothing of it may be removed."""
 
     def __init__(self, *, sweep: str, chunk: int | None = None) -> None:
-        self.sweep = sweep
-        self.chunk = chunk
         part = "its list of chunks" if chunk is None else f"its chunk {chunk}"
         super().__init__(
             reason=f"the sweep {sweep} differs from its plan: {part} is missing or does not match its digest",

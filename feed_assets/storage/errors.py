@@ -12,8 +12,8 @@ class StorageError(FeedAssetsError):
     """The storage refused a request, or contains something that feed-assets does not understand."""
 
     def __init__(self, *, store: str, path: str, reason: str, next_step: str) -> None:
-        self.store = store
         self.path = path
+        self.store = store
         self.reason = reason
         where = f"{store}: {path!r}" if path else store
         super().__init__(f"{where}: {reason}. {next_step}")
@@ -64,7 +64,6 @@ class StagingLostError(StorageError):
     """A staging was discarded, swept or never created."""
 
     def __init__(self, *, store: str, path: str, token: str) -> None:
-        self.token = token
         super().__init__(
             store=store,
             path=path,
@@ -89,7 +88,6 @@ class ForeignContentError(StorageError):
     """The place of an instance holds content that no record and no manifest knows."""
 
     def __init__(self, *, store: str, path: str, files: tuple[str, ...]) -> None:
-        self.files = files
         self.approval = f"{EXISTING}={Existing.ADOPT.value}"
         named = f" ({render_some(files, 3)})" if files != ("",) else ""
         super().__init__(

@@ -19,8 +19,6 @@ class FrequencyError(TimingError):
     """A text that is not `unit(count)`."""
 
     def __init__(self, *, text: str, reason: str) -> None:
-        self.text = text
-        self.reason = reason
         word = text.strip().lower()
         meant = _MEANT.get(word) or (f"{found[1]}s({found[2]})" if (found := _SINGULAR.fullmatch(word)) else None)
         suggestion = f"Did you mean {meant}? " if meant else ""
@@ -34,8 +32,6 @@ class DateTimeError(TimingError):
     """A text that is not a date and time in entity syntax."""
 
     def __init__(self, *, text: str, reason: str) -> None:
-        self.text = text
-        self.reason = reason
         begun = _BEGUN.fullmatch(text)
         example = f"{begun[1]}T{begun[2] or '00:00'}Z" if begun else "2015-02-28T06:30Z"
         super().__init__(
@@ -47,8 +43,6 @@ class TimeZoneError(TimingError):
     """A name that the time zone database does not know."""
 
     def __init__(self, *, name: str, suggestions: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.suggestions = suggestions
         hint = "Write UTC, an area and a city such as Europe/Berlin, or an offset from GMT-23:59 to GMT+23:59."
         if suggestions:
             hint = f"Did you mean {' or '.join(suggestions)}?"
@@ -59,8 +53,6 @@ class InstanceError(TimingError):
     """A time that is not an instance of its sequence, or an instance outside the calendar."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
-        self.subject = subject
-        self.reason = reason
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
@@ -80,9 +72,6 @@ class UnknownNameError(ExpressionError):
     """An unknown variable, function or input in an expression."""
 
     def __init__(self, *, text: str, position: int, name: str, kind: str, known: tuple[str, ...]) -> None:
-        self.name = name
-        self.kind = kind
-        self.known = known
         close = tuple(get_close_matches(name, known, n=1))
         reason = f"{name} is not a known {kind} (known: {', '.join(known) or 'none'})"
         super().__init__(text=text, position=position, reason=reason, suggestions=close)
@@ -92,9 +81,6 @@ class WindowError(TimingError):
     """Two expressions that do not form a window."""
 
     def __init__(self, *, start: str, end: str, reason: str, next_step: str) -> None:
-        self.start = start
-        self.end = end
-        self.reason = reason
         super().__init__(f"window from {start} to {end}: {reason}. {next_step}")
 
 
@@ -102,7 +88,6 @@ class TemplateError(TimingError):
     """A text that is not a path template, or a template that cannot be used in this way."""
 
     def __init__(self, *, text: str, reason: str, next_step: str) -> None:
-        self.text = text
         self.reason = reason
         super().__init__(f"template {text!r}: {reason}. {next_step}")
 
@@ -111,8 +96,6 @@ class TableAddressError(TimingError):
     """A text that is not the address of a table in a catalog."""
 
     def __init__(self, *, text: str, reason: str) -> None:
-        self.text = text
-        self.reason = reason
         super().__init__(
             f"table {text!r}: {reason}. Write catalog:database:table#key=value, "
             "for example catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY}."

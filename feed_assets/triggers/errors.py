@@ -8,9 +8,6 @@ class QueueChangeError(LifecycleError):
     """Nothing can be decided about an event of a consumer's queue, because of where it is; nothing was changed."""
 
     def __init__(self, *, process: str, event: int, place: str, action: str) -> None:
-        self.process = process
-        self.event = event
-        self.place = place
         again = " To read it again, run its batch again." if place.startswith("taken") else ""
         queue = f"the queue of {describe_process(process)}"
         super().__init__(f"event {event} in {queue} is {place}: {action} changes nothing there.{again}")
@@ -20,7 +17,4 @@ class BatchRefusedError(LifecycleError):
     """A call about a batch of work elsewhere comes out of turn; nothing was moved."""
 
     def __init__(self, *, process: str, cluster: str, reason: str, next_step: str) -> None:
-        self.process = process
-        self.cluster = cluster
-        self.reason = reason
         super().__init__(f"{describe_process(process)} on {cluster}: {reason}. {next_step}")

@@ -13,7 +13,6 @@ class ReceiverError(DeliveryError):
     """A receiver of the settings is wrong."""
 
     def __init__(self, *, name: str, reason: str, next_step: str) -> None:
-        self.name = name
         super().__init__(f"receiver {name!r}: {reason}. {next_step}")
 
 
@@ -21,7 +20,6 @@ class ChatMissingError(DeliveryError):
     """Chats need a package that is not installed."""
 
     def __init__(self, *, name: str) -> None:
-        self.name = name
         super().__init__(
             f"receiver {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
         )
@@ -31,7 +29,6 @@ class UnknownReceiverError(DeliveryError):
     """No receiver of this name is declared."""
 
     def __init__(self, *, name: str, similar: Sequence[str], known: Sequence[str]) -> None:
-        self.name = name
         hint = f"Did you mean {similar[0]!r}? " if similar else ""
         there = f"There are {', '.join(known)}" if known else "There is none: declare it in the setting notify"
         super().__init__(f"receiver {name!r}: no receiver of this name is declared. {hint}{there}.")
