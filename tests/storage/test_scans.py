@@ -37,25 +37,6 @@ def test_a_scan_knows_all_content_and_neither_flags_nor_hidden_files(harness: St
     assert all(file.checksum for file in found.files)
 
 
-@pytest.mark.parametrize(
-    ("files", "flag", "expected"),
-    [
-        ({}, None, Availability.MISSING),
-        ({}, FLAG, Availability.MISSING),
-        ({"part-0.csv": b""}, None, Availability.EMPTY),
-        (DATA, FLAG, Availability.PARTIAL),
-        ({FLAG: b""}, FLAG, Availability.AVAILABLE),
-    ],
-)
-def test_a_scan_says_what_a_look_says_and_reads_nothing_that_is_not_available(
-    file_harness: StoreHarness, files: dict[str, bytes], flag: str | None, expected: Availability
-) -> None:
-    file_harness.land(HOUR, files)
-    found = scan(file_harness, flag=flag)
-    assert (found.availability, found.files, found.read) == (expected, (), 0)
-    assert file_harness.store.look([HOUR], flag)[0].availability is expected
-
-
 def test_a_second_scan_reads_nothing_when_nothing_changed(harness: StoreHarness) -> None:
     harness.land(HOUR, DATA)
     first = scan(harness)

@@ -17,6 +17,7 @@ from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Documents, Reading, Staging
 from feed_assets.storage.errors import (
     InstanceChangingError,
+    InstanceNotFoundError,
     StagingLostError,
     StorageError,
     TableRefusedError,
@@ -112,16 +113,16 @@ class TableStore(InstanceStore):
         return replace(staging, path=parse_path(self.root_url, path))
 
     def staging_url(self, path: str, token: str) -> str:
-        table, spec = self._partitions.parse_one(path)
-        return self._partitions.root(table).staging_url(version_path(spec, token), token)
+        root, version = self._version(path, token)
+        return root.staging_url(version, token)
 
     def staged_files(self, path: str, token: str) -> Mapping[str, int]:
-        table, spec = self._partitions.parse_one(path)
-        return self._partitions.root(table).staged_files(version_path(spec, token), token)
+        root, version = self._version(path, token)
+        return root.staged_files(version, token)
 
     def keep_staged(self, path: str, token: str, names: Mapping[str, str]) -> None:
-        table, spec = self._partitions.parse_one(path)
-        self._partitions.root(table).keep_staged(version_path(spec, token), token, names)
+        root, version = self._version(path, token)
+        root.keep_staged(version, token, names)
 
     def publish(
         self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Extra, clearing: Clearing | None = None
@@ -150,15 +151,14 @@ class TableStore(InstanceStore):
         """Remove a staging. Prepared content without a partition stays until `sweep_staging`: a call to the metastore
         that got no answer may have succeeded.
         """
-        table, spec = self._partitions.parse_one(staging.path)
-        self._partitions.root(table).discard(replace(staging, path=version_path(spec, staging.token)))
+        root, version = self._version(staging.path, staging.token)
+        root.discard(replace(staging, path=version))
 
     def recover(self, path: str) -> bool:
-        table, spec = self._partitions.parse_one(path)
-        partition = self._partitions.find(table, [spec]).get(spec.name)
-        if partition is None:
+        try:
+            place = self._partitions.place_of(path)
+        except InstanceNotFoundError:
             return False
-        place = self._partitions.place(table, partition)
         return place.store.recover(place.path)
 
     def sweep_staging(self, older_than: datetime) -> int:
@@ -202,6 +202,11 @@ class TableStore(InstanceStore):
             reason="it is a table, but only instances at locations are copied",
             next_step="Give the feed locations on both clusters.",
         )
+
+    def _version(self, path: str, token: str) -> tuple[InstanceStore, str]:
+        """Return where the content of a staging is published: a store, and a path in it."""
+        table, spec = self._partitions.parse_one(path)
+        return self._partitions.root(table), version_path(spec, token)
 
     def _require_writable(self, table: Table, path: str) -> None:
         if table.kind in _VIEWS:

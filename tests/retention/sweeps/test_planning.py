@@ -20,7 +20,7 @@ from tests.retention.harness import RetentionHarness, hourly, kept_feed, paths_o
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
 READING = {"walk_folders", "listings", "measure", "look", "root_url", "url", "spark_scheme"}
-TRACES = {"traces"}
+TRACES = {"traces", "documents"}
 """Beside reading, planning keeps the traces of holds up to date, in the hidden folder."""
 
 
