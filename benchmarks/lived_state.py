@@ -22,7 +22,7 @@ from feed_assets.log.messages.outbox import outbox
 from feed_assets.log.removals.records import SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.removals.tables import sweep_chunks, sweep_items, sweeps
-from feed_assets.log.tables import audit, feed_events, leases, watermarks
+from feed_assets.log.tables import audit, feed_events, watermarks
 from feed_assets.plan.location import load_location
 from feed_assets.retention.planning import plan_retention
 from feed_assets.retention.rules.clock_witness import note_clock
@@ -37,7 +37,7 @@ from feed_assets.timing.dates import NEVER
 
 DAY = timedelta(days=1)
 KEPT = timedelta(days=365)
-MESSAGES = timedelta(days=92)
+MESSAGES = timedelta(days=12)
 """How long messages are kept: older ones are not made."""
 COPIED = (
     feed_instances,
@@ -45,7 +45,6 @@ COPIED = (
     manifests,
     process_instances,
     attempts,
-    leases,
     outbox,
     sweeps,
     sweep_chunks,
@@ -264,9 +263,8 @@ def _later(
     if column.name in ("seq", "event_seq", "log_seq"):
         return _number(name, numbers)
     if column is attempts.c.outputs:
-        begin = '{"version":1,"payload":{"events":['
-        parsed = f"CAST(rtrim(substr({name}, {len(begin) + 1}), ']}}') AS bigint)"
-        return f"'{begin.replace(':', chr(92) + ':')}' || CAST({_number(parsed, numbers)} AS text) || ']}}}}'"
+        parsed = f"CAST(rtrim(substr({name}, 5), ']') AS bigint)"  # [1,[7]]
+        return f"'[1,[' || CAST({_number(parsed, numbers)} AS text) || ']]'"
     if not isinstance(column.type, TypeDecorator) or not isinstance(column.type.impl_instance, sqlalchemy.Text):
         return name
     value = name

@@ -276,7 +276,7 @@ def explain_feed_state(
         return (*_availability(facts), *explain_former_place(context, connection, facts), *keeping)
     reasons: list[Reason] = []
     if status is FeedInstanceStatus.EVICTED:
-        reasons.extend(_explain_eviction(connection, key, facts.events))
+        reasons.extend(_explain_eviction(connection, key, facts))
     elif key.nominal_time > context.as_of:
         text, at = "its nominal time is in the future", {"at": rendered(key.nominal_time)}
         reasons.append(Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts=at))
@@ -517,22 +517,23 @@ def explain_history(facts: FeedFacts) -> Iterator[Reason]:
         yield Reason(code=ReasonCode.EVENT, text=text, facts=event_facts(event))
 
 
-def _explain_eviction(connection: Connection, key: FeedKey, events: tuple[FeedEvent, ...]) -> Iterator[Reason]:
+def _explain_eviction(connection: Connection, key: FeedKey, facts: FeedFacts) -> Iterator[Reason]:
     """Yield when, by which sweep and why an instance was evicted, where it is now and how to restore it."""
-    gone = [event for event in events if event.kind is FeedEventKind.EVICTED and event.is_of_data]
-    if not gone:
-        yield Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not have the time", blocks=True)
+    gone = [event for event in facts.events if event.kind is FeedEventKind.EVICTED and event.is_of_data]
+    if not gone:  # cleaned up, long after
+        at = rendered(facts.row.updated_at) if facts.row else None
+        yield Reason(code=ReasonCode.EVICTED, text=f"it was evicted at {at}", blocks=True, facts={"at": at})
         return
     event = gone[-1]
     sweep_id = event.payload.get("sweep")
     because = f": {event.payload['reason']}" if event.payload.get("reason") else ""
     by = f"sweep {sweep_id}" if sweep_id else event.origin
-    facts = {"at": rendered(event.recorded_at), "origin": event.origin, "bytes": event.bytes, "files": event.files}
+    told = {"at": rendered(event.recorded_at), "origin": event.origin, "bytes": event.bytes, "files": event.files}
     yield Reason(
         code=ReasonCode.EVICTED,
         text=f"it was evicted at {rendered(event.recorded_at)} by {by}{because}",
         blocks=True,
-        facts={**facts, **event.payload},
+        facts={**told, **event.payload},
     )
     sweep = Sweeps(connection).find(str(sweep_id)) if sweep_id else None
     if sweep is not None:

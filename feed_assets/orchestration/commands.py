@@ -29,8 +29,8 @@ def clean_up(
     """Remove the captured logs of old runs, old messages that everybody was told, and records of long ago.
 
     How long logs are kept depends on the frequency of the process: the settings `cleanup`. The retention job does the
-    same once a day. Runs, instances, partitions and materializations stay, and of each evicted instance the last
-    event and the last attempt. With --dry-run it shows what would go.
+    same once a day. Runs, instances with their last attempt, partitions and materializations stay. With
+    --dry-run it shows what would go.
     """
     from feed_assets.orchestration.runs.cleanup import clean_up
 

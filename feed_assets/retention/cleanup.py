@@ -128,10 +128,6 @@ class KeepingTimes:
         """Return the moment before which something has ended that goes now; a month has 31 days."""
         return as_of - self.by_unit[unit].as_duration()
 
-    def longest(self) -> Unit:
-        """Return the unit whose logs are kept longest."""
-        return max(UNITS, key=lambda unit: self.by_unit[unit].as_duration())
-
 
 def find_unit(plan: Plan, key: Key) -> Unit:
     """Return the unit that decides how long the logs of a process are kept; one that is gone counts as monthly."""
@@ -205,8 +201,8 @@ def apply_cleanup(
 def apply_message_cleanup(
     database: Database, times: KeepingTimes, as_of: datetime, budget: TimeBudget, *, dry_run: bool = False
 ) -> CleanedUp:
-    """Remove the messages that everybody was told, and that are older than anything else is kept."""
-    unit = times.longest()
+    """Remove the messages that everybody was told, and that are as old as the logs of daily processes become."""
+    unit = Unit.DAYS
     before, count, is_complete = times.cutoff(unit, as_of), 0, False
     with database.read() as connection:
         up_to = ReceiverStates(connection).told_up_to()

@@ -1,5 +1,5 @@
 """Remove what the state has of long ago and nobody asks for: the paths of ended sweeps, the audit, and of an instance
-that was evicted its events and the attempts at it, but the last of each.
+that was evicted its events, and the attempts but the last.
 
 The log is followed with a position of its own, never past a reader: each event is looked at once. A step is one
 transaction; after one that was broken off the next goes on.
@@ -25,6 +25,8 @@ from feed_assets.triggers.routing import routed_cursor
 
 EVENTS_A_STEP = 2_000
 _POSITION = "cleanup/events"
+_OWN = (FeedEventKind.EVICTED, FeedEventKind.RESTORED)
+"""The kinds of events whose idempotency keys are those of sweeps."""
 
 
 def is_history_due(connection: Connection, before: datetime) -> bool:
@@ -53,8 +55,9 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     """Remove events and attempts of instances that were evicted before a time and are still; return of how many, and
     whether all were looked at.
 
-    Stays: the last event and attempt of each, events with an idempotency key, those of feeds that queues read, and
-    whatever has a trash. `readers` are how far the events of each cluster were read; no event behind that is looked at.
+    Stays: the last attempt, events with an idempotency key of others, those of feeds that queues read, whatever has a
+    trash or is in an archive, and the event at which a reader is. `readers` are how far the events of each cluster were
+    read; none behind that is looked at.
     """
     lock_log(connection)
     log, after = EventLog(connection), _position(connection)
@@ -64,8 +67,13 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     ]
     ends = log.of_numbers(each.seq for each in passed if each.kind is FeedEventKind.EVICTED).values()
     gone = _find_gone(connection, ends)
-    events = [event for found in log.for_instances(gone).values() for event in found]
-    old = [event for event in events if event.seq < gone[event.key] and event.idempotency_key is None]
+    events, positions = log.for_instances(gone), {log.last_seq(), *readers.values()}
+    old = [
+        event
+        for key, found in events.items()
+        for event in found
+        if event.seq <= gone[key] and event.seq not in positions and (event.kind in _OWN or not event.idempotency_key)
+    ]
     Attempts(connection).remove_but_last(old)
     log.remove(event.seq for event in old)
     if passed:
@@ -75,7 +83,7 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
 
 def _find_gone(connection: Connection, ends: Collection[FeedEvent]) -> dict[FeedKey, int]:
     """Return the instances whose data are gone for good, by evictions after which nothing came, with their numbers."""
-    last = {event.key: event for event in ends if event.is_of_data}
+    last = {event.key: event for event in ends if event.is_of_data and "archive" not in event.payload}
     rows = FeedInstances(connection).get_many(last)
     sweeps = Sweeps(connection).find_many({str(event.payload.get("sweep")) for event in last.values()})
     queued = TriggerInputs(connection).feeds()

@@ -127,47 +127,44 @@ class Text(TypeDecorator[str]):
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):
-    """JSON values by name, stored with a version; an empty mapping is stored as NULL."""
+    """JSON values by name, stored as `[version,{…}]`; an empty mapping is stored as NULL."""
 
     impl = sqlalchemy.Text
     cache_ok = True
 
     def process_bind_param(self, value: Mapping[str, object] | None, _dialect: Dialect) -> str | None:
-        return _render_json({"version": JSON_VERSION, "payload": dict(value)}) if value else None
+        return _render_json([JSON_VERSION, dict(value)]) if value else None
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> Mapping[str, object]:
         if value is None:
             return {}
-        payload: Mapping[str, object] = _from_json(value)["payload"]
+        payload: Mapping[str, object] = _from_json(value)
         return payload
 
 
 class Entries(TypeDecorator[tuple[Any, ...]]):
-    """A tuple, stored as a JSON list with a name and a version; an empty tuple is stored as NULL."""
+    """A tuple, stored as `[version,[…]]`; an empty tuple is stored as NULL."""
 
     impl = sqlalchemy.Text
     cache_ok = True
 
-    def __init__(self, name: str, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
+    def __init__(self, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
         super().__init__()
-        self.name = name
         self.write = write
         self.read = read
 
     def process_bind_param(self, value: tuple[Any, ...] | None, _dialect: Dialect) -> str | None:
-        if not value:
-            return None
-        return _render_json({"version": JSON_VERSION, "payload": {self.name: [self.write(each) for each in value]}})
+        return _render_json([JSON_VERSION, [self.write(each) for each in value]]) if value else None
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[Any, ...]:
-        return () if value is None else tuple(map(self.read, _from_json(value)["payload"].get(self.name, ())))
+        return () if value is None else tuple(map(self.read, _from_json(value)))
 
 
 def _from_json(value: str) -> Any:
-    document = json.loads(value)
-    if document["version"] > JSON_VERSION:
+    version, document = json.loads(value)
+    if version > JSON_VERSION:
         raise StateError(
-            reason=f"a row has content of version {document['version']}, but this release reads up to {JSON_VERSION}",
+            reason=f"a row has content of version {version}, but this release reads up to {JSON_VERSION}",
             next_step="Upgrade feed-assets here to the release that wrote it.",
         )
     return document

@@ -288,7 +288,7 @@ def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> _Story:
     (asking,) = json.loads(run("retention", "list", "--state", "asking", "--output", "json").stdout)["sweeps"]
     for name, arguments in WORKING.items():
         if name == "admin cleanup":
-            patch.setattr("feed_assets.context.operation.open_clock", lambda _: FrozenClock(at("03T12:00") + 400 * DAY))
+            patch.setattr("feed_assets.context.operation.open_clock", lambda _: FrozenClock(at("03T12:00") + 100 * DAY))
             patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
         must(*(asking["sweep_id"] if each == "<asking>" else each for each in arguments))
         note(name)

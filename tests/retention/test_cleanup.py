@@ -50,7 +50,6 @@ def test_the_frequency_of_a_process_decides_how_long_its_logs_are_kept(plan: Pla
     }
     kept = {unit: START - TIMES.cutoff(unit, START) for unit in units.values()}
     assert kept == {Unit.MINUTES: DAY, Unit.HOURS: 3 * DAY, Unit.DAYS: 12 * DAY, Unit.MONTHS: 93 * DAY}
-    assert TIMES.longest() is Unit.MONTHS
 
 
 def test_a_run_goes_when_all_of_its_attempts_are_old_enough(plan: Plan) -> None:
@@ -78,10 +77,10 @@ def test_old_messages_go_when_they_were_told(database: Database) -> None:
     with database.begin() as connection:
         Outbox(connection).append_many([message(n) for n in range(4)])
         ReceiverStates(connection).add([ReceiverState(name="ops", cursor=2, seen_at=hour(5))])
-    budget, late = TimeBudget.ample(), hour(0) + 94 * DAY
+    budget, late = TimeBudget.ample(), hour(0) + 13 * DAY
     would = apply_message_cleanup(database, TIMES, late, budget, dry_run=True)
     done = apply_message_cleanup(database, TIMES, late, budget)
-    assert (would.count, done.count, done.limit, done.is_complete) == (2, 2, "months(3)", True)
+    assert (would.count, done.count, done.limit, done.is_complete) == (2, 2, "days(12)", True)
     assert apply_message_cleanup(database, TIMES, late, budget).count == 0
     with database.read() as connection:
         assert [each.seq for each in Outbox(connection).read(0, 9)] == [3, 4]

@@ -26,7 +26,7 @@ def test_the_revision_names_the_tables_that_are_made() -> None:
         for table in sorted(load_tables().tables.values(), key=lambda table: table.name)
     ]
     digest = hashlib.sha256("".join(statements).encode()).hexdigest()[:8]
-    assert f"0022-{digest}" == SCHEMA_REVISION, "the tables have changed: write this revision into sql/tables.py"
+    assert f"0023-{digest}" == SCHEMA_REVISION, "the tables have changed: write this revision into sql/tables.py"
 
 
 def test_a_database_that_is_opened_first_has_every_table(database_url: str) -> None:
@@ -93,7 +93,7 @@ def test_a_refused_sqlite_file_stays_as_it_is(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("revision", ["0021", "0022-00000000"])
+@pytest.mark.parametrize("revision", ["0021", "0023-00000000"])
 def test_another_schema_is_refused_and_stays_as_it_is(database_url: str, revision: str) -> None:
     database = open_database(database_url)
     database.migrate()

@@ -1,65 +1,38 @@
 """Tables of feed instances and process instances: where they are, what was seen of them, and each attempt."""
 
-import sqlalchemy
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
-    Dialect,
     Index,
     LargeBinary,
-    TypeDecorator,
     text,
 )
 
 from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
 from feed_assets.sql.column_types import (
-    JSON_VERSION,
     AnyText,
     Choice,
     Entries,
     Payload,
     Text,
     UtcDateTime,
-    _from_json,
-    _render_json,
     from_micros,
     to_micros,
 )
 from feed_assets.sql.tables import define_table, index_where
 
 
-class FrozenInputs(TypeDecorator[tuple[FrozenInput, ...]]):
-    """A list of frozen inputs as JSON with a version; an empty list is stored as NULL."""
+def _write_input(entry: FrozenInput) -> list[object]:
+    """Return an input as it is stored with each attempt and instance: without names, which most of it would be."""
+    return [entry.name, entry.feed, list(map(to_micros, entry.nominal_times)), list(entry.digests)]
 
-    impl = sqlalchemy.Text
-    cache_ok = True
 
-    def process_bind_param(self, value: tuple[FrozenInput, ...] | None, _dialect: Dialect) -> str | None:
-        if not value:
-            return None
-        inputs = [
-            {
-                "name": entry.name,
-                "feed": entry.feed,
-                "nominal_times": [to_micros(moment) for moment in entry.nominal_times],
-                "digests": list(entry.digests),
-            }
-            for entry in value
-        ]
-        return _render_json({"version": JSON_VERSION, "inputs": inputs})
-
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[FrozenInput, ...]:
-        if value is None:
-            return ()
-        return tuple(
-            FrozenInput(
-                name=entry["name"],
-                feed=entry["feed"],
-                nominal_times=tuple(from_micros(micros) for micros in entry["nominal_times"]),
-                digests=tuple(entry["digests"]),
-            )
-            for entry in _from_json(value)["inputs"]
-        )
+def _to_input(values: list[Any]) -> FrozenInput:
+    name, feed, times, digests = values
+    nominal_times = tuple(map(from_micros, times))
+    return FrozenInput(name=name, feed=feed, nominal_times=nominal_times, digests=tuple(digests))
 
 
 # Queries repeat the conditions of partial indexes literally: else SQLite does not use the index.
@@ -140,7 +113,7 @@ process_instances = define_table(
     Column("run_id", Text),
     Column("request_key", Text),
     Column("requested_at", UtcDateTime),
-    Column("inputs", FrozenInputs),
+    Column("inputs", Entries(_write_input, _to_input)),
     Column("materialized_at", UtcDateTime),
     Column("ready_at", UtcDateTime),
     Column("deadline_at", UtcDateTime),
@@ -180,8 +153,8 @@ attempts = define_table(
     Column("cause_detail", Text, nullable=False),
     Column("release", BigInteger),
     Column("cause", Choice(Cause)),
-    Column("inputs", FrozenInputs),
-    Column("outputs", Entries("events", int, int)),
+    Column("inputs", Entries(_write_input, _to_input)),
+    Column("outputs", Entries(int, int)),
     Index("fa_attempts_by_run", "run_id"),
     Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
     key=("process", "cluster", "nominal_time", "attempt"),

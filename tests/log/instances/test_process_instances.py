@@ -228,6 +228,6 @@ def test_active_instances_are_those_that_know_their_run(database: Database) -> N
 def test_content_of_a_later_version_is_refused(database: Database) -> None:
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([process_instance(0)])
-        connection.exec_driver_sql("""UPDATE fa_process_instances SET inputs = '{"version":2,"inputs":[]}'""")
+        connection.exec_driver_sql("UPDATE fa_process_instances SET inputs = '[2,[]]'")
     with database.read() as connection, pytest.raises(StateError, match="content of version 2"):
         ProcessInstances(connection).get("daily", "primary", hour(0))
