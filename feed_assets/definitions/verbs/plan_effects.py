@@ -1,5 +1,6 @@
 """What a change of the definitions does to what is there: batches that it would cut at once, events and instances that
-it leaves behind, feeds of which nothing has ever come, and what people have said under names that a file says now.
+it leaves behind, feeds of which nothing has ever come, long pasts, and what people have said under names that a file
+says now.
 """
 
 from collections import Counter, defaultdict
@@ -21,11 +22,13 @@ from feed_assets.entities.triggers import iter_names
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
+from feed_assets.log.watermarks import NEWEST, PAST_A_TICK
 from feed_assets.plan.compile import compile_plan, compile_process
 from feed_assets.plan.difference_records import BatchesDifference, EntityDifference, InputDifference
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted, render_length
 from feed_assets.plan.trigger_records import TriggerInput, compile_trigger
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.overlaps import find_nesting
@@ -41,6 +44,10 @@ CLAIMED = "metadata-claimed"
 LEFT_EVENTS = "left-events"
 TRIGGER_BEGUN = "trigger-begun"
 NEVER_CAME = "never-came"
+LONG_PAST = "long-past"
+
+_A_TICK = timedelta(seconds=10)
+"""From a tick to the next while a past is worked off; an estimate: the sensor pauses for four seconds."""
 
 
 def find_staying(
@@ -243,12 +250,7 @@ def find_unseen_feeds(
     Concerns feeds among `keys`, and those that processes among `keys` read; not feeds that were not declared before:
     nothing can have come of them. Costs one look into an index for each suspect.
     """
-    written = {
-        (feed, cluster)
-        for process in after.processes
-        for feed in after.written_feeds(process)
-        for cluster in process.clusters
-    }
+    written = _find_written(after)
     suspects: dict[Key, tuple[Feed, list[str]]] = {}
     for (name, cluster), readers in _find_readers(after, as_of).items():
         feed = after.find_feed(name)
@@ -259,6 +261,54 @@ def find_unseen_feeds(
             suspects[name, cluster] = feed, readers
     for key in sorted(suspects.keys() - EventLog(connection).find_seen(suspects)):
         yield _warn(*suspects[key], key[1], sources)
+
+
+def find_long_pasts(
+    before: Bundle, after: Bundle, sources: SourceMap, keys: Collection[EntityKey], as_of: datetime
+) -> Iterator[Issue]:
+    """Yield a warning for each feed and process among `keys` that is new on a cluster, or of a feed that begins
+    earlier, if ticks work off its past behind what is due; with an estimate of the time that this takes.
+    """
+    written, rate = _find_written(after), PAST_A_TICK * (timedelta(minutes=1) // _A_TICK)
+    for key in sorted(keys):
+        entity, was = after.find(key), before.find(key)
+        if not isinstance(entity, Feed | Process):
+            continue
+        for cluster in entity.clusters:
+            sequence = entity.sequence_on(cluster)
+            count = len(sequence.indices_between(sequence.start, as_of)) - NEWEST
+            if isinstance(was, Feed | Process) and cluster in was.clusters:
+                count *= isinstance(entity, Feed) and sequence.start < was.sequence_on(cluster).start
+            if count > 0 and _is_enumerated(after, entity, cluster, written):
+                since, what = render_datetime(sequence.start), "looked for" if isinstance(entity, Feed) else "created"
+                length = render_length(max(_A_TICK, _A_TICK * count / PAST_A_TICK))
+                yield Issue(
+                    severity=Severity.WARNING,
+                    code=LONG_PAST,
+                    entity=entity.label,
+                    message=f"{counted(count, 'instance')} on {cluster} since {since} are {what} "
+                    f"behind today's, about {length} at {rate:,} a minute, by estimate: less with others beside it",
+                    remedy="Begin it later to leave them out.",
+                    source=sources.locate(key),
+                )
+
+
+def _is_enumerated(after: Bundle, entity: Feed | Process, cluster: str, written: Collection[Key]) -> bool:
+    """Return whether ticks poll or create each instance of a feed or process at its nominal time."""
+    if isinstance(entity, Process):
+        return not entity.makes_batches and find_running(after, entity.name, cluster) is not None
+    is_told = cluster in find_targets(entity) or entity.clusters[cluster].produced_by is not None
+    return entity.is_expected and not is_told and (entity.name, cluster) not in written
+
+
+def _find_written(bundle: Bundle) -> set[Key]:
+    """Return the feeds that processes write, on their clusters."""
+    return {
+        (feed, cluster)
+        for process in bundle.processes
+        for feed in bundle.written_feeds(process)
+        for cluster in process.clusters
+    }
 
 
 def _find_readers(bundle: Bundle, as_of: datetime) -> dict[Key, list[str]]:

@@ -27,6 +27,7 @@ from feed_assets.definitions.verbs.plan_effects import (
     find_claimed_metadata,
     find_first_batches,
     find_left_events,
+    find_long_pasts,
     find_staying,
     find_unseen_feeds,
 )
@@ -227,6 +228,7 @@ def _find_issues(
         yield from find_left_events(connection, before, after, loaded.sources, keys)
         yield from find_unseen_feeds(connection, before, after, loaded.sources, readers, context.now)
         yield from find_claimed_metadata(connection, after, loaded.sources, keys)
+    yield from find_long_pasts(before, after, loaded.sources, keys, context.now)
 
 
 def _find_refusals(

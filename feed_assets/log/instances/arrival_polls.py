@@ -21,10 +21,16 @@ class ArrivalPolls(TableStore):
     """The planned polls as one transaction sees them; instances that have arrived or were evicted have none."""
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ArrivalPoll]:
-        """Return the due polls, the longest waiting first."""
+        """Return the due polls, the longest waiting first. Of more than `limit`, the first half are those that became
+        due last, so that they do not wait for a long past.
+        """
         statement = _ROWS.select.where(_T.cluster == cluster, _T.next_poll_at <= as_of)
         order = (_T.next_poll_at, _T.feed, _T.nominal_time)
-        return _ROWS.find(self._connection, statement.order_by(*order).limit(limit))
+        found = _ROWS.find(self._connection, statement.order_by(*order).limit(limit + 1))
+        if len(found) <= limit:
+            return found
+        newest = _ROWS.find(self._connection, statement.order_by(_T.next_poll_at.desc()).limit(limit // 2))
+        return [*newest, *found[: limit - len(newest)]]
 
     def find(self, feed: str, cluster: str, nominal_time: datetime) -> ArrivalPoll | None:
         """Return the poll of one instance."""

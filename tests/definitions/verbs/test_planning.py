@@ -6,7 +6,7 @@ import pytest
 from feed_assets.definitions.declared import record_declared
 from feed_assets.definitions.edits import Put, Remove
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
-from feed_assets.definitions.verbs.plan_effects import FORMER_PLACE, NEVER_CAME
+from feed_assets.definitions.verbs.plan_effects import FORMER_PLACE, LONG_PAST, NEVER_CAME
 from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
@@ -291,3 +291,17 @@ def test_a_change_of_place_says_how_many_instances_stay(
         "; instances to come can have their paths, and neither arrive nor are written then" if "Tokyo" in edit else ""
     )
     assert [each.message for each in issues] == [f"{describe_staying(2)}: {place}{shared}"] * (count > 0)
+
+
+def test_a_start_years_ago_is_told_with_the_time_that_its_past_takes(context: EntityContext, folder: Path) -> None:
+    context.store.record_found(NOW)
+    old = CLICKS.replace("2013-11-01", "1993-11-05"), PROCESS.replace("2013-11-01", "2013-09-01")
+    planned = put(context, *old, COUNTS.replace("2013-11-01", "2000-01-01"))
+    assert [issue.render().partition(": ")[2] for issue in planned.issues if issue.code == LONG_PAST] == [
+        "feed 'clicks': 174,273 instances on primary since 1993-11-05T00:00Z are looked for behind today's, about 2 "
+        "minutes at 60,000 a minute, by estimate: less with others beside it. Begin it later to leave them out.",
+    ]
+    for name, text in zip(("clicks", "count"), old, strict=True):
+        (folder / f"{name}.yaml").write_text(text)
+    context.store.record_found(NOW)
+    assert not [issue for issue in put(context, CLICKS, old[1] + "parallel: 3\n").issues if issue.code == LONG_PAST]

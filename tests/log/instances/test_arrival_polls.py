@@ -20,6 +20,14 @@ def test_due_polls_are_those_of_a_cluster_the_longest_waiting_first(database: Da
         assert polls.due("primary", hour(5), 1) == due[:1]
 
 
+def test_what_is_to_be_polled_since_just_now_does_not_wait_for_a_long_past(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(n, next_poll_at=hour(n)) for n in range(9)])
+        due = [poll.nominal_time for poll in polls.due("primary", hour(8), 4)]
+        assert due == [hour(each) for each in (8, 7, 0, 1)]
+
+
 def test_a_poll_is_replaced_and_found(database: Database) -> None:
     with database.begin() as connection:
         polls = ArrivalPolls(connection)
