@@ -1,4 +1,4 @@
-"""The port to copying: how an instance is read at its source, and how its copy is assembled at its target.
+"""What copies need of a store: documents of ours, how a source is told and read, how a copy of it is assembled.
 
 A copy is assembled file by file in a staging. The staging survives the process that fills it: the next process
 continues with the files that are there. Then it is published like any staging.

@@ -1,4 +1,4 @@
-"""The port to copying, for every kind of storage: what is told of a source, and stagings that outlive their writers."""
+"""What copies ask of every kind of storage: what is told of a source, and stagings that outlive their writers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -39,61 +39,61 @@ def recorded(harness: StoreHarness) -> set[str]:
 
 def test_a_survey_tells_all_content_files_in_order_and_reads_none(file_harness: StoreHarness) -> None:
     file_harness.land(PATH, {**FILES, "_hidden": b"h", "s/.crc": b"c", FLAG: b""})
-    copying = file_harness.store
-    survey = copying.survey(PATH, FLAG, LATER)
+    store = file_harness.store
+    survey = store.survey(PATH, FLAG, LATER)
     assert survey.availability is Availability.AVAILABLE
     assert [(file.path, file.size) for file in survey.files] == [("a.csv", 3), ("empty.csv", 0), ("s/b.csv", 2)]
     assert all(file.is_settled and file.version and not file.checksum for file in survey.files)
-    assert (survey.mark, copying.mark(PATH)) == ("", "")
-    everything = copying.survey(PATH, FLAG, LATER, everything=True)
+    assert (survey.mark, store.mark(PATH)) == ("", "")
+    everything = store.survey(PATH, FLAG, LATER, everything=True)
     assert {file.path for file in everything.files} == {*FILES, "_hidden", "s/.crc"}
 
 
 def test_a_survey_of_a_publication_knows_its_checksums_and_its_mark(file_harness: StoreHarness) -> None:
     manifest = publish(file_harness.store, PATH, FILES)
-    copying = file_harness.store
-    survey = copying.survey(PATH, FLAG, LATER)
+    store = file_harness.store
+    survey = store.survey(PATH, FLAG, LATER)
     assert {file.path: file.checksum for file in survey.files} == {e.path: e.checksum for e in manifest.entries}
-    assert survey.mark == copying.mark(PATH)
+    assert survey.mark == store.mark(PATH)
     assert (survey.mark == "") is file_harness.store.root_url.startswith("sftp")
     if not survey.mark:  # it tells times only, so that nothing is a mark
         return
     publish(file_harness.store, PATH, {**FILES, "a.csv": b"bbb"}, token="run-2")
-    assert copying.mark(PATH) != survey.mark
+    assert store.mark(PATH) != survey.mark
 
 
 def test_a_file_that_was_written_after_the_publication_has_another_sign_and_no_checksum(
     file_harness: StoreHarness,
 ) -> None:
     publish(file_harness.store, PATH, FILES)
-    copying = file_harness.store
-    before = {file.path: file for file in copying.survey(PATH, FLAG, LATER).files}
+    store = file_harness.store
+    before = {file.path: file for file in store.survey(PATH, FLAG, LATER).files}
     file_harness.put(f"{PATH}/a.csv", b"aaaa")
-    after = {file.path: file for file in copying.survey(PATH, FLAG, LATER).files}
+    after = {file.path: file for file in store.survey(PATH, FLAG, LATER).files}
     assert after["a.csv"][:3] != before["a.csv"][:3]  # "where times are whole seconds, the size tells it"
     assert (after["a.csv"].checksum, after["s/b.csv"]) == ("", before["s/b.csv"])
 
 
 def test_what_is_not_there_or_has_no_flag_has_no_files(file_harness: StoreHarness) -> None:
-    copying = file_harness.store
+    store = file_harness.store
     file_harness.put("elsewhere", b"")
-    assert copying.survey(PATH, FLAG, LATER).availability is Availability.MISSING
+    assert store.survey(PATH, FLAG, LATER).availability is Availability.MISSING
     file_harness.land(PATH, FILES)
-    survey = copying.survey(PATH, FLAG, LATER)
+    survey = store.survey(PATH, FLAG, LATER)
     assert (survey.availability, survey.files) == (Availability.PARTIAL, ())
-    assert len(copying.survey(PATH, None, LATER).files) == 3
+    assert len(store.survey(PATH, None, LATER).files) == 3
 
 
 def test_the_head_of_a_publication_is_found_with_its_flags_only(file_harness: StoreHarness) -> None:
-    copying = file_harness.store
-    assert copying.find_publication(PATH, [FLAG]) is None
+    store = file_harness.store
+    assert store.find_publication(PATH, [FLAG]) is None
     file_harness.land(PATH, {**FILES, FLAG: b""})
-    assert copying.find_publication(PATH, [FLAG]) is None
+    assert store.find_publication(PATH, [FLAG]) is None
     manifest = publish(file_harness.store, PATH, FILES, clearing=REPLACING)
-    head = copying.find_publication(PATH, [FLAG])
+    head = store.find_publication(PATH, [FLAG])
     assert head is not None
     assert (head.digest, head.files, head.bytes) == (manifest.digest, 3, 5)
-    assert copying.find_publication(PATH, [FLAG, f"s/{FLAG}"]) is None
+    assert store.find_publication(PATH, [FLAG, f"s/{FLAG}"]) is None
 
 
 def test_files_are_read_from_their_beginning_to_their_end(file_harness: StoreHarness) -> None:
@@ -217,23 +217,23 @@ def test_a_staging_that_is_not_what_it_should_be_is_not_prepared(
 
 
 def test_who_takes_over_shuts_the_former_writers_out(file_harness: StoreHarness) -> None:
-    copying = file_harness.store
-    number = copying.staging(PATH, TOKEN).open()
-    writer = copying.staging(PATH, TOKEN)
+    store = file_harness.store
+    number = store.staging(PATH, TOKEN).open()
+    writer = store.staging(PATH, TOKEN)
     writer.join(number)
     writer.close()
-    assert copying.staging(PATH, TOKEN).open() != number
+    assert store.staging(PATH, TOKEN).open() != number
     with pytest.raises(StagingLostError):
-        copying.staging(PATH, TOKEN).join(number)
+        store.staging(PATH, TOKEN).join(number)
 
 
 def test_large_files_come_in_chunks_from_several_writers(file_harness: StoreHarness) -> None:
     data = bytes(range(256)) * (4096 * 9) + b"end"
-    copying = file_harness.store
-    first = copying.staging(PATH, TOKEN)
+    store = file_harness.store
+    first = store.staging(PATH, TOKEN)
     generation = first.open()
     for name in ("one", "deep/two"):
-        writer = copying.staging(PATH, TOKEN)
+        writer = store.staging(PATH, TOKEN)
         writer.join(generation)
         writer.put(name, len(data), (data[start : start + MiB] for start in range(0, len(data), MiB)))
         writer.record([staged(name, data)])
@@ -276,21 +276,21 @@ def test_a_broken_off_publication_is_recovered_unless_its_staging_is_gone(file_h
 
 def test_writers_that_do_not_end_are_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging_header, "PATIENCE", 0.0)
-    copying = LocalStore(tmp_path)
-    number = copying.staging(PATH, TOKEN).open()
-    writer, other = copying.staging(PATH, TOKEN), copying.staging(PATH, TOKEN)
+    store = LocalStore(tmp_path)
+    number = store.staging(PATH, TOKEN).open()
+    writer, other = store.staging(PATH, TOKEN), store.staging(PATH, TOKEN)
     writer.join(number)
     other.join(number)
     with pytest.raises(InstanceChangingError, match="another process"):
-        copying.staging(PATH, TOKEN).open()
+        store.staging(PATH, TOKEN).open()
     writer.close()
     other.close()
-    sealed = copying.staging(PATH, TOKEN)
+    sealed = store.staging(PATH, TOKEN)
     sealed.seal()
     with pytest.raises(InstanceChangingError, match="another process"):
-        copying.staging(PATH, TOKEN).open()
+        store.staging(PATH, TOKEN).open()
     sealed.close()
-    copying.staging(PATH, TOKEN).open()
+    store.staging(PATH, TOKEN).open()
 
 
 def test_an_adopted_file_is_not_recorded_because_it_is_no_copy(tmp_path: Path) -> None:

@@ -208,18 +208,18 @@ class Poller(threading.Thread):
 
     def run(self) -> None:
         """Looks once more after its end, so that it has seen what the last copy left."""
-        copying, is_over = self.place.store, False
+        store, is_over = self.place.store, False
         while not is_over:
             is_over = self._is_over.wait(0.005)
-            self._look(copying)
+            self._look(store)
 
-    def _look(self, copying: InstanceStore) -> None:
-        before = copying.mark(PATH)
+    def _look(self, store: InstanceStore) -> None:
+        before = store.mark(PATH)
         self.seen.add(availability := self.place.availability())
         if availability is not Availability.AVAILABLE:
             return
         names, manifest = self.place.names(), self.place.store.published_manifest(PATH)
-        if self.place.availability() is not Availability.AVAILABLE or copying.mark(PATH) != before:
+        if self.place.availability() is not Availability.AVAILABLE or store.mark(PATH) != before:
             return
         if manifest is None or names != {FLAG, *(entry.path for entry in manifest.entries)}:
             self.wrong.append(f"{sorted(names)} with the manifest {manifest}")

@@ -212,15 +212,15 @@ def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypat
     runner = replace(lifecycle.runner(NOON, "run-1", real_now=NOON + timedelta(days=10_000)), engines=None)
     active = lifecycle.active_release("models", START)
     assert active is not None
-    copying = type(lifecycle.store("backup"))
-    prepare = copying.flush
+    kind = type(lifecycle.store("backup"))
+    prepare = kind.flush
 
     def overtaken(self: Any, assemblies: Any) -> None:
         prepare(self, assemblies)
         with lifecycle.database.begin() as connection:
             Leases(lifecycle.database).release_all(connection, "run-1")
 
-    monkeypatch.setattr(copying, "flush", overtaken)
+    monkeypatch.setattr(kind, "flush", overtaken)
     with pytest.raises(FencedOutError):
         runner.run(active.record, START, lambda _: None)
     assert read(tmp_path) == {}
