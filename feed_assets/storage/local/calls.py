@@ -154,6 +154,16 @@ class LocalCalls:
             raise _error(ctypes.get_errno(), str(folder))
 
     @contextmanager
+    def opened_below(self, root: str, path: str) -> Iterator[int]:
+        """Open a directory below a root, given by its absolute path, and close it at the end."""
+        opened = self.open_root(root)
+        try:
+            with self.opened(opened, path) as folder:
+                yield folder
+        finally:
+            self.close(opened)
+
+    @contextmanager
     def opened(self, folder: int, path: str) -> Iterator[int]:
         """Open a directory as `open_folder` does, and close it at the end."""
         opened = self.open_folder(folder, path)

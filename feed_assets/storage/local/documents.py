@@ -4,8 +4,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 
 from feed_assets.storage.copy_port import Documents, Snapshots
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, Translated
@@ -60,14 +59,8 @@ class LocalDocuments(Documents):
     def _file(self, name: str) -> str:
         return f"{parse_token(self._root_url, name)}{self._suffix}"
 
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        root = self._calls.open_root(self._root)
-        try:
-            with self._calls.opened(root, self._folder) as folder:
-                yield folder
-        finally:
-            self._calls.close(root)
+    def _opened(self) -> AbstractContextManager[int]:
+        return self._calls.opened_below(self._root, self._folder)
 
 
 _PRIVATE = 0o700
@@ -126,11 +119,8 @@ class LocalSnapshots(Snapshots):
             remove_tree(draft)
             reason = "it is not what was published, so there is no snapshot of it"
             raise InstanceChangingError(store=self._store, path=self._path, reason=reason)
-        folder = self._calls.open_root(draft)
-        try:
+        with self._calls.opened_below(draft, "") as folder:
             self._calls.flush_all(folder)
-        finally:
-            self._calls.close(folder)
         if os.path.isdir(self._folder_of(name)):
             remove_tree(self._folder_of(name))
         os.rename(draft, self._folder_of(name))

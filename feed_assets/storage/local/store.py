@@ -190,9 +190,7 @@ class LocalStore(InstanceStore):
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         with self._translated(base), ExitStack() as stack:
             try:
-                root = self._calls.open_root(self._root)
-                stack.callback(self._calls.close, root)
-                folder = stack.enter_context(self._calls.opened(root, plain))
+                folder = stack.enter_context(self._calls.opened_below(self._root, plain))
             except FileNotFoundError:
                 return
             except OSError as exc:
@@ -251,11 +249,8 @@ class LocalStore(InstanceStore):
                 for path in touched:
                     flush_file(path)
                 return
-            folder = self._calls.open_root(self._root)
-            try:
+            with self._calls.opened_below(self._root, "") as folder:
                 self._calls.flush_all(folder)
-            finally:
-                self._calls.close(folder)
 
     def deliveries(self, folder: str) -> Deliveries:
         return LocalDeliveries(self._root, parse_path(self.root_url, folder), self._calls, self._refused)
@@ -441,8 +436,6 @@ class LocalDeliveries(Deliveries):
         with Translated(self._refuse, self._folder), ExitStack() as stack:
             folder, names = -1, list[str]()
             with suppress(FileNotFoundError):
-                root = self._calls.open_root(self._root)
-                stack.callback(self._calls.close, root)
-                folder = stack.enter_context(self._calls.opened(root, self._folder))
+                folder = stack.enter_context(self._calls.opened_below(self._root, self._folder))
                 names = sorted(self._calls.list_folder(folder))
             yield folder, names
