@@ -5,12 +5,12 @@ goes on with two missing instances of each input: the oldest and the newest. The
 at most six branches at each.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import reduce
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, TypeVar, assert_never
 
 from sqlalchemy import Connection, and_, func, select
 
@@ -39,6 +39,8 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 _HOUR = timedelta(hours=1)
@@ -341,6 +343,8 @@ class ChainReader:
     timeline: ReleaseTimeline
     as_of: datetime
     _since: dict[Key, datetime | None] = field(default_factory=dict)
+    _arrivals: dict[FeedKey, datetime | None] = field(default_factory=dict)
+    _durations: dict[ProcessKey, InstanceDuration | None] = field(default_factory=dict)
     _feeds: dict[tuple[FeedKey, datetime, int], Chain] = field(default_factory=dict)
     _processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain] = field(default_factory=dict)
 
@@ -389,7 +393,8 @@ class ChainReader:
         limit, waited = due_at - time, self.as_of - time
         groups = decide_groups(record.sequence, time, self.as_of - limit)
         keys = {FeedKey(*record.key, each) for times in groups.values() for each in times}
-        arrivals = {key.nominal_time: at for key, at in InstanceDurations(self.connection).arrivals(keys).items()}
+        found = _read_new(self._arrivals, keys, InstanceDurations(self.connection).arrivals)
+        arrivals = {key.nominal_time: at for key, at in found.items()}
         waits = arrival_waits(groups, since, arrivals)
         if not waits.is_enough:
             return _too_few(waits.count)
@@ -415,7 +420,7 @@ class ChainReader:
         groups = decide_groups(active.record.sequence, time, self.as_of - limit)
         instance = ProcessKey(*key, time)
         keys = {ProcessKey(*key, each) for times in groups.values() for each in times}
-        durations = InstanceDurations(self.connection).of_processes({*keys, instance})
+        durations = _read_new(self._durations, {*keys, instance}, InstanceDurations(self.connection).of_processes)
         waits = process_waits(groups, limit, {each.nominal_time: duration for each, duration in durations.items()})
         if not waits.is_enough:
             return _too_few(waits.count)
@@ -478,6 +483,16 @@ class ChainReader:
         (name, _), missing, last = max(known, key=lambda each: each[2].share_after(budget))
         reason = f"waits for {name} {render_datetime(missing)}, which usually comes {_within(last)}"
         return reduce(Outlook.or_later, (left for *_, left in known), created), reason
+
+
+def _read_new(
+    known: dict[_K, _V | None], keys: set[_K], read: Callable[[Collection[_K]], Mapping[_K, _V]]
+) -> dict[_K, _V]:
+    """Return what there is of some keys; only those that are not known are read, and then known."""
+    new = {key for key in keys if key not in known}
+    found = read(new)
+    known.update({key: found.get(key) for key in new})
+    return {key: value for key in keys if (value := known[key]) is not None}
 
 
 def _decisive(state: InputState) -> tuple[datetime, ...]:

@@ -1,5 +1,6 @@
 """What a forecast reads: earlier instances, and what an instance waits for upstream."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from feed_assets.alerts.deadlines.due_times import open_deadlines
 from feed_assets.alerts.forecasting import chains
-from feed_assets.alerts.forecasting.chains import ChainReader
+from feed_assets.alerts.forecasting.chains import ChainReader, OpenDeadline
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_coming, forecast
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.levels import SlaLevel
@@ -156,6 +157,18 @@ def test_those_that_are_to_come_and_are_not_there(lifecycle: LifecycleHarness) -
         assert coming(TODAY + HOUR, 26 * HOUR) == [TODAY + DAY]
         assert coming(TODAY + DAY + 2 * HOUR, HOUR) == [], "its deadline is now"
         assert coming(TODAY + HOUR, 90 * DAY) == [TODAY + n * DAY for n in range(1, 10)]
+
+
+def test_earlier_instances_that_a_reader_knows_are_not_asked_for_again(lifecycle: LifecycleHarness) -> None:
+    high = OpenDeadline(
+        kind=Kind.PROCESS, name="count", cluster="primary", nominal_time=TODAY, level=HIGH, due_at=TODAY + HOUR
+    )
+    with lifecycle.database.read() as connection:
+        reader = ChainReader(connection=connection, timeline=lifecycle.timeline, as_of=TODAY)
+        for deadline, is_asked in ((high, True), (replace(high, level=LOW), False)):
+            with counted_statements() as statements:
+                reader.read(deadline)
+            assert any("fa_attempts" in each for each in statements) is is_asked
 
 
 def test_the_statements_of_a_forecast_do_not_grow_with_history(lifecycle: LifecycleHarness) -> None:
