@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @operation(
     "admin cleanup",
     does=Does.ADMINISTERS,
-    table="what=leftover, cluster, frequency=unit, kept for=limit, before:seconds, removed=count",
+    table="what=leftover, cluster, frequency=unit, kept for=limit, before:seconds, removed=amount",
     rows="cleaned",
     long=True,
 )

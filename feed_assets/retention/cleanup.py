@@ -40,6 +40,8 @@ PERIOD = timedelta(days=1)
 ATTEMPTS_A_STEP = 500
 MESSAGES_A_STEP = 5_000
 CHUNKS_A_STEP = 5
+SECONDS_A_LOOK = 0.2
+"""So long a dry run looks for the logs of each unit: Dagster is asked run by run."""
 UNITS = (Unit.MINUTES, Unit.HOURS, Unit.DAYS, Unit.MONTHS)
 """The units that have a limit of their own."""
 
@@ -108,6 +110,11 @@ class CleanedUp:
     before: datetime
     count: int
     is_complete: bool = True
+
+    @property
+    def amount(self) -> str:
+        """How much, for people."""
+        return f"{self.count}" if self.is_complete else f"{self.count} or more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +196,8 @@ def apply_cleanup(
 ) -> list[CleanedUp]:
     """Remove what a cluster's old runs have left, until the budget is spent; return what was removed, by unit.
 
-    A repeat goes on where this ended, whatever happens. With `dry_run`, nothing is removed.
+    A repeat goes on where this ended, whatever happens. With `dry_run`, nothing is removed, and no more is counted than
+    a moment allows.
 
     Raises:
         Exception: whatever the manager of captured logs raises; what was removed before is not tried again.
@@ -207,7 +215,7 @@ def apply_message_cleanup(
     with database.read() as connection:
         up_to = ReceiverStates(connection).told_up_to()
         if dry_run:
-            count, is_complete = Outbox(connection).count_old(before, up_to, ALL_MESSAGES), True
+            count, is_complete = Outbox(connection).count_old(before, up_to), True
     while not is_complete and not budget.is_spent:
         with database.begin() as connection:
             removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
@@ -299,8 +307,8 @@ class _Cleanup:
         before, is_complete = self._times.cutoff(unit, self._tick.as_of), False
         with self._tick.database.read() as connection:
             position = _position(connection, self._tick.cluster, unit)
-        count = 0
-        while not is_complete and not self._tick.budget.is_spent:
+        count, budget = 0, self._open_budget()
+        while not is_complete and not budget.is_spent:
             with self._tick.database.read() as connection:
                 ended = Attempts(connection).ended(self._tick.cluster, position, before, ATTEMPTS_A_STEP)
                 runs = Attempts(connection).of_runs(self._runs_of(ended, unit))
@@ -319,13 +327,17 @@ class _Cleanup:
         with self._tick.database.read() as connection:
             text = Cursors(connection).get(name)
         after, count, is_complete = None if text is None else datetime.fromisoformat(text), 0, False
-        while not is_complete and not self._tick.budget.is_spent:
+        budget = self._open_budget()
+        while not is_complete and not budget.is_spent:
             found = self._logs.find_retention(self._tick.cluster, after, before, ATTEMPTS_A_STEP)
             count, is_complete = count + self._remove(found.run_ids), found.is_last
             if found.until is not None:
                 after = found.until
                 self._put(name, after.isoformat())
         return self._cleaned(Leftover.RETENTION_LOGS, Unit.DAYS, before, count, is_complete=is_complete)
+
+    def _open_budget(self) -> TimeBudget:
+        return TimeBudget(SECONDS_A_LOOK) if self._dry_run else self._tick.budget
 
     def _runs_of(self, ended: Iterable[EndedAttempt], unit: Unit) -> set[str]:
         return {

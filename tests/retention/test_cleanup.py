@@ -1,5 +1,6 @@
 """What a clean-up decides, and what it does to messages."""
 
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,12 +8,18 @@ import pytest
 
 from feed_assets.alerts.delivery.store import ReceiverState, ReceiverStates
 from feed_assets.clock import TimeBudget
+from feed_assets.context.tick import open_tick
 from feed_assets.errors import SettingsError
 from feed_assets.log.instances.attempts import RunAttempt
 from feed_assets.log.messages.outbox import Outbox
+from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
+from feed_assets.retention import cleanup
 from feed_assets.retention.cleanup import (
+    CapturedLogs,
     KeepingTimes,
+    RetentionRuns,
+    apply_cleanup,
     apply_message_cleanup,
     begin_cleanup,
     decide_removable,
@@ -22,7 +29,8 @@ from feed_assets.setting_sections import CleanupSettings
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
 from feed_assets.timing.frequency import Unit
-from tests.instances.harness import START, LifecycleHarness, feed, process
+from tests.context.contexts import context_of, counting_harness
+from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.log.samples import hour, message
 
 TIMES = KeepingTimes.of(CleanupSettings())
@@ -71,6 +79,34 @@ def test_a_clean_up_begins_once_a_day_whatever_the_clock_does(database: Database
     with database.begin() as connection:
         assert [begin_cleanup(connection, "here", each) for each in begun] == [True, False, True, True, True]
         assert begin_cleanup(connection, "there", START)
+
+
+def test_a_dry_run_counts_for_a_moment_and_says_that_there_is_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Kept(CapturedLogs):
+        def find(self, runs: Mapping[str, Collection[Key]]) -> list[str]:
+            return list(runs)
+
+        def find_retention(self, *_: object, **__: object) -> RetentionRuns:
+            return RetentionRuns(run_ids=(), until=None, is_last=True)
+
+        def remove(self, run_id: str) -> None: ...
+
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.flag("clicks", *hours(2))
+    lifecycle.launch(lifecycle.tick(at("01T04:30")), at("01T04:30"))
+    tick = open_tick(context_of(lifecycle, at("01T04:30") + 100 * DAY), "primary")
+
+    def amounts(*, dry_run: bool) -> list[str]:
+        return [each.amount for each in apply_cleanup(tick, TIMES, Kept(), dry_run=dry_run)]
+
+    counted = amounts(dry_run=True)
+    assert (counted[0], int(counted[1]) > 0, counted[2:]) == ("0", True, ["0", "0", "0"])
+    monkeypatch.setattr(cleanup, "SECONDS_A_LOOK", 0.0)
+    assert amounts(dry_run=True) == ["0 or more"] * 5
+    assert amounts(dry_run=False) == counted
 
 
 def test_old_messages_go_when_they_were_told(database: Database) -> None:

@@ -109,9 +109,11 @@ class Outbox(TableStore):
         """Return how many messages have a number above `after`; of one topic if given."""
         return self._connection.scalar(select(func.count()).select_from(outbox).where(*_later(after, topic))) or 0
 
-    def count_old(self, before: datetime, up_to: int | None, limit: int) -> int:
-        """Return how many messages `remove_old` would remove."""
-        return len(self._find_old(before, up_to, limit))
+    def count_old(self, before: datetime, up_to: int | None) -> int:
+        """Return how many messages `remove_old` would remove without a limit."""
+        young = select(_T.seq).where(_T.recorded_at >= before).order_by(_T.seq).limit(1)
+        end = min(self._last_old(up_to), (self._connection.scalar(young) or self.last_seq()) - 1)
+        return self._connection.scalar(select(func.count()).select_from(outbox).where(_T.seq <= end)) or 0
 
     def remove_old(self, before: datetime, up_to: int | None, limit: int) -> int:
         """Remove at most `limit` messages from the beginning of the log that are older than `before`, up to the number
@@ -123,11 +125,13 @@ class Outbox(TableStore):
         return len(found)
 
     def _find_old(self, before: datetime, up_to: int | None, limit: int) -> list[int]:
-        last = self.last_seq() - 1
-        last = last if up_to is None else min(last, up_to)
-        statement = select(_T.seq, _T.recorded_at).where(_T.seq <= last).order_by(_T.seq).limit(limit)
+        statement = select(_T.seq, _T.recorded_at).where(_T.seq <= self._last_old(up_to)).order_by(_T.seq).limit(limit)
         rows = self._connection.execute(statement)
         return [row.seq for row in takewhile(lambda row: row.recorded_at < before, rows)]
+
+    def _last_old(self, up_to: int | None) -> int:
+        last = self.last_seq() - 1
+        return last if up_to is None else min(last, up_to)
 
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""
