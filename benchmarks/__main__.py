@@ -19,6 +19,7 @@ from benchmarks.explaining import measure_explaining
 from benchmarks.inboxes import measure_inboxes
 from benchmarks.keeping import measure_keeping
 from benchmarks.loading import measure_loading
+from benchmarks.millions import measure_millions
 from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, Scale, make_report
@@ -106,6 +107,8 @@ def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
             measure = measure_starting
         case Part.KEEPING:
             measure = measure_keeping
+        case Part.MILLIONS:
+            measure = measure_millions
         case _:
             assert_never(part)
     folder.mkdir()

@@ -78,6 +78,11 @@ class LivedSize:
         return START + self.periods * self.period
 
     @property
+    def every(self) -> timedelta:
+        """How long a tick of the simulation is after another: each requests 50 runs, and all are over in time."""
+        return timedelta(minutes=15) / max(1, self.pairs // 100)
+
+    @property
     def lag(self) -> int:
         """How many periods after an instance its data are removed."""
         return -(-(KEPT + self.period) // self.period)
@@ -142,7 +147,7 @@ def _live(folder: Path, size: LivedSize) -> tuple[Rows, Rows]:
         plan=location.plan,
         record=lambda database: record_location(database, settings, location, START),
         arrivals=arrivals,
-        settings=SimulationSettings(start=START, end=end - timedelta(seconds=1), root=settings.root),
+        settings=SimulationSettings(start=START, end=end - timedelta(seconds=1), root=settings.root, every=size.every),
     )
     try:
         for _ in simulation.run():

@@ -58,6 +58,7 @@ class Part(StrEnum):
     INBOXES = "m"
     STARTING = "n"
     KEEPING = "o"
+    MILLIONS = "p"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,9 @@ COMMANDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class Taken:
+    """The time of a command: elapsed, and on the processor."""
+
     elapsed: float
     processor: float
 
@@ -47,13 +49,13 @@ def measure_starting(folder: Path, scale: Scale) -> Iterator[Figure]:
     """
     repeats = scale.choose(15, 3, 1)
     environ = _project(folder)
-    peer: list[_Taken] = []
-    ours: dict[tuple[str, ...], list[_Taken]] = {words: [] for words, _ in COMMANDS}
+    peer: list[Taken] = []
+    ours: dict[tuple[str, ...], list[Taken]] = {words: [] for words, _ in COMMANDS}
     for number in range(scale.choose(-1, -1, 0), repeats):
         say(f"commands, round {number + 1} of {repeats}" if number >= 0 else "commands, to compile them")
         for words, taken in [(None, peer), *ours.items()]:
             code = ("-c", PEER) if words is None else ("-m", "feed_assets", *words)
-            measured = _run(code, folder, environ)
+            measured = run_code(code, folder, environ)
             if number >= 0:
                 taken.append(measured)
     theirs = median(each.processor for each in peer)
@@ -71,13 +73,14 @@ def measure_starting(folder: Path, scale: Scale) -> Iterator[Figure]:
         )
 
 
-def _run(code: tuple[str, ...], folder: Path, environ: dict[str, str]) -> _Taken:
+def run_code(code: tuple[str, ...], folder: Path, environ: dict[str, str]) -> Taken:
+    """Run Python in a process of its own. Raises ProbeError if it ends with another code than 0."""
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *code], cwd=folder, env=environ, capture_output=True, text=True, check=False)
     elapsed, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise ProbeError(f"{' '.join(code)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return _Taken(elapsed=elapsed, processor=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return Taken(elapsed=elapsed, processor=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def _project(folder: Path) -> dict[str, str]:

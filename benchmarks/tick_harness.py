@@ -16,6 +16,7 @@ from benchmarks.workload import CLUSTER, HOUR, START, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
 from feed_assets.instances.arrival.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.log.events import EventLog
 from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
@@ -68,28 +69,27 @@ class TickedLocation:
 
     def pass_over_reports(self) -> None:
         """Let the sensor go on behind the whole log, as if Dagster had been told all of it."""
-        with sqlite3.connect(self.folder / STATE) as connection:
-            (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
+        with self.runtime.database(self.instance).read() as connection:
+            last = EventLog(connection).last_seq()
         self.cursor = TickCursor(reported=(ReportedEvent(seq=last),), location=self.runtime.location.digest).render()
 
 
 @contextmanager
 def open_location(
-    folder: Path, at: datetime, fill: Callable[[Plan, Path], None] | None = None
+    folder: Path, at: datetime, fill: Callable[[Plan, Path], None] | None = None, state: str | None = None
 ) -> Iterator[TickedLocation]:
     """Open the location whose entities are in a folder, at a time, and tell Dagster nothing of what `fill` has put into
-    its state.
+    its state, by default a file in the folder.
     """
-    settings = load_settings(
-        {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / STATE}"}, environ={}, start=folder
-    )
+    url = state or f"sqlite:///{folder / STATE}"
+    settings = load_settings({"entities": str(folder / "entities"), "state": url}, environ={}, start=folder)
     location = load_location(settings, at)
     assert not location.errors, location.errors[0].render()
     if fill is not None:
         fill(location.plan, folder / STATE)
     runtime = Runtime(settings=settings, location=location, clock=FrozenClock(at))
     layout = lay_out(location.plan)
-    (folder / "home").mkdir()
+    (folder / "home").mkdir(exist_ok=True)
     with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
         ticked = TickedLocation(folder=folder, runtime=runtime, layout=layout, instance=instance)
         if fill is not None:

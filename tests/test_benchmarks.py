@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.millions import COMMANDS, NOT_THERE, OF_FILES
 from benchmarks.report import Part
+from feed_assets.operation import Does
+from feed_assets.operation_list import list_operations
 from tests.java_start import LIGHT
 
 JAVA = [
@@ -22,6 +25,7 @@ MARKS = {
     Part.SEARCHING: [pytest.mark.server],
     Part.INBOXES: [pytest.mark.server],
     Part.KEEPING: [pytest.mark.server],
+    Part.MILLIONS: [pytest.mark.drill],
 }
 
 
@@ -31,3 +35,10 @@ def test_a_part_measures_something(
 ) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(LIGHT))  # Java compiles the programs of Hadoop as they start
     assert main(["--only", part, "--scale", "tiny", "--folder", str(tmp_path)]) == 0, capsys.readouterr().err
+
+
+def test_every_operation_that_reads_is_measured_with_a_million_instances_or_said_not_to_be() -> None:
+    reading = {each.name for each in list_operations().items if each.does is Does.READS}
+    known = {*COMMANDS, *OF_FILES, *NOT_THERE}
+    assert reading <= known, f"add to benchmarks/millions.py: {reading - known}"
+    assert known <= {each.name for each in list_operations().items}
