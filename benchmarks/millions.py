@@ -91,21 +91,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "why": ("process-0001 {time}", "source-0001 {time}"),
 }
 """What is measured of each operation."""
-OF_FILES = {"admin operations", "entity validate", "export-falcon", "import-falcon", "schema", "settings", "validate"}
-"""Operations that do not read the state."""
-NOT_THERE = {
-    "batch show",
-    "mirror new",
-    "mirror plan",
-    "mirror snapshots",
-    "quality show",
-    "queue show",
-    "replication status",
-    "replication verify",
-    "retention report",
-    "retention show",
-}
-"""Operations on what these projects do not have: batches, mirrors, rows, copies and sweeps."""
 _SLA = "{should_start_in: hours(1), should_end_in: hours(3)}"
 
 
