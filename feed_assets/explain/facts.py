@@ -15,7 +15,7 @@ from feed_assets.context.safe_mode import is_restored, is_safe_mode
 from feed_assets.context.tick_failures import TickFailure, TickFailures
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.blockers import Launches
-from feed_assets.instances.gates.requests import INSTANCES_A_RUN, RUN_TIME, group_ready, plan_run
+from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
 from feed_assets.instances.lists.neighbours import iter_writers
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
@@ -42,6 +42,7 @@ from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.releases.timeline import ActiveRelease
+from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
 
 K = TypeVar("K", ProcessKey, FeedKey)
@@ -222,15 +223,14 @@ def _launches(context: OperationContext, connection: Connection, keys: Collectio
         process = context.plan.processes.get(key)
         if process is None:
             continue
-        limit = 2 * process.parallel * INSTANCES_A_RUN
-        rows = instances.with_status(ProcessInstanceStatus.READY, *key, limit=limit)
-        ready = [row for row in rows if row.request_key is None]
+        ready = find_next(instances, process)
+        begun = find_beginnings(connection, [process]).get(EntityKey(*key), NEVER)
         times = [row.nominal_time for row in ready]
         declared = [time for time in times if context.timeline.find(connection, key, time) is not None]
         found[key] = Launches(
             ready=tuple(group_ready(connection, context.timeline, key, declared)),
             in_flight=in_flight.get(EntityKey(*key), 0),
-            again=frozenset(row.nominal_time for row in ready if row.is_again),
+            again=frozenset(row.nominal_time for row in ready if row.is_again or row.nominal_time >= begun),
             most=plan_run(connection, process, context.clock.span(RUN_TIME)),
         )
     return found

@@ -60,6 +60,11 @@ class Watermarks(TableStore):
         found = self._find(_SELECT.where(_T.kind == kind, _T.entity == entity, _T.cluster == cluster))
         return found[0] if found else None
 
+    def beginnings(self, kind: WatermarkKind, keys: Iterable[tuple[str, str]]) -> dict[EntityKey, datetime]:
+        """Return where those of (entity, cluster) keys that have a long past, or had one, begin behind it."""
+        found = _ROWS.of_keys(self._connection, _KEY, [(kind, *key) for key in keys])
+        return {each.key: each.past_until for each in found if each.past_until is not None}
+
     def all(self, kind: WatermarkKind) -> dict[EntityKey, Watermark]:
         """Return every watermark of a kind; for commands, not for ticks."""
         return {watermark.key: watermark for watermark in self._find(_SELECT.where(_T.kind == kind))}

@@ -55,14 +55,19 @@ def test_what_is_due_today_comes_with_the_first_tick_and_the_past_behind_it(tmp_
     lifecycle = LifecycleHarness.of(tmp_path, *entities(), process("ping"), state=state_url)
     lifecycle.land("clicks", *DUE)
 
-    lifecycle.tick(NOW)
+    requests = lifecycle.tick(NOW)
 
     assert list(lifecycle.feed_statuses("clicks")) == [*DUE[:20], *NEWEST]
     assert lifecycle.statuses("count") == dict.fromkeys(NEWEST, READY)
     assert list(lifecycle.statuses("ping")) == [*DUE[:20], *NEWEST]
+    assert [list(request.nominal_times) for request in requests] == [NEWEST, NEWEST]
     ticks = catch_up(lifecycle, NOW)
     assert list(lifecycle.statuses("count")) == list(lifecycle.statuses("ping")) == DUE
     assert len(lifecycle.looked) == len(lifecycle.events()) == len(DUE)
+    lifecycle.declare(*entities(), process("ping", parallel=2))
+    assert [request.nominal_times for request in lifecycle.tick(NOW + HOUR)] == [
+        (NOW + HOUR,)
+    ]  # the past is ready, too
     assert ticks == 8  # the past of the process begins when that of the feed has been looked for
 
 

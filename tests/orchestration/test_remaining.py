@@ -3,6 +3,9 @@
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
+from feed_assets.log import watermarks
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessInstanceStatus
@@ -48,6 +51,19 @@ def test_a_run_of_the_oldest_gives_way_to_what_runs_again_and_only_once(tmp_path
             [("ping", "primary", time) for time in rest], {READY}, request_key="next", updated_at=at("01T03:31")
         )
     assert give_way_before(lifecycle, "next", rest[0]) is None
+
+
+def test_a_run_of_a_long_past_gives_way_to_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermarks, "NEWEST", 1)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    (today,) = lifecycle.tick(at("01T03:00"))
+    assert lifecycle.launch([today], at("01T03:10")) == [at("01T03:00")]
+    (request,) = lifecycle.request(at("01T03:20"))
+    first, *rest = request.nominal_times
+    lifecycle.run("ping", first, at("01T03:25"))
+    assert give_way_before(lifecycle, request.key, rest[0]) is None
+    lifecycle.ready(at("01T04:00"))
+    assert give_way_before(lifecycle, request.key, rest[0]) == (at("01T04:00"), rest)
 
 
 def test_no_run_gives_way_while_another_may_begin(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ from feed_assets.settings import DefinitionChanges
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
 from feed_assets.sql.locks import lock_definitions
-from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.dates import NEVER, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid
 from feed_assets.triggers.queue_starts import begin_queues
@@ -90,7 +90,7 @@ def decide_watermark(watermark: Watermark, followed: InstanceSequence, declared:
     that is left are of the grid that is declared.
     """
     is_earlier = declared.start < followed.start and is_same_grid(declared, followed)
-    if is_earlier or not _keeps_past(watermark, declared):
+    if is_earlier or not _keeps_past(watermark, declared, NEVER):
         watermark = watermark.rejoined()
     position = watermark.next_time or followed.at(watermark.next_index)
     index = 0 if is_earlier else max(0, declared.index_at_or_after(position))
@@ -98,12 +98,13 @@ def decide_watermark(watermark: Watermark, followed: InstanceSequence, declared:
     return replace(watermark, next_index=index, next_time=None if is_over else declared.at(index))
 
 
-def _keeps_past(watermark: Watermark, declared: InstanceSequence | None) -> bool:
-    """Return whether a past is left and valid to its end. Else the watermark has to stand where that past ends, so that
-    it goes on from there if the validity is extended.
+def _keeps_past(watermark: Watermark, declared: InstanceSequence | None, position: datetime) -> bool:
+    """Return whether a past ends at a position or before, and what is left of it is valid to its end. Else the
+    watermark has to stand where that ends, so that it goes on from there if the validity is extended.
     """
-    until, end = watermark.past_until, None if declared is None else declared.end
-    return watermark.past_time is not None and until is not None and (end is None or until <= end)
+    until, end = watermark.past_until, declared.end if declared is not None else None
+    is_valid = watermark.past_time is None or until is None or end is None or until <= end
+    return until is not None and until <= position and is_valid
 
 
 def apply_plan(
@@ -264,11 +265,10 @@ def _set_process_watermarks(
         if decision is not None and decision.step is not Step.IN_PLACE:
             moment = min(moment, *(row.effective_from for row in decision.rows))
         record = timeline.plan.processes.get(key)
-        past = standing if standing is not None and _keeps_past(standing, record.sequence if record else None) else None
-        if past is not None and past.past_until is not None and moment < past.past_until:
-            past = None
-        if past is None and standing is not None and standing.past_time is not None:
-            moment = min(moment, standing.past_time)
+        declared = record.sequence if record is not None else None
+        past = standing if standing is not None and _keeps_past(standing, declared, moment) else None
+        if past is None and standing is not None:
+            moment = min(moment, standing.past_time or moment)
         spans = timeline.spans(connection, key, since=moment)
         found = None if record is not None and not record.is_enumerated else first_at_or_after(spans, moment)
         rows.append(

@@ -27,11 +27,13 @@ from feed_assets.log.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    WatermarkKind,
 )
+from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.releases.timeline import ReleaseTimeline
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 
 Span: TypeAlias = tuple[datetime, datetime | None]
 """First and last nominal time, both inclusive; None means no end."""
@@ -248,15 +250,17 @@ def apply_requests(
         instances = ProcessInstances(connection)
         ready = _ready(connection, tick)
         in_flight, ran = instances.in_flight(list(ready)), instances.ran_before(tick.cluster, tick.without_row)
+        begun = find_beginnings(connection, (tick.plan.processes[key] for key in ready))
 
         def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
             process = tick.plan.processes[key]
             groups = group_ready(connection, tick.timeline, key, times)
             last = {Cause.RUN_LOST} if process.order is Order.FIFO else set()  # another worker may die of them
-            keys = (ProcessKey(*key, time) for time in times)
-            again = frozenset(each.nominal_time for each in keys if each in ran and ran[each] not in last)
+            keys = {time: ProcessKey(*key, time) for time in times}
+            first = frozenset(time for time, each in keys.items() if each in ran and ran[each] not in last)
+            first |= {time for time in times if time >= begun.get(EntityKey(*key), NEVER)}
             most, busy = plan_run(connection, process, run_time), in_flight.get(EntityKey(*key), 0)
-            return decide_requests(process, groups, busy, mode, tick.real_now, again, most)
+            return decide_requests(process, groups, busy, mode, tick.real_now, first, most)
 
         for key, times in ready.items():
             process = tick.plan.processes[key]
@@ -398,7 +402,7 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
         view = load_schedules(connection, tick.without_row)
         processes = [record for record in tick.plan.processes.values() if record.cluster == tick.cluster]
         processes = [record for record in processes if view.is_scheduled(*record.entity, record.cluster)]
-        keys += (key for record in processes for key in _next_of(instances, record))
+        keys += (row.key for record in processes for row in find_next(instances, record))
     ready: dict[Key, set[datetime]] = defaultdict(set)
     unknown: list[ProcessKey] = []
     for key in keys:
@@ -418,16 +422,23 @@ def _ready(connection: Connection, tick: Tick) -> Mapping[Key, Sequence[datetime
     return {key: sorted(times) for key, times in ready.items()}
 
 
-def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessKey]:
-    """Return more instances than the process can have in flight, starting at the end that its order prefers."""
-    rows = instances.with_status(
-        ProcessInstanceStatus.READY,
-        process.process,
-        process.cluster,
-        limit=2 * process.parallel * INSTANCES_A_RUN,
-        newest_first=process.order is not Order.FIFO,
+def find_next(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessInstance]:
+    """Return more ready instances than the process can have in flight, oldest first: those at the end that its order
+    prefers, and the newest in any case, which FIFO takes before a long past.
+    """
+    ends, limit = {process.order is not Order.FIFO, True}, 2 * process.parallel * INSTANCES_A_RUN
+    rows = (
+        instances.with_status(ProcessInstanceStatus.READY, *process.key, limit=limit, newest_first=each)
+        for each in ends
     )
-    return [row.key for row in rows if row.request_key is None]
+    found = {row.key: row for each in rows for row in each if row.request_key is None}
+    return [found[key] for key in sorted(found)]
+
+
+def find_beginnings(connection: Connection, processes: Iterable[ProcessRecord]) -> dict[EntityKey, datetime]:
+    """Return from when on instances go before the long past of a process that takes the oldest first."""
+    keys = [each.key for each in processes if each.order is Order.FIFO]
+    return Watermarks(connection).beginnings(WatermarkKind.PROCESS, keys)
 
 
 def _request(process: ProcessRecord, record: ProcessRecord, indices: range, real_now: datetime) -> LaunchRequest:

@@ -294,13 +294,20 @@ class ProcessInstances(TableStore):
         return {ProcessKey(*key): cause for *key, cause in self._connection.execute(statement)}
 
     def first_unrequested(
-        self, process: str, cluster: str, *, newest_first: bool, without_row: ScheduleState = ScheduleState.SCHEDULED
+        self,
+        process: str,
+        cluster: str,
+        *,
+        newest_first: bool,
+        begun: datetime = NEVER,
+        without_row: ScheduleState = ScheduleState.SCHEDULED,
     ) -> ProcessInstance | None:
         """Return the READY instance of a scheduled process without a requested run that goes before the others: the
-        newest one, or else the oldest one of those that have run before, if there are any.
+        newest one, or else the oldest one of those that have run before or have `begun`, if there are any.
         """
         is_it = (_T.process == process, _T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
-        order = (_T.nominal_time.desc(),) if newest_first else (_IS_AGAIN.desc(), _T.nominal_time)
+        goes_first = or_(_IS_AGAIN, _T.nominal_time >= begun)
+        order = (_T.nominal_time.desc(),) if newest_first else (goes_first.desc(), _T.nominal_time)
         return ROWS.find_one(self._connection, ROWS.select.where(*is_it).order_by(*order).limit(1))
 
     def free(self, cluster: str, request_key: str, updated_at: datetime) -> list[ProcessKey]:

@@ -11,6 +11,7 @@ import dagster as dg
 from feed_assets.clock import Stopwatch
 from feed_assets.entities.process import Order
 from feed_assets.instances.attempts.attempt_inputs import has_same_inputs
+from feed_assets.instances.gates.requests import find_beginnings
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.definitions.schedules import state_without_row
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -21,7 +22,7 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.plan.rendering import counted
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.database import Database
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.triggers.input_windows import check_gate
 
 RunContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -130,14 +131,18 @@ def give_way(
     newest_first = process.order is not Order.FIFO
     with database.begin() as connection:
         instances = ProcessInstances(connection)
-        first = instances.first_unrequested(*process.key, newest_first=newest_first, without_row=without_row)
+        begun = find_beginnings(connection, [process]).get(EntityKey(*process.key), NEVER)
+        first = instances.first_unrequested(
+            *process.key, newest_first=newest_first, begun=begun, without_row=without_row
+        )
         row = instances.get(*process.key, coming) if first is not None else None
         is_ready = row is not None and row.status is ProcessInstanceStatus.READY and row.request_key == request_key
         if first is None or row is None or not is_ready:
             return None
         goes_first = first.nominal_time > coming
         if not newest_first:
-            goes_first = (not first.is_again, first.nominal_time) < (not row.is_again, coming)
+            turns = [(not each.is_again and each.nominal_time < begun, each.nominal_time) for each in (first, row)]
+            goes_first = turns[0] < turns[1]
         is_newer = first.ready_at is not None and first.ready_at > row.updated_at
         is_busy = instances.in_flight([process.key]).get(EntityKey(*process.key), 0) >= process.parallel
         if not (goes_first and is_newer and is_busy):
