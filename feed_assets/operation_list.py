@@ -19,6 +19,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "feed": ("feed_assets.instances.commands",),
         "hold": ("feed_assets.retention.commands",),
         "import-falcon": ("feed_assets.definitions.falcon.commands",),
+        "init": ("feed_assets.scaffolding.commands",),
         "instance": (
             "feed_assets.instances.lists.commands",
             "feed_assets.definitions.lists.commands",

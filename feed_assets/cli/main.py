@@ -130,7 +130,6 @@ _ALLOCATIONS = 50_000
 _LATER = {
     "apply": "feed_assets.cli.plan",
     "completion": "feed_assets.cli.completion",
-    "init": "feed_assets.cli.init",
     "keys": "feed_assets.cli.groups",
     "metrics": "feed_assets.cli.metrics",
     "plan": "feed_assets.cli.plan",

@@ -40,8 +40,9 @@ class NewProject:
     kept: tuple[str, ...]
     dry_run: bool
 
-    def render(self) -> str:
-        """Return the files and the next commands."""
+    @property
+    def text(self) -> str:
+        """The files and the next commands."""
         lines = [f"{'would make' if self.dry_run else 'made'} the project {self.name} in {self.folder}:"]
         lines += [f"  {file}" for file in self.files]
         lines += [f"  {file} exists, and stays as it is" for file in self.kept]
@@ -62,39 +63,35 @@ class NewProject:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectRequest:
-    """What to make. `name` is the folder's name by default. With `add`, files that exist are kept."""
-
-    folder: Path
-    as_of: datetime
-    name: str | None = None
-    storage: str | None = None
-    postgres: str | None = None
-    add: bool = False
-    dry_run: bool = False
-
-
-def make_project(request: ProjectRequest) -> NewProject:
-    """Make a project.
+def make_project(
+    folder: Path,
+    as_of: datetime,
+    *,
+    name: str | None = None,
+    storage: str | None = None,
+    postgres: str | None = None,
+    add: bool = False,
+    dry_run: bool = False,
+) -> NewProject:
+    """Make a project. `name` is the folder's name by default. With `add`, files that exist are kept.
 
     Raises:
         ProjectNameError: no Python package can have the name.
         FolderNotEmptyError: the folder has files, and `add` is not set. Nothing was written.
     """
-    folder = request.folder.resolve()
-    name = request.name or folder.name
+    folder = folder.resolve()
+    name = name or folder.name
     package = package_name(name)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", package):
         raise ProjectNameError(name=name)
-    _require_empty(folder, is_adding=request.add)
-    example = ExampleEntities(storage=request.storage or LOCAL_STORAGE, jobs=f"{package}.jobs", as_of=request.as_of)
-    files = dict(iter_project_files(name, example, folder / "dagster_home", request.postgres))
+    _require_empty(folder, is_adding=add)
+    example = ExampleEntities(storage=storage or LOCAL_STORAGE, jobs=f"{package}.jobs", as_of=as_of)
+    files = dict(iter_project_files(name, example, folder / "dagster_home", postgres))
     kept = tuple(file for file in files if (folder / file).exists())
     new = {file: text for file, text in files.items() if file not in kept}
-    if not request.dry_run:
+    if not dry_run:
         _write(folder, new)
-    return NewProject(folder=folder, name=name, package=package, files=tuple(new), kept=kept, dry_run=request.dry_run)
+    return NewProject(folder=folder, name=name, package=package, files=tuple(new), kept=kept, dry_run=dry_run)
 
 
 def lay_example(folder: Path, module: str, data: Path, as_of: datetime) -> None:

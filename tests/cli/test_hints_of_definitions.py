@@ -71,7 +71,7 @@ def test_what_cannot_be_suspended_is_scheduled_first(counted: Path, paste: Pasti
 
 @of(
     "context.errors.FolderNotEmptyError.__init__: init",
-    "scaffolding.projects.NewProject.render: validate",
+    "scaffolding.projects.NewProject.text: validate",
 )
 def test_a_folder_that_is_not_empty_gets_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paste: Pasting

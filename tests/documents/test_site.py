@@ -11,7 +11,7 @@ from examples.pictures import MORE_COLUMNS, PICTURES, add_column, prepare
 from feed_assets import build_definitions
 from feed_assets.clock import SystemClock
 from feed_assets.orchestration.runs.feed_checks import COLUMNS_CHECK
-from feed_assets.scaffolding.projects import ProjectRequest, make_project
+from feed_assets.scaffolding.projects import make_project
 from feed_assets.settings import load_settings
 from tests.documents.markdown import DOCS, ROOT
 
@@ -46,7 +46,7 @@ def test_every_picture_is_shown_with_a_text_and_all_are_small() -> None:
 
 def test_a_new_project_has_what_the_pictures_show(tmp_path: Path) -> None:
     project = tmp_path / "shop"
-    make_project(ProjectRequest(folder=project, as_of=SystemClock().now()))
+    make_project(project, SystemClock().now())
     prepare(project)
     add_column(project)
     assert MORE_COLUMNS in (project / "shop" / "jobs.py").read_text("utf-8")

@@ -13,7 +13,7 @@ from feed_assets import FeedAssetsTranslator, FeedAssetsTranslatorData, build_de
 from feed_assets.clock import SystemClock
 from feed_assets.orchestration.graph.code_references import find_pointer, find_remote
 from feed_assets.orchestration.graph.metadata import column_schema
-from feed_assets.scaffolding.projects import ProjectRequest, make_project
+from feed_assets.scaffolding.projects import make_project
 from feed_assets.settings import Settings, load_settings
 from tests.documents.markdown import ROOT
 from tests.orchestration.test_definitions import built, cluster, feed, output, process, window
@@ -234,7 +234,7 @@ def test_the_command_of_a_description_has_the_key_that_a_translator_gives() -> N
 
 
 def new_project(folder: Path) -> Settings:
-    make_project(ProjectRequest(folder=folder, as_of=datetime(2026, 1, 4, tzinfo=UTC)))
+    make_project(folder, datetime(2026, 1, 4, tzinfo=UTC))
     return load_settings(environ={}, start=folder)
 
 

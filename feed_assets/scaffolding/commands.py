@@ -1,0 +1,35 @@
+"""What can be asked for to begin: a new project."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from feed_assets.operation import Param, operation
+
+if TYPE_CHECKING:
+    from feed_assets.scaffolding.projects import NewProject
+
+
+@operation("init", text="text", route=False)
+def init(
+    *,
+    folder: Annotated[str, Param(argument=True, file=True, help="Where the project is.")] = ".",
+    name: Annotated[str | None, Param("The name of the project; by default the name of the folder.")] = None,
+    storage: Annotated[
+        str | None, Param("The storage URL of the cluster; by default the folder data of the project.")
+    ] = None,
+    postgres: Annotated[
+        str | None, Param("Keep the state of Dagster and feed-assets in this PostgreSQL.", metavar="URL")
+    ] = None,
+    add: Annotated[bool, Param("Add to a folder that has files; those that exist stay as they are.")] = False,
+    dry_run: bool = False,
+) -> "NewProject":
+    """Make a project in FOLDER, by default the working directory, that `dagster dev` runs at once.
+
+    It has one cluster, two feeds and one process over three days of data, a test, the settings, and a Dagster home.
+    Nothing is overwritten.
+    """
+    from feed_assets.clock import SystemClock
+    from feed_assets.scaffolding.projects import make_project
+
+    now = SystemClock().now()
+    return make_project(Path(folder), now, name=name, storage=storage, postgres=postgres, add=add, dry_run=dry_run)
