@@ -125,13 +125,11 @@ def _call(operation: Operation, context: Any, given: dict[str, Any]) -> object:
             given[each.name] = dict(value)
         elif "[FIELD]" in (each.param.metavar or ""):
             click.get_current_context().params["entity"] = value[0]  # what is recorded of the action
-    if "author" in given:
-        given["author"] = options.author_of(given["author"])
+    given |= {"author": options.author_of(given["author"])} if "author" in given else {}
     click.get_current_context().params.update(given)
     for name, query in operation.queries.items():
         given[name] = query(**{each.name: given.pop(each.name) for each in fields(query)})
-    if "progress" in operation.given:
-        given["progress"] = status_line.show
+    given |= {"progress": status_line.show} if "progress" in operation.given else {}
     if operation.stops_in_safe_mode:
         from feed_assets.context.safe_mode import require_allowed
 
