@@ -19,12 +19,26 @@ from dagster import (
     job,
     op,
 )
+from dagster._core.definitions.sensor_definition import SensorType
+from dagster._core.remote_origin import (
+    InProcessCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from feed_assets.clock import FrozenClock
 from feed_assets.context.tick_failures import TickFailures
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import Attempt, ProcessInstanceStatus
 from feed_assets.orchestration.runs.cleanup import DagsterLogs
+from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START
@@ -175,3 +189,19 @@ def test_old_runs_of_retention_lose_their_logs_too(harness: LocationHarness) -> 
     logs.remove(run.run_id)
     assert logs_of(harness, run.run_id) == 0
     assert logs.find_retention("here", None, now + DAY, 9) == replace(found, run_ids=())
+
+
+def test_how_far_dagster_was_told_is_what_the_arrival_sensor_says(instance: DagsterInstance) -> None:
+    def told(*cursors: str) -> dict[str, int]:
+        for number, cursor in enumerate(cursors):
+            place = InProcessCodeLocationOrigin(LoadableTargetOrigin(), location_name=f"project {number}")
+            origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(place, "repository"), "arrival_here")
+            data = SensorInstigatorData(cursor=cursor, sensor_type=SensorType.STANDARD)
+            state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, data)
+            instance.add_instigator_state(state)
+        return DagsterLogs(instance).find_told(["here", "there"])
+
+    reported = TickCursor(reported=(ReportedEvent(seq=9), ReportedEvent(seq=4)), location="l")
+    assert told() == {}
+    assert told(reported.render()) == {"here": 9}
+    assert DagsterLogs(instance).find_told(["there"]) == {}
