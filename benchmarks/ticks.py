@@ -21,6 +21,8 @@ IDLE_SECONDS = 0.050
 LOOK_SECONDS = 0.250
 FLATNESS = 1.5
 BYSTANDERS = 2.0
+PAST_TICKS = 5
+PAST_SECONDS = 5.0
 EAGER = "Dagster's evaluate_automation_conditions, eager()"
 
 
@@ -34,6 +36,7 @@ def measure_ticks(folder: Path, scale: Scale) -> Iterator[Figure]:
     year = _ours(folder, pairs, hours, repeats, news)
     tenth = _ours(folder, pairs, hours // 10, repeats, news)
     yield from _absolute(year, tenth, pairs)
+    yield _past(folder)
     yield from _bystanders(year, pairs)
     yield from _against_same_size(pairs, hours // 10, tenth, news)
     yield from _against_year(folder, max(pairs // 10, BECOME_READY), hours, repeats, news[-1] // 10, year)
@@ -85,6 +88,20 @@ def _absolute(year: dict[str, Any], tenth: dict[str, Any], pairs: int) -> Iterat
         ratio=max(_of(year, kind) / _of(tenth, kind) for kind in ("idle", "look")),
         target=f"at most {FLATNESS:g}x",
         is_met=all(_of(year, kind) / _of(tenth, kind) <= FLATNESS for kind in ("idle", "look")),
+    )
+
+
+def _past(folder: Path) -> Figure:
+    """Return the figure that shows that a long past costs a tick little, and keeps nothing of today from coming."""
+    say("ticks: a feed every five minutes since 2015")
+    found = run_probe("past_probe", folder / "past", PAST_TICKS)
+    return Figure(
+        part=Part.TICKS,
+        name=f"slowest of the first {PAST_TICKS} ticks over a feed every five minutes since 2015 and its reader",
+        ours=max(found["seconds"]),
+        unit="s",
+        target=f"at most {PAST_SECONDS:g} s, and what is due now is there after the first",
+        is_met=max(found["seconds"]) <= PAST_SECONDS and not found["lacking"],
     )
 
 

@@ -99,11 +99,7 @@ def part_past(watermark: Watermark, due: Sequence[tuple[InstanceSequence, dateti
     """Return a watermark that is due in front of the `NEWEST` due instances, with those before them as its past.
 
     As long as a past is left, nothing is added to it: what falls due meanwhile is created in its order. One that begins
-    anew before or in its past takes that along.
-
-    Args:
-        watermark: has a next instance.
-        due: sequences, and from when to before when their instances are due, oldest first.
+    anew before or in its past takes that along. `due` are sequences, and from when to before when their instances are.
     """
     assert watermark.next_time is not None
     if watermark.past_until is None or watermark.next_time < watermark.past_until:

@@ -12,6 +12,7 @@ from feed_assets.instances.gates import readiness, reconciliation, requests
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER
 from feed_assets.instances.inbox import ingest
 from feed_assets.instances.late.lateness import FEED_DELAY, FEED_POLICY
+from feed_assets.log import watermarks
 from feed_assets.log.instances.tables import manifests, process_instances
 from feed_assets.log.tables import feed_events
 from feed_assets.orchestration import names
@@ -50,6 +51,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "reported events looked at again a tick": str(log_events.LOOKED_A_TICK),
         "unfinished instances explained in Dagster a tick": str(overdue_notices.EXPLAINED_A_TICK),
         "polls of missing instances a tick": str(polling.POLLS_A_TICK),
+        "instances of a feed or process that come before its past": str(watermarks.NEWEST),
+        "instances of its past a tick": str(watermarks.PAST_A_TICK),
         "minutes before the newest instance from which a watched location is looked at": str(
             int(watching.OVERLAP / timedelta(minutes=1))
         ),

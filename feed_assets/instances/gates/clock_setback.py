@@ -152,7 +152,9 @@ def apply_clock(tick: Tick) -> ClockSetback | None:
         Cursors(connection).put(_cursor(tick.cluster), tick.as_of.isoformat())
         if last_time is None or last_time <= tick.as_of:
             return None
-        _rejoin_pasts(connection, tick.cluster)
+        watermarks = Watermarks(connection)
+        for kind in (WatermarkKind.FEED, WatermarkKind.PROCESS):  # a past may reach into the future now
+            watermarks.put(each.rejoined() for each in watermarks.due(kind, NEVER, None, tick.cluster, of_past=True))
         found = _find_changed_by_ticks(connection, tick.cluster)
         removed = _remove_premature(connection, tick.timeline, [row for row in found if is_premature(row, tick.as_of)])
         others = [row for row in found if row.key not in removed]
@@ -178,13 +180,6 @@ def find_last_times(connection: Connection, clusters: Iterable[str]) -> dict[str
 
 def _find_last_time(connection: Connection, cluster: str) -> datetime | None:
     return find_last_times(connection, [cluster]).get(cluster)
-
-
-def _rejoin_pasts(connection: Connection, cluster: str) -> None:
-    """Let all watermarks stand in front of their pasts, which may reach into the future."""
-    watermarks = Watermarks(connection)
-    for kind in (WatermarkKind.FEED, WatermarkKind.PROCESS):
-        watermarks.put(each.rejoined() for each in watermarks.due(kind, NEVER, None, cluster, of_past=True))
 
 
 def _find_changed_by_ticks(connection: Connection, cluster: str) -> list[ProcessInstance]:

@@ -183,12 +183,8 @@ def apply_readiness(tick: Tick, *, on_time: timedelta = ON_TIME) -> ReadinessRes
     ended, is_complete = work_off(tick, _TimeOuts())
     ready, timed_out = ready + sum(each for each, _ in ended), sum(each for _, each in ended)
     past = _apply_past(tick, on_time)
-    return ReadinessResult(
-        materialized=materialized + past.materialized,
-        ready=ready + past.ready,
-        timed_out=timed_out,
-        is_complete=is_complete and past.is_complete,
-    )
+    made, ready, is_complete = materialized + past.materialized, ready + past.ready, is_complete and past.is_complete
+    return ReadinessResult(materialized=made, ready=ready, timed_out=timed_out, is_complete=is_complete)
 
 
 def _apply_past(tick: Tick, on_time: timedelta) -> ReadinessResult:

@@ -128,19 +128,17 @@ def give_way(
 
     Returns that instance, and what was returned to READY; None if the run goes on.
     """
-    newest_first = process.order is not Order.FIFO
+    is_newest = process.order is not Order.FIFO
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         begun = find_beginnings(connection, [process]).get(EntityKey(*process.key), NEVER)
-        first = instances.first_unrequested(
-            *process.key, newest_first=newest_first, begun=begun, without_row=without_row
-        )
+        first = instances.first_unrequested(*process.key, newest_first=is_newest, begun=begun, without_row=without_row)
         row = instances.get(*process.key, coming) if first is not None else None
         is_ready = row is not None and row.status is ProcessInstanceStatus.READY and row.request_key == request_key
         if first is None or row is None or not is_ready:
             return None
         goes_first = first.nominal_time > coming
-        if not newest_first:
+        if not is_newest:
             turns = [(not each.is_again and each.nominal_time < begun, each.nominal_time) for each in (first, row)]
             goes_first = turns[0] < turns[1]
         is_newer = first.ready_at is not None and first.ready_at > row.updated_at
