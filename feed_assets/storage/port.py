@@ -101,6 +101,7 @@ Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 continue with."""
 
 _TRIES = 10
+_ALL = 1 << 62
 _THREADS = 8
 _KINDS = {SystemFault.AWAY: StorageAwayError, SystemFault.FULL: StorageFullError}
 
@@ -139,13 +140,14 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def listings(
-        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         """List places: one listing per path, in the same order, one by one and never from a cache.
 
         `names` are the files that a listing must show beyond its view. With `manifest` it also has the text of the
-        published manifest, if there is one, of the same moment. What concerns one path only is the `obstacle` of its
-        listing; raises what concerns the whole store. All questions below are answered from listings.
+        published manifest of the same moment, or at least so many bytes of it; a NAMED one without it may show nothing.
+        What concerns one path only is the `obstacle` of its listing; raises what concerns the whole store. All
+        questions below are answered from listings.
         """
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
@@ -192,20 +194,18 @@ class InstanceStore(ABC):
 
         Raises `ManifestError` if it cannot be read.
         """
-        text = self._list(path, View.NAMED, manifest=True).manifest
+        text = self._list(path, View.NAMED, manifest=_ALL).manifest
         return None if text is None else parse_manifest(text, store=self.root_url, path=path)
 
     def find_publication(self, path: str, flags: Sequence[str]) -> Publication | None:
         """Return the head of the publication at a path; None unless it is ours, complete, and has these flags."""
-        head = None
-        with suppress(InstanceNotFoundError), self.reading(path) as reading:
-            chunks = map(bytes, reading.chunks(MANIFEST_NAME))
-            start = next(chunks, b"")
-            head = parse_head(start) or parse_head(b"".join([start, *chunks]))
-        if head is None:
-            return None
-        listing = self._list(path, View.NAMED, PUBLISHING_NAME, *flags)
-        return None if listing.is_marked or any(listing.find(flag) is None for flag in flags) else head
+        for most in (1, _ALL):
+            listing = self._list(path, View.NAMED, PUBLISHING_NAME, *flags, manifest=most)
+            if listing.manifest is None or listing.is_marked or any(listing.find(flag) is None for flag in flags):
+                return None
+            if (head := parse_head(listing.manifest)) is not None:
+                return head
+        return None
 
     def mark(self, path: str) -> str:
         """Return a mark that changes with each publication at a path; "" without a publication of ours. Cheap."""
@@ -219,7 +219,7 @@ class InstanceStore(ABC):
         of the root.
         """
         flag, view = parse_flag(self.root_url, flag), View.SOURCE if everything else View.CONTENT
-        listing = self._list(path, view, flag, MANIFEST_NAME, manifest=True)
+        listing = self._list(path, view, flag, MANIFEST_NAME, manifest=_ALL)
         availability = availability_of(listing, flag)
         if availability in (Availability.MISSING, Availability.PARTIAL):
             return Survey(availability=availability)
@@ -428,7 +428,7 @@ class InstanceStore(ABC):
         folder = f"{SNAPSHOTS_FOLDER}/{path_name(parse_path(self.root_url, path))}/{parse_token(self.root_url, shelf)}"
         return self.documents(folder, ".json.gz", path)
 
-    def _list(self, path: str, view: View, *names: str | None, manifest: bool = False) -> Listing:
+    def _list(self, path: str, view: View, *names: str | None, manifest: int = 0) -> Listing:
         """Return the listing of one place; raise its obstacle."""
         (listing,) = self.listings([path], view, _named(*names), manifest=manifest)
         if listing.obstacle is not None:

@@ -52,7 +52,7 @@ class PathTable(InstanceStore):
         self.store.check_root()
 
     def listings(
-        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         named = [self.named(path) if is_path(path) else path for path in paths]
         return self.store.listings(named, view, names, manifest=manifest)

@@ -48,7 +48,7 @@ class LocalReader:
                 store=self.root_url, path=path, reason="a symbolic link leads out of the storage root"
             )
 
-    def list(self, path: str, view: View, names: Sequence[str], inside: set[str], *, manifest: bool) -> Listing:
+    def list(self, path: str, view: View, names: Sequence[str], inside: set[str], *, manifest: int) -> Listing:
         """List one instance until it holds still; `inside` remembers the checked parents. May raise `OSError`.
 
         It did not if the directory was replaced, or something in it vanished, meanwhile.
@@ -109,7 +109,7 @@ class LocalReader:
             raise PathRefusedError(store=self.root_url, path=path, reason=reason) from None
 
     def _list_folder(
-        self, path: str, folder: int, own: os.stat_result, view: View, names: Sequence[str], manifest: bool
+        self, path: str, folder: int, own: os.stat_result, view: View, names: Sequence[str], manifest: int
     ) -> Listing:
         there = {name: seen for name in names if (seen := _find(name, folder)) is not None}
         entries = [entry_of(name, seen) for name, seen in there.items()]
@@ -125,7 +125,7 @@ class LocalReader:
             modified=own.st_mtime_ns,
             links=links,
             others=tuple(sorted(others)),
-            manifest=self._read_manifest(path, folder) if manifest else None,
+            manifest=self._read_manifest(path, folder, manifest) if manifest else None,
         )
 
     def _list_file(self, path: str, target: str) -> Listing | None:
@@ -137,9 +137,14 @@ class LocalReader:
         self.check_inside(path, target)
         return None if stat.S_ISDIR(found.st_mode) else Listing(entries=[entry_of("", found)])
 
-    def _read_manifest(self, path: str, folder: int) -> bytes | None:
+    def _read_manifest(self, path: str, folder: int, most: int) -> bytes | None:
         try:
-            return b"".join(LocalReading(folder, path, self).chunks(MANIFEST_NAME))
+            text = bytearray()
+            for chunk in LocalReading(folder, path, self).chunks(MANIFEST_NAME):
+                text += chunk
+                if len(text) >= most:
+                    break
+            return bytes(text)
         except InstanceNotFoundError:
             return None
         except StorageError as exc:

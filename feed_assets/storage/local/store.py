@@ -84,7 +84,7 @@ class LocalStore(InstanceStore):
                 raise PermissionError(EACCES, os.strerror(EACCES), str(place))
 
     def listings(
-        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         if view is View.WHOLE:
             with self._translated(""), open_measure(self._calls, self._root) as measuring:

@@ -94,7 +94,7 @@ class ObjectStore(InstanceStore):
             raise self._refused("", exc) from exc
 
     def listings(
-        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         keys: dict[str, str] = {}
         found: dict[str, Listing] = {}
@@ -114,10 +114,14 @@ class ObjectStore(InstanceStore):
             known = found | dict(zip(there, listed, strict=True))
             yield from [known.get(path, NOTHING) for path in batch]
 
-    def _listing(self, path: str, key: str, view: View, names: Sequence[str], manifest: bool) -> Listing:
+    def _listing(self, path: str, key: str, view: View, names: Sequence[str], manifest: int) -> Listing:
         """List one instance; a store that forbids this one may allow others."""
         try:
+            text = None
             if view is View.NAMED:
+                text = read_object(self.client, f"{key}/{MANIFEST_NAME}") if manifest else None
+                if manifest and text is None:
+                    return Listing()
                 found = zip(names, each(lambda name: self.client.find(f"{key}/{name}"), names), strict=True)
                 files = {name: file._replace(path=name) for name, file in found if file is not None}
                 listed = ObjectListing(exists=True, files=files)
@@ -125,10 +129,9 @@ class ObjectStore(InstanceStore):
                 listed = self.client.list(key) if view is View.STANDING else list_objects(self.client, key)
             if not listed.exists:
                 return NOTHING
-            text = None
-            if manifest and (view is View.NAMED or MANIFEST_NAME in listed.files):
+            if manifest and view is not View.NAMED and MANIFEST_NAME in listed.files:
                 text = read_object(self.client, f"{key}/{MANIFEST_NAME}")
-                if text is None and view is not View.NAMED:
+                if text is None:
                     raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
         except PermissionError as exc:
             if view is View.WHOLE:

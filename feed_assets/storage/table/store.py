@@ -75,7 +75,7 @@ class TableStore(InstanceStore):
         self._partitions.root(self._partitions.table()).check_root()
 
     def listings(
-        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: bool = False
+        self, paths: Sequence[str], view: View, names: Sequence[str] = (), *, manifest: int = 0
     ) -> Iterator[Listing]:
         table = self._partitions.table()
         specs: dict[str, PartitionSpec] = {}
