@@ -56,15 +56,14 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     whether all were looked at.
 
     Stays: the last attempt, events with an idempotency key of others, those of feeds that queues read, whatever has a
-    trash or is in an archive, and the event at which a reader is. `readers` are how far the events of each cluster were
-    read; none behind that is looked at.
+    trash or is in an archive, and the event at which a reader is. `readers` are how far each cluster has read the log,
+    in which it may read events of others; none behind the last of them is looked at.
     """
     lock_log(connection)
     log, after = EventLog(connection), _position(connection)
     heads = log.heads(after, EVENTS_A_STEP)
-    passed = [
-        *takewhile(lambda each: each.recorded_at < before and each.seq <= readers.get(each.cluster, each.seq), heads)
-    ]
+    read = min(readers.values(), default=log.last_seq())
+    passed = list(takewhile(lambda each: each.recorded_at < before and each.seq <= read, heads))
     ends = log.of_numbers(each.seq for each in passed if each.kind is FeedEventKind.EVICTED).values()
     gone = _find_gone(connection, ends)
     events, positions = log.for_instances(gone), {log.last_seq(), *readers.values()}

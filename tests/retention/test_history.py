@@ -83,7 +83,7 @@ def put(database: Database, name: str, seq: int) -> None:
 
 
 def clean(database: Database, now: datetime = LATE, *, dry_run: bool = False, **told: int) -> dict[Leftover, int]:
-    done = apply_history_cleanup(database, ["primary"], told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
+    done = apply_history_cleanup(database, ["primary", "backup"], told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
     assert all(each.is_complete and each.limit == "months(12)" for each in done)
     return {each.leftover: each.count for each in done if each.count}
 
@@ -110,7 +110,7 @@ def test_of_an_instance_evicted_long_ago_the_last_attempt_stays(database: Databa
     assert clean(database) == clean(database, dry_run=True) == {}
 
 
-@pytest.mark.parametrize("reader", ["readiness/primary", "triggers/primary", "Dagster"])
+@pytest.mark.parametrize("reader", ["readiness/primary", "triggers/primary", "readiness/backup", "Dagster"])
 def test_no_event_goes_that_somebody_has_not_read(database: Database, reader: str) -> None:
     evict(database)
     put(database, reader, 8)
