@@ -444,7 +444,7 @@ def _forecast(
     if not is_to_come or not find_missing(connection, deadlines, [nominal_time]):
         return "", None
     reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
-    found = forecast(reader, deadlines, nominal_time)
+    (found,) = forecast(reader, [(deadlines, nominal_time)])
     return (f"; {found.sentence}" if found.probability is not None else ""), found.probability
 
 

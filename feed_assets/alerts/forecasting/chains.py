@@ -2,15 +2,16 @@
 
 A forecast asks once for each feed and process of its chain, for at most 186 earlier instances of it, by their keys, and
 goes on with two missing instances of each input: the oldest and the newest. The chain goes three processes up, and has
-at most six branches at each.
+at most six branches at each. Many forecasts are made side by side: what all of them ask for next is read in a few
+statements.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import reduce
-from typing import NamedTuple, TypeAlias, TypeVar, assert_never
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, and_, func, select
 
@@ -37,7 +38,7 @@ from feed_assets.sql.rows import KEY_ROWS, TableStore, key_rows, render_rows, se
 from feed_assets.timing import dates
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.triggers.input_windows import InputState, closed_gates, input_states
+from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -335,47 +336,92 @@ def _too_few(earlier: int) -> Chain:
     return Chain(now=None, earlier=earlier, reason="not enough history")
 
 
-@dataclass(slots=True, kw_only=True)
+_Reading: TypeAlias = Generator[None, None, _V]
+"""Reads a value; at each `yield` it waits until what has been asked for is known."""
+
+
+@dataclass(slots=True)
+class _Known(Generic[_K, _V]):
+    """What is known by key. `answer` reads all keys that have been asked for since, in a few statements."""
+
+    read: Callable[[Collection[_K]], Mapping[_K, _V]]
+    _known: dict[_K, _V | None] = field(default_factory=dict)
+    _wanted: set[_K] = field(default_factory=set)
+
+    def ask(self, keys: set[_K]) -> _Reading[dict[_K, _V]]:
+        """Return what there is of some keys."""
+        if new := keys - self._known.keys():
+            self._wanted |= new
+            yield
+        return {key: value for key in keys if (value := self._known[key]) is not None}
+
+    def answer(self) -> None:
+        found = self.read(self._wanted)
+        self._known.update((key, found.get(key)) for key in self._wanted)
+        self._wanted.clear()
+
+
 class ChainReader:
     """Reads chains in one transaction, as of a moment; what it has read it does not ask again."""
 
-    connection: Connection
-    timeline: ReleaseTimeline
-    as_of: datetime
-    _since: dict[Key, datetime | None] = field(default_factory=dict)
-    _arrivals: dict[FeedKey, datetime | None] = field(default_factory=dict)
-    _durations: dict[ProcessKey, InstanceDuration | None] = field(default_factory=dict)
-    _feeds: dict[tuple[FeedKey, datetime, int], Chain] = field(default_factory=dict)
-    _processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain] = field(default_factory=dict)
+    def __init__(self, *, connection: Connection, timeline: ReleaseTimeline, as_of: datetime) -> None:
+        self.connection, self.timeline, self.as_of = connection, timeline, as_of
+        self._since: dict[Key, datetime | None] = {}
+        durations = InstanceDurations(connection)
+        self._arrivals = _Known(durations.arrivals)
+        self._durations = _Known(durations.of_processes)
+        self._rows = _Known(ProcessInstances(connection).get_many)
+        self._states = _Known(self._read_states)
+        self._feeds: dict[tuple[FeedKey, datetime, int], Chain | None] = {}  # None while it is being read
+        self._processes: dict[tuple[ProcessKey, datetime, SlaLevel, int], Chain | None] = {}
 
-    def read(self, deadline: OpenDeadline) -> Chain:
-        """Return what the instance of a deadline waits for."""
-        name, cluster, time = deadline.name, deadline.cluster, deadline.nominal_time
-        match deadline.kind:
-            case Kind.FEED:
-                record = self.timeline.plan.feeds[name, cluster]
-                return self._of_feed(record, self.timeline.plan, time, deadline.due_at, PROCESSES_UP)
-            case Kind.PROCESS:
-                return self._of_process((name, cluster), time, deadline.due_at, deadline.level, PROCESSES_UP)
-            case Kind.CLUSTER | Kind.DATASOURCE:
-                return _too_few(0)
-            case _:
-                assert_never(deadline.kind)
+    def read(self, deadlines: Sequence[OpenDeadline]) -> list[Chain]:
+        """Return what the instance of each deadline waits for."""
+        found: dict[OpenDeadline, Chain] = {}
+        reading = [self._of_deadline(deadline, found) for deadline in deadlines]
+        while reading := [each for each in reading if next(each, False) is None]:
+            for known in (self._arrivals, self._durations, self._rows, self._states):
+                known.answer()
+        return [found[deadline] for deadline in deadlines]
 
-    def _of_feed(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> Chain:
+    def _of_deadline(self, deadline: OpenDeadline, found: dict[OpenDeadline, Chain]) -> _Reading[None]:
+        key, time, due_at = (deadline.name, deadline.cluster), deadline.nominal_time, deadline.due_at
+        if deadline.kind is Kind.FEED:
+            plan = self.timeline.plan
+            found[deadline] = yield from self._of_feed(plan.feeds[key], plan, time, due_at, PROCESSES_UP)
+        else:
+            found[deadline] = yield from self._of_process(key, time, due_at, deadline.level, PROCESSES_UP)
+
+    def _read_states(self, keys: Collection[ProcessKey]) -> dict[ProcessKey, tuple[InputState, ...]]:
+        times: dict[Key, list[datetime]] = {}
+        for process, cluster, time in keys:
+            times.setdefault((process, cluster), []).append(time)
+        return {
+            ProcessKey(*key, time): states
+            for plan, wanted in self.timeline.group(self.connection, times)
+            for key, found in input_states_many(self.connection, plan, wanted, self.as_of).items()
+            for time, states in found.items()
+        }
+
+    def _of_feed(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> _Reading[Chain]:
         """Return when an instance of a feed comes: with the process that makes it, else as late as earlier ones."""
         key = (FeedKey(*record.key, time), due_at, up)
         if key not in self._feeds:
-            made = self._of_maker(record, plan, time, due_at, up) if up else None
-            self._feeds[key] = made or self._of_arrival(record, time, due_at)
-        return self._feeds[key]
+            self._feeds[key] = None
+            made = (yield from self._of_maker(record, plan, time, due_at, up)) if up else None
+            self._feeds[key] = made or (yield from self._of_arrival(record, time, due_at))
+        while (chain := self._feeds[key]) is None:
+            yield
+        return chain
 
-    def _of_maker(self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int) -> Chain | None:
+    def _of_maker(
+        self, record: FeedRecord, plan: Plan, time: datetime, due_at: datetime, up: int
+    ) -> _Reading[Chain | None]:
         """Return when the process ends that makes an instance; None if it has ended, or none is known well enough."""
         for edge in record.outputs_of:
             if edge.quarantine_of is None and edge.process_key in plan.processes:
                 for made_at in plan.writer_times(edge, time)[:1]:
-                    chain = self._of_process(edge.process_key, made_at, due_at, SlaLevel.HIGH, up - 1)
+                    chain = yield from self._of_process(edge.process_key, made_at, due_at, SlaLevel.HIGH, up - 1)
                     if chain.now is not None:
                         what = f"process {edge.process} {render_datetime(made_at)}"
                         return Chain(
@@ -386,16 +432,15 @@ class ChainReader:
                         )
         return None
 
-    def _of_arrival(self, record: FeedRecord, time: datetime, due_at: datetime) -> Chain:
+    def _of_arrival(self, record: FeedRecord, time: datetime, due_at: datetime) -> _Reading[Chain]:
         since = self._first_event_at(record.key)
         if since is None or not record.is_expected:
             return _too_few(0)
         limit, waited = due_at - time, self.as_of - time
         groups = decide_groups(record.sequence, time, self.as_of - limit)
         keys = {FeedKey(*record.key, each) for times in groups.values() for each in times}
-        found = _read_new(self._arrivals, keys, InstanceDurations(self.connection).arrivals)
-        arrivals = {key.nominal_time: at for key, at in found.items()}
-        waits = arrival_waits(groups, since, arrivals)
+        found = yield from self._arrivals.ask(keys)
+        waits = arrival_waits(groups, since, {key.nominal_time: at for key, at in found.items()})
         if not waits.is_enough:
             return _too_few(waits.count)
         return Chain(now=waits.outlook(waited), earlier=waits.count, reason=waits.compare(waited, limit))
@@ -405,14 +450,17 @@ class ChainReader:
             self._since[key] = InstanceDurations(self.connection).first_event_at(*key)
         return self._since[key]
 
-    def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
+    def _of_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> _Reading[Chain]:
         """Return when an instance of a process first begins (LOW), or succeeds (HIGH)."""
         found = (ProcessKey(*key, time), due_at, level, up)
         if found not in self._processes:
-            self._processes[found] = self._read_process(key, time, due_at, level, up)
-        return self._processes[found]
+            self._processes[found] = None
+            self._processes[found] = yield from self._read_process(key, time, due_at, level, up)
+        while (chain := self._processes[found]) is None:
+            yield
+        return chain
 
-    def _read_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> Chain:
+    def _read_process(self, key: Key, time: datetime, due_at: datetime, level: SlaLevel, up: int) -> _Reading[Chain]:
         active = self.timeline.find(self.connection, key, time)
         if active is None or not active.record.is_enumerated:
             return _too_few(0)
@@ -420,13 +468,13 @@ class ChainReader:
         groups = decide_groups(active.record.sequence, time, self.as_of - limit)
         instance = ProcessKey(*key, time)
         keys = {ProcessKey(*key, each) for times in groups.values() for each in times}
-        durations = _read_new(self._durations, {*keys, instance}, InstanceDurations(self.connection).of_processes)
+        durations = yield from self._durations.ask({*keys, instance})
         waits = process_waits(groups, limit, {each.nominal_time: duration for each, duration in durations.items()})
         if not waits.is_enough:
             return _too_few(waits.count)
-        row = ProcessInstances(self.connection).get(*instance)
+        row = (yield from self._rows.ask({instance})).get(instance)
         started_at = durations[instance].started_at if instance in durations else None
-        return self._at_stage(active, time, due_at, level, waits, row, started_at, up)
+        return (yield from self._at_stage(active, time, due_at, level, waits, row, started_at, up))
 
     def _at_stage(
         self,
@@ -438,7 +486,7 @@ class ChainReader:
         row: ProcessInstance | None,
         started_at: datetime | None,
         up: int,
-    ) -> Chain:
+    ) -> _Reading[Chain]:
         queue, work = waits.queue.outlook(None), waits.work.outlook(None)
         to_end = level is SlaLevel.HIGH
         if row is not None and _is_over(row):
@@ -452,7 +500,7 @@ class ChainReader:
             reason = f"has been ready for {_in_words(self.as_of - row.ready_at)} and usually begins {_within(left)}"
             following = work if to_end else None
         else:
-            left, reason = self._for_inputs(active, time, due_at, waits.inputs, up)
+            left, reason = yield from self._for_inputs(active, time, due_at, waits.inputs, up)
             following = queue.then(work) if to_end else queue
         if to_end:
             reason += f"; then usually {_within(work, '')} of work"
@@ -460,21 +508,23 @@ class ChainReader:
 
     def _for_inputs(
         self, active: ActiveRelease, time: datetime, due_at: datetime, own: Waits, up: int
-    ) -> tuple[Outlook, str]:
+    ) -> _Reading[tuple[Outlook, str]]:
         """Return when the inputs of an instance are there, by those that are missing; by earlier instances if these say
         nothing.
         """
         record, plan = active.record, active.plan
         created = Outlook.certain(max(0.0, (time + record.delay - self.as_of).total_seconds()))
-        closed = closed_gates(input_states(self.connection, plan, record, [time], self.as_of)[time])
+        instance = ProcessKey(*record.key, time)
+        closed = closed_gates((yield from self._states.ask({instance}))[instance])
         feeds = {state.edge.feed_key: plan.feeds[state.edge.feed_key] for state in closed}
         wanted = [(state.edge.feed_key, time) for state in closed for time in _decisive(state)]
         further = up if len(wanted) <= BRANCHES else 0
-        awaited = [
-            (key, missing, self._of_feed(feeds[key], plan, missing, due_at, further).outlook) for key, missing in wanted
-        ]
-        known = [(key, missing, left) for key, missing, left in awaited if left is not None]
-        if len(known) < len(awaited) or any(state.expected is None for state in closed):
+        known: list[tuple[Key, datetime, Outlook]] = []
+        for key, missing in wanted:
+            chain = yield from self._of_feed(feeds[key], plan, missing, due_at, further)
+            if chain.outlook is not None:
+                known.append((key, missing, chain.outlook))
+        if len(known) < len(wanted) or any(state.expected is None for state in closed):
             left = own.outlook(self.as_of - time)
             return left, f"waits for {_names(key for key, _ in feeds)}; its inputs are usually there {_within(left)}"
         if not known:
@@ -483,16 +533,6 @@ class ChainReader:
         (name, _), missing, last = max(known, key=lambda each: each[2].share_after(budget))
         reason = f"waits for {name} {render_datetime(missing)}, which usually comes {_within(last)}"
         return reduce(Outlook.or_later, (left for *_, left in known), created), reason
-
-
-def _read_new(
-    known: dict[_K, _V | None], keys: set[_K], read: Callable[[Collection[_K]], Mapping[_K, _V]]
-) -> dict[_K, _V]:
-    """Return what there is of some keys; only those that are not known are read, and then known."""
-    new = {key for key in keys if key not in known}
-    found = read(new)
-    known.update({key: found.get(key) for key in new})
-    return {key: value for key in keys if (value := known[key]) is not None}
 
 
 def _decisive(state: InputState) -> tuple[datetime, ...]:

@@ -98,17 +98,21 @@ def find_missing(connection: Connection, deadlines: Deadlines, times: Sequence[d
     return [miss.nominal_time for miss in misses if miss.told_at is not None]
 
 
-def forecast(reader: ChainReader, deadlines: Deadlines, nominal_time: datetime) -> Forecast:
-    """Return how probable it is that an instance misses its deadline."""
-    deadline = OpenDeadline(
-        kind=deadlines.kind,
-        name=deadlines.name,
-        cluster=deadlines.cluster,
-        nominal_time=nominal_time,
-        level=deadlines.level,
-        due_at=deadlines.due_at(nominal_time),
-    )
-    return decide_forecast(deadline, reader.read(deadline), reader.as_of)
+def forecast(reader: ChainReader, wanted: Sequence[tuple[Deadlines, datetime]]) -> list[Forecast]:
+    """Return how probable it is that each of some instances misses its deadline."""
+    coming = [
+        OpenDeadline(
+            kind=deadlines.kind,
+            name=deadlines.name,
+            cluster=deadlines.cluster,
+            nominal_time=nominal_time,
+            level=deadlines.level,
+            due_at=deadlines.due_at(nominal_time),
+        )
+        for deadlines, nominal_time in wanted
+    ]
+    chains = zip(coming, reader.read(coming), strict=True)
+    return [decide_forecast(deadline, chain, reader.as_of) for deadline, chain in chains]
 
 
 def _iter_coming(connection: Connection, deadlines: Deadlines, as_of: datetime, until: datetime) -> Iterator[datetime]:
@@ -160,7 +164,7 @@ def forecast_deadlines(
     """Forecast the deadlines within a time from now, of instances that are not there; of one kind, one entity and some
     clusters if given. Processes that are not scheduled have none.
 
-    It costs a walk over the SLAs, and for each deadline the reading of a chain (see `ChainReader`).
+    It costs a walk over the SLAs, and the reading of chains side by side (see `ChainReader`).
 
     Raises:
         EntityNotFoundError: there is no such feed or process.
@@ -168,18 +172,18 @@ def forecast_deadlines(
     """
     context.require_clusters(clusters)
     until = context.as_of + within
-    found: list[Forecast] = []
+    wanted: list[tuple[Deadlines, datetime]] = []
     kinds = _kinds_of(context, kind, name)
     with context.read() as connection:
         reader = ChainReader(connection=connection, timeline=context.timeline, as_of=context.as_of)
         keys = _keys_of(context, connection, kinds, name, clusters)
         for deadlines in _iter_deadlines(context, connection, keys):
-            left = MOST - len(found)
-            times = find_coming(connection, deadlines, context.as_of, until, left + 1)
-            found += [forecast(reader, deadlines, time) for time in times[:left]]
-            if len(times) > left:
-                return Forecasts(until=until, forecasts=_in_order(found), is_complete=False)
-    return Forecasts(until=until, forecasts=_in_order(found), is_complete=True)
+            times = find_coming(connection, deadlines, context.as_of, until, MOST + 1 - len(wanted))
+            wanted += [(deadlines, time) for time in times]
+            if len(wanted) > MOST:
+                break
+        found = forecast(reader, wanted[:MOST])
+    return Forecasts(until=until, forecasts=_in_order(found), is_complete=len(wanted) <= MOST)
 
 
 def _kinds_of(context: OperationContext, kind: Kind | None, name: str | None) -> tuple[Kind, ...]:

@@ -223,21 +223,21 @@ class _Watching:
             next_time=time if levels else None,
         )
 
-    def look_at(self, due: Iterable[Entry]) -> _Found:
+    def look_at(self, due: Sequence[Entry]) -> _Found:
         """Look at watched deadlines."""
         reader = ChainReader(connection=self.connection, timeline=self.tick.timeline, as_of=self.tick.as_of)
+        watched = [(watch, deadlines) for watch in due if (deadlines := self._watched(watch)) is not None]
+        forecasts = forecast(reader, [(deadlines, watch.nominal_time) for watch, deadlines in watched])
         warnings: list[Forecast] = []
-        over: list[AgendaKey] = []
+        over = {watch.key for watch in due}
         later: list[Entry] = []
-        for watch in due:
-            match found := self._look(reader, watch):
-                case Forecast():
-                    warnings.append(found)
-                    over.append(watch.key)
-                case None:
-                    over.append(watch.key)
-                case Entry():
-                    later.append(found)
+        for (watch, deadlines), found in zip(watched, forecasts, strict=True):
+            if deadlines.sla.warn_at is not None and found.is_at_risk(deadlines.sla.warn_at):
+                warnings.append(found)
+            else:
+                due_at = self._next_look(deadlines, watch.nominal_time)
+                later.append(watch._replace(due_at=due_at, planned_at=self.tick.as_of))
+                over.remove(watch.key)
         return _Found(warnings=tuple(warnings), over=tuple(over), later=tuple(later))
 
     def write(self, found: _Found) -> _Found:
@@ -254,17 +254,12 @@ class _Watching:
         deadlines = self._find(of.kind, of.name, of.level)
         return deadlines is not None and bool(find_missing(self.connection, deadlines, [of.nominal_time]))
 
-    def _look(self, reader: ChainReader, watch: Entry) -> Forecast | Entry | None:
-        """Return the warning, or the next look; None if nothing is to be watched any more."""
+    def _watched(self, watch: Entry) -> Deadlines | None:
+        """Return the deadlines of what is watched; None if nothing is to be watched any more."""
         deadlines, time = self._find(watch.kind.entity_kind, watch.name, WATCHED[watch.kind]), watch.nominal_time
         if deadlines is None or not deadlines.contains(time) or deadlines.due_at(time) <= self.tick.as_of:
             return None
-        if not find_missing(self.connection, deadlines, [time]):
-            return None
-        found = forecast(reader, deadlines, time)
-        if deadlines.sla.warn_at is not None and found.is_at_risk(deadlines.sla.warn_at):
-            return found
-        return watch._replace(due_at=self._next_look(deadlines, time), planned_at=self.tick.as_of)
+        return deadlines if find_missing(self.connection, deadlines, [time]) else None
 
     def _next_look(self, deadlines: Deadlines, time: datetime) -> datetime:
         return self.tick.as_of + pause_before(deadlines.due_at(time), self.tick.as_of)

@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.alerts.deadlines.due_times import open_deadlines
 from feed_assets.alerts.forecasting import chains
-from feed_assets.alerts.forecasting.chains import ChainReader, OpenDeadline
+from feed_assets.alerts.forecasting.chains import Chain, ChainReader, OpenDeadline
 from feed_assets.alerts.forecasting.forecasts import Forecast, find_coming, forecast
 from feed_assets.entities.common import Kind
 from feed_assets.log.messages.levels import SlaLevel
@@ -50,7 +50,8 @@ def forecast_of(
         lifecycle.timeline.refresh(connection, as_of)
         deadlines = open_deadlines(connection, lifecycle.timeline, kind, name, "primary", level)
         assert deadlines is not None
-        return forecast(ChainReader(connection=connection, timeline=lifecycle.timeline, as_of=as_of), deadlines, time)
+        reader = ChainReader(connection=connection, timeline=lifecycle.timeline, as_of=as_of)
+        return forecast(reader, [(deadlines, time)])[0]
 
 
 def test_a_feed_is_compared_with_those_that_were_as_late(lifecycle: LifecycleHarness) -> None:
@@ -167,7 +168,7 @@ def test_earlier_instances_that_a_reader_knows_are_not_asked_for_again(lifecycle
         reader = ChainReader(connection=connection, timeline=lifecycle.timeline, as_of=TODAY)
         for deadline, is_asked in ((high, True), (replace(high, level=LOW), False)):
             with counted_statements() as statements:
-                reader.read(deadline)
+                reader.read([deadline])
             assert any("fa_attempts" in each for each in statements) is is_asked
 
 
@@ -183,3 +184,22 @@ def test_the_statements_of_a_forecast_do_not_grow_with_history(lifecycle: Lifecy
         ran(lifecycle, "count", time, HOUR, HOUR, HOUR)
         ran(lifecycle, "report", time, HOUR, HOUR, HOUR)
     assert count(START + 90 * DAY) == before <= 14
+
+
+def test_forecasts_are_read_side_by_side_as_they_are_alone(lifecycle: LifecycleHarness) -> None:
+    deadlines = [
+        OpenDeadline(kind=kind, name=name, cluster="primary", nominal_time=time, level=level, due_at=time + 2 * HOUR)
+        for time in days(30, 10)
+        for kind, name in ((Kind.PROCESS, "report"), (Kind.FEED, "counts"))
+        for level in SlaLevel
+    ]
+
+    def read(some: list[OpenDeadline]) -> tuple[list[Chain], int]:
+        with lifecycle.database.read() as connection, counted_statements() as statements:
+            reader = ChainReader(connection=connection, timeline=lifecycle.timeline, as_of=TODAY)
+            return reader.read(some), len(statements)
+
+    alone = [chain for each in deadlines for chain in read([each])[0]]
+    (few, asked), (many, asked_for_many) = read(deadlines[:10]), read(deadlines)
+    assert (few, many) == (alone[:10], alone)
+    assert asked_for_many <= asked <= 14, "one may ask for what another needs next"

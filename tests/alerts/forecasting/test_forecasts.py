@@ -17,7 +17,7 @@ from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look
 from tests.alerts.forecasting.past import DAY, HOUR, MINUTE, came, days, ran
 from tests.context.contexts import about, context_of
-from tests.instances.harness import START, LifecycleHarness, feed, process
+from tests.instances.harness import START, LifecycleHarness, counted_statements, feed, process
 
 SLA = {"low": "hours(2)", "high": "hours(4)"}
 TODAY = START + 30 * DAY
@@ -72,6 +72,16 @@ def test_the_most_probable_miss_comes_first_and_what_is_not_known_last(lifecycle
         "views low ?",
         "views high ?",
     ]
+
+
+def test_the_statements_do_not_grow_with_the_deadlines(lifecycle: LifecycleHarness) -> None:
+    def count(within: timedelta) -> tuple[int, int]:
+        with counted_statements() as statements:
+            return len(asked(lifecycle, TODAY + HOUR, name="count", within=within)), len(statements)
+
+    (few, before), (many, after) = count(5 * DAY), count(50 * DAY)
+    assert (few, many) == (10, 100)
+    assert before == after
 
 
 def test_what_is_there_or_due_later_is_left_out(lifecycle: LifecycleHarness) -> None:
