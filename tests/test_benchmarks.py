@@ -28,7 +28,16 @@ MARKS = {
     Part.MILLIONS: [pytest.mark.drill],
 }
 
-OF_FILES = {"admin operations", "entity validate", "export-falcon", "import-falcon", "schema", "settings", "validate"}
+OF_FILES = {
+    "admin operations",
+    "entity validate",
+    "export-falcon",
+    "import-falcon",
+    "init",
+    "schema",
+    "settings",
+    "validate",
+}
 """Operations that do not read the state."""
 NOT_THERE = {
     "batch show",

@@ -144,6 +144,9 @@ class Failing:
         store.look = look  # type: ignore[method-assign,assignment]
         return store
 
+    def url(self, address: StoreAddress, path: str) -> str:
+        return self._usual.url(address, path)
+
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("boom"), OSError(5, "I/O"), ValueError("no credentials"), MemoryError()]
