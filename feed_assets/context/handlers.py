@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from math import inf
@@ -21,12 +21,13 @@ class Handler(ABC, Generic[_Entry, _Result]):
     """A kind of what is looked at again later: which entries are due, and what is done with them.
 
     `at_once` entries are handled together, a step, and a tick makes `most_steps`. Those of one unit fail together: of
-    one entity, as a rule.
+    one entity, as a rule. If units `are_apart`, each is handled by itself, and may have effects before it fails.
     """
 
     step: ClassVar[TickStep]
     at_once: ClassVar[int]
     most_steps: ClassVar[float] = inf
+    are_apart: ClassVar[bool] = False
 
     @abstractmethod
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> Sequence[_Entry]:
@@ -51,27 +52,39 @@ def work_off(tick: Tick, handler: Handler[_Entry, _Result]) -> tuple[list[_Resul
     """Handle what is due until nothing is, or the tick's time is over; return the results, and whether it was all.
 
     Without anything due this is one read. A tick that breaks off loses nothing: what is not handled stays due. What is
-    due again at once, because something else has changed it, is left to the next tick.
+    due again at once, because something else has changed it, is left to the next tick. A unit that fails is not asked
+    again in the same tick, and keeps no other waiting.
     """
     results: list[_Result] = []
-    before: Sequence[_Entry] = ()
+    before: Mapping[str, Sequence[_Entry]] = {}
+    failed: set[str] = set()
+    steps = passed = 0
 
     def handle(units: Sequence[Sequence[_Entry]]) -> list[_Result]:
         return handler.handle(tick, list(chain.from_iterable(units)))
 
-    steps = 0
     while True:
         with tick.database.read() as connection:
-            due = handler.find_due(connection, tick, handler.at_once)
-        if not due or due == before:
-            return results, not due
-        before, units = due, defaultdict[str, list[_Entry]](list)
-        for entry in due:
+            found = handler.find_due(connection, tick, handler.at_once + passed)
+        units: dict[str, list[_Entry]] = defaultdict(list)
+        for entry in found:
             units[handler.unit_of(entry)].append(entry)
-        results += tick.bulkheads.run_apart(handler.step, units, handle)
-        for unit, entries in units.items():
+        due = {unit: entries for unit, entries in units.items() if unit not in failed}
+        now = {unit: entries for unit, entries in due.items() if not tick.bulkheads.is_put_off(handler.step, unit)}
+        if now and now == before:
+            return results, False
+        if handler.are_apart:
+            for unit, entries in now.items():
+                results += tick.bulkheads.run_unit(handler.step, unit, [], handle, [entries])
+        else:
+            results += tick.bulkheads.run_apart(handler.step, now, handle)
+        for unit, entries in due.items():
             if tick.bulkheads.has_failed(handler.step, unit):
                 results += handler.put_off(tick, entries, tick.bulkheads.pause(handler.step, unit))
-        steps += 1
+                failed.add(unit)
+        steps += bool(now)
+        if not due and len(found) < handler.at_once + passed:
+            return results, not found
         if tick.budget.is_spent or steps == handler.most_steps:
             return results, False
+        before, passed = now, 2 * sum(len(entries) for unit, entries in units.items() if unit in failed)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Executable, Select, bindparam, select, text, true, union_all
+from sqlalchemy import Column, ColumnElement, Executable, Select, bindparam, select, text, true, union_all, update
 
 from feed_assets.entities.common import Kind
 from feed_assets.log.definitions.records import ScheduleState
@@ -171,6 +171,12 @@ class Agenda(TableStore, Generic[T]):
         """Return all entries of a kind on a cluster by name; for changed definitions and commands, not for ticks."""
         found = self.rows.find(self._connection, self.rows.select.where(_T.kind == kind, _T.cluster == cluster))
         return {each.key.name: each for each in found}
+
+    def replan_premature(self, cluster: str, as_of: datetime) -> int:
+        """Let the entries of all kinds be due that were planned in the future, by a wrong clock; return how many."""
+        is_premature = (_T.cluster == cluster, _T.planned_at > as_of, IS_DUE_SOMETIME)
+        replanned = update(agenda).where(*is_premature).values(due_at=as_of, planned_at=as_of)
+        return self._connection.execute(replanned).rowcount
 
     def put(self, entries: Iterable[T]) -> None:
         """Plan entries; replace those that have their keys."""

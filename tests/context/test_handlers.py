@@ -134,3 +134,24 @@ def test_of_two_ticks_at_once_neither_forgets_what_comes_meanwhile(lifecycle: Li
     work_off(tick(lifecycle), overlapping)
     assert overlapping.steps == [["a", "b"], ["new"]]
     assert left(lifecycle) == {}
+
+
+def test_a_unit_that_stays_due_keeps_no_other_waiting(lifecycle: LifecycleHarness) -> None:
+    class Stubborn(Removals):
+        def unit_of(self, entry: Entry) -> str:
+            return entry.name[:3]
+
+        def handle(self, tick_now: Tick, entries: Sequence[Entry]) -> list[str]:
+            if any(each.name.startswith("bad") for each in entries):
+                raise ValueError("broken")
+            return super().handle(tick_now, entries)
+
+        def put_off(self, tick: Tick, entries: Sequence[Entry], pause: timedelta) -> list[str]:
+            return Handler.put_off(self, tick, entries, pause)
+
+    plan(lifecycle, *(entry(n, name=f"bad{n:03}") for n in range(50)), *(entry(60, name=f"ok-{n}") for n in range(6)))
+    now = tick(lifecycle)
+    assert sorted(work_off(now, Stubborn())[0]) == [f"ok-{n}" for n in range(6)]
+    plan(lifecycle, entry(70, name="ok-9"))
+    assert work_off(now, Stubborn()) == (["ok-9"], False)  # it is put off now
+    assert len(left(lifecycle)) == 50

@@ -70,3 +70,18 @@ def test_those_of_a_process_are_due_while_it_is_scheduled(database: Database) ->
 
 def test_an_entry_about_no_instance_has_no_nominal_time_that_comes() -> None:
     assert AgendaKey.of_entity(RETENTION, "clicks", "primary") == entry().key
+
+
+def test_what_a_wrong_clock_has_planned_is_due_again_and_all_else_stays(database: Database) -> None:
+    ahead = [entry(99, kind=kind, planned_at=hour(90)) for kind in (RETENTION, RISK)]
+    others = [entry(7, name="views"), entry(99, kind=AgendaKind.UPDATE, planned_at=hour(90), due_at=None)]
+    with database.begin() as connection:
+        agenda = Agenda[Entry](connection)
+        agenda.put(
+            [*ahead, others[0]._replace(name="views"), others[1], entry(99, cluster="backup", planned_at=hour(90))]
+        )
+        assert agenda.replan_premature("primary", hour(5)) == 2
+        assert agenda.due([RETENTION, RISK], "primary", hour(5), 9) == [
+            each._replace(due_at=hour(5), planned_at=hour(5)) for each in sorted(ahead)
+        ]
+        assert agenda.get_many([others[1].key]) == {others[1].key: others[1]}

@@ -122,6 +122,14 @@ def _follow(connection: Connection, tick: Tick) -> None:
     Cursors(connection).put(_cursor(tick.cluster), plan.digest)
 
 
+def forget_walks(connection: Connection, cluster: str) -> None:
+    """Let the walks of a cluster begin anew at the present, since a clock that was ahead has led them past it."""
+    watermarks = Watermarks(connection)
+    for mark in _KINDS.values():
+        watermarks.remove(mark, [key for key in watermarks.all(mark) if key.cluster == cluster])
+    Cursors(connection).put(_cursor(cluster), "")
+
+
 def _cursor(cluster: str) -> str:
     return f"sla/watched/{cluster}"
 

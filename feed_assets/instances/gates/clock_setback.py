@@ -6,16 +6,16 @@ A clock that is set forward has the effect of a stopped daemon and needs no hand
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.alerts.forecasting.watches import forget_walks
 from feed_assets.context.tick import Tick
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE
 from feed_assets.instances.late.lateness import decide_feed_check, decide_process_check, process_cut_off
-from feed_assets.instances.late.store import LATE_DATA, LateCheck, LateChecks
-from feed_assets.log.agenda import AgendaKind
+from feed_assets.instances.late.store import LateCheck, LateChecks
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.feed_instances import FeedInstances
@@ -77,13 +77,6 @@ def decide_poll(poll: ArrivalPoll, as_of: datetime) -> ArrivalPoll | None:
     if poll.polled_at <= as_of:
         return None
     return poll._replace(polled_at=as_of, next_poll_at=max(as_of, poll.nominal_time))
-
-
-def decide_late_check(check: LateCheck, as_of: datetime) -> LateCheck | None:
-    """Replan a late check that was planned in the future for now; None if it stays."""
-    if check.due_at is None or check.planned_at <= as_of:
-        return None
-    return replace(check, planned_at=as_of, due_at=as_of)
 
 
 def is_premature(row: ProcessInstance, as_of: datetime) -> bool:
@@ -163,7 +156,7 @@ def apply_clock(tick: Tick) -> ClockSetback | None:
             removed=len(removed),
             instances=_update(connection, others, tick.as_of, tick.real_now),
             polls=_move_polls(connection, tick.cluster, last_time, tick.as_of),
-            late_checks=_move_late_checks(connection, tick.timeline, tick.cluster, tick.as_of),
+            late_checks=_move_agenda(connection, tick.timeline, tick.cluster, tick.as_of),
         )
 
 
@@ -253,22 +246,20 @@ def _move_polls(connection: Connection, cluster: str, last_time: datetime, as_of
     return len(moved)
 
 
-def _move_late_checks(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> int:
-    """Replan late checks, including those that were dropped although their cut-off is in the future now."""
+def _move_agenda(connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> int:
+    """Replan what is looked at again later, with the late checks that were dropped although their cut-off is in the
+    future now.
+    """
     checks = LateChecks(connection)
-    moved = [
-        found
-        for check in checks.due((*LATE_DATA, AgendaKind.UPDATE), cluster, NEVER, ROWS_AT_MOST)
-        if (found := decide_late_check(check, as_of)) is not None
-    ]
-    checks.put(moved)
+    moved = checks.replan_premature(cluster, as_of)
+    forget_walks(connection, cluster)
     for key, process in timeline.plan.processes.items():
         if key[1] == cluster and process.late is not None:
             checks.add(_checks_of_process(connection, timeline, process, as_of))
     for key, feed in timeline.plan.feeds.items():
         if key[1] == cluster:
             checks.add(_checks_of_feed(connection, feed, as_of))
-    return len(moved)
+    return moved
 
 
 def _checks_of_process(

@@ -50,6 +50,7 @@ class _Notices(Handler[ProcessInstance, ProcessKey]):
     step = TickStep.NOTICES
     at_once = EXPLAINED_A_TICK
     most_steps = 1
+    are_apart = True
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
         return OverdueNotices(connection, without_row=tick.without_row).due(tick.cluster, tick.as_of, limit)

@@ -13,6 +13,7 @@ from feed_assets.alerts.forecasting.watches import (
     apply_forecasts,
     pause_before,
 )
+from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.log.agenda import Agenda, Entry
 from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look, schedule, told
@@ -83,6 +84,16 @@ def test_a_restart_and_a_clock_that_goes_back_warn_of_nothing_twice(lifecycle: L
         lifecycle.use(lifecycle.plan)
         watch(lifecycle, TODAY + hours * HOUR + MINUTE)
     assert len(told(lifecycle)) == 2
+
+
+def test_a_clock_that_was_ahead_for_a_tick_keeps_no_deadline_from_being_watched(lifecycle: LifecycleHarness) -> None:
+    def look_at(moment: datetime) -> int:
+        apply_clock(lifecycle.open_tick(moment))
+        return watch(lifecycle, moment).warned
+
+    look_at(TODAY - HOUR)
+    look_at(TODAY + 60 * DAY)
+    assert sum(look_at(TODAY + minutes * MINUTE) for minutes in (1, 20, 60)) == 2
 
 
 def test_the_alert_of_a_miss_follows_its_warning(lifecycle: LifecycleHarness) -> None:

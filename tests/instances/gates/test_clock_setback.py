@@ -11,7 +11,6 @@ from feed_assets.instances.gates.clock_setback import (
     CHECK_INTERVAL,
     ClockSetback,
     apply_clock,
-    decide_late_check,
     decide_poll,
 )
 from feed_assets.instances.gates.reconciliation import REQUEST_PATIENCE, find_launched
@@ -210,15 +209,6 @@ def test_feeds_that_no_process_watches_are_checked_by_the_right_clock(tmp_path: 
 def test_what_was_planned_before_stays_as_it_is(tmp_path: Path) -> None:
     poll = ArrivalPoll("clicks", "primary", START, "", RIGHT, RIGHT + HOUR)
     assert decide_poll(poll, RIGHT) is None
-    clicks = feed("clicks", start=at("2013-10-30"), late_arrival={"cut_off": "days(30)"})
-    late = {"policy": "final", "delay": "hours(6)", "inputs": ["clicks"]}
-    lifecycle = LifecycleHarness.of(tmp_path, clicks, COUNTS, counting(late_process=late))
-    lifecycle.land("clicks", START)
-    lifecycle.launch(tick(lifecycle, RIGHT)[1], RIGHT)
-    check = lifecycle.late_check("count", START)
-    assert check is not None
-    assert decide_late_check(check, RIGHT) is None
-    assert decide_late_check(replace(check, planned_at=WRONG), RIGHT) == replace(check, due_at=RIGHT)
 
 
 def test_several_steps_back_are_as_good_as_one(tmp_path: Path) -> None:
