@@ -72,11 +72,12 @@ class Listing:
 
     `entries` are in no order; one with the path "" is a file in place of the directory. In a WHOLE listing, `others`
     (what is no regular file) are entries without bytes, and `folders` tell their own state. In every other one,
-    `others` are no entries, and `links` has each symbolic link, with the error of what cannot be followed.
-    `obstacle` is why the store cannot or must not look into this place; the whole listing is then worth nothing, unless
-    it is WHOLE. `is_declared` says that something other than files tells that the instance is there, `is_marked` that
-    a publication in place is under way. `version` and `modified` are those of the place itself, "" and None if the
-    storage has none. `manifest` is the text of the published manifest, if it was asked for.
+    `others` are no entries, and `links` has each symbolic link, with the error of what cannot be followed; "" is the
+    place itself, if it is a link to nothing. `obstacle` is why the store cannot or must not look into this place; the
+    whole listing is then worth nothing, unless it is WHOLE. `is_declared` says that something other than files tells
+    that the instance is there, `is_marked` that a publication in place is under way. `version` and `modified` are those
+    of the place itself, "" and None if the storage has none. `manifest` is the text of the published manifest, if it
+    was asked for.
     """
 
     exists: bool = True
@@ -128,8 +129,8 @@ def availability_of(listing: Listing, flag: str | None) -> Availability:
 
 def look_of(path: str, listing: Listing, flag: str | None) -> Look:
     """Return the availability, size and time of an instance."""
-    if listing.obstacle is not None:
-        return obstructed(path, listing.obstacle.reason)
+    if (obstacle := listing.obstacle or listing.links.get("")) is not None:
+        return obstructed(path, obstacle.reason)
     if not listing.exists:
         return Look(path=path, availability=Availability.MISSING)
     content, shown = content_of(listing, flag), None if flag is None else listing.find(flag)

@@ -104,6 +104,8 @@ def test_a_file_in_place_of_the_directory_is_one_file_without_flag(file_harness:
 def test_what_would_be_below_a_file_is_missing(file_harness: StoreHarness) -> None:
     file_harness.put("weather", b"123")
     assert availability(file_harness, HOUR, None) is Availability.MISSING
+    assert file_harness.store.scan(HOUR, None, None, datetime.now(UTC)).availability is Availability.MISSING
+    assert file_harness.store.published_manifest(HOUR) is None
 
 
 def test_a_neighbour_with_the_same_beginning_is_another_instance(harness: StoreHarness) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.listing import Entry, Listing, scan_listing
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.object.client import entry_of
 from feed_assets.storage.object.obstore_client import object_file
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
-from tests.storage.harnesses import StoreHarness, local_harness, publish
+from tests.storage.harnesses import StoreHarness, local_harness, publish, read_file
 
 HOUR = "weather/2013/11/03/05"
 FLAG = "_SUCCESS"
@@ -144,6 +145,44 @@ def test_links_that_lead_out_of_the_root_are_passed_over(tmp_path: Path) -> None
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "root" / HOUR / "part-2.csv").symlink_to(tmp_path / "secret")
     assert [file.path for file in scan(harness).files] == ["part-0.csv", "part-1.csv"]
+
+
+def test_a_link_in_place_of_the_directory_is_scanned_as_the_file_to_which_it_leads(tmp_path: Path) -> None:
+    harness = local_harness(LocalStore(tmp_path / "root"), tmp_path / "root")
+    harness.put("weather/data.csv", b"123")
+    harness.put("file", b"123")
+    place = tmp_path / "root" / HOUR
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "root/weather/data.csv")
+    found = scan(harness)
+    assert harness.store.look([HOUR], None)[0].availability is Availability.AVAILABLE
+    assert [file[:2] for file in found.files] == [("", 3)]
+    assert found.digest == harness.store.scan("file", None, None, LATER).digest
+    harness.put("weather/data.csv", b"12345")
+    assert scan(harness, found).digest != found.digest
+    (tmp_path / "secret").write_text("secret")
+    place.unlink()
+    place.symlink_to(tmp_path / "secret")
+    for ask in (lambda: scan(harness), lambda: read_file(harness.store, HOUR, "")):
+        with pytest.raises(PathRefusedError, match="out of the storage root"):
+            ask()
+
+
+@pytest.mark.parametrize("target", ["nothing", "data.csv/nothing"])
+def test_a_link_to_nothing_in_place_of_the_directory_has_nothing_to_scan_and_is_told_by_a_look(
+    tmp_path: Path, target: str
+) -> None:
+    harness = local_harness(LocalStore(tmp_path), tmp_path)
+    harness.put("weather/data.csv", b"123")
+    place = tmp_path / HOUR
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "weather" / target)
+    assert harness.store.look([HOUR], None)[0].obstacle == "a symbolic link leads to nothing"
+    assert scan(harness).availability is Availability.MISSING
+    assert harness.store.survey(HOUR, None, 0).availability is Availability.MISSING
+    assert harness.store.published_manifest(HOUR) is None
+    with pytest.raises(InstanceNotFoundError):
+        harness.store.manifest(HOUR)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """List and read instances on a local filesystem, always by one open directory, never through a link out of the root."""
 # System calls on text and descriptors: half of them have no pathlib form, and listing is a hot path.
-# ruff: noqa: PTH114, PTH116, PTH120
+# ruff: noqa: PTH114, PTH116, PTH118, PTH120
 
 import errno
 import os
@@ -24,9 +24,9 @@ from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, SINGLE_FILE
 
 _TRIES = 50
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """A pipe that has taken the place of a file has no content, and nobody waits for some."""
-PLAIN_FILE = _FILE | os.O_NOFOLLOW
+_PLAIN_FILE = FILE | os.O_NOFOLLOW
 
 
 class LocalReader:
@@ -105,8 +105,7 @@ class LocalReader:
         try:
             return os.open(target, _DIRECTORY)
         except FileNotFoundError:
-            reason = "a symbolic link leads to nothing"
-            raise PathRefusedError(store=self.root_url, path=path, reason=reason) from None
+            raise NotADirectoryError(path) from None  # it is a link all the same
 
     def _list_folder(
         self, path: str, folder: int, own: os.stat_result, view: View, names: Sequence[str], manifest: int
@@ -133,7 +132,10 @@ class LocalReader:
         try:
             found = os.stat(target)
         except (FileNotFoundError, NotADirectoryError):
-            return NOTHING
+            if not os.path.islink(target):
+                return NOTHING
+            reason = "a symbolic link leads to nothing"
+            return Listing(exists=False, links={"": PathRefusedError(store=self.root_url, path=path, reason=reason)})
         self.check_inside(path, target)
         return None if stat.S_ISDIR(found.st_mode) else Listing(entries=[entry_of("", found)])
 
@@ -201,15 +203,14 @@ class LocalReading(Reading):
                 os.close(descriptor)
 
     def _open(self, file: str) -> int:
-        if file == SINGLE_FILE:
-            return os.open(self._reader.target(self._path), PLAIN_FILE)
+        name = self._reader.target(self._path) if file == SINGLE_FILE else file  # an absolute one needs no folder
         try:
-            return os.open(file, PLAIN_FILE, dir_fd=self._folder)
+            return os.open(name, _PLAIN_FILE, dir_fd=self._folder)
         except OSError as exc:
             if exc.errno != errno.ELOOP:
                 raise
-        self._reader.check_inside(f"{self._path}/{file}", f"{self._reader.target(self._path)}/{file}")
-        return os.open(file, _FILE, dir_fd=self._folder)
+        self._reader.check_inside(f"{self._path}/{file}", os.path.join(self._reader.target(self._path), name))
+        return os.open(name, FILE, dir_fd=self._folder)
 
 
 def _is_of_source(prefix: str, name: str) -> bool:  # noqa: ARG001 - its folder does not matter

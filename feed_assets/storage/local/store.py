@@ -33,7 +33,7 @@ from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, 
 from feed_assets.storage.local.documents import LocalDocuments, LocalSnapshots
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
-from feed_assets.storage.local.reader import PLAIN_FILE, LocalReader, LocalReading
+from feed_assets.storage.local.reader import FILE, LocalReader, LocalReading
 from feed_assets.storage.local.staging import LocalStaging, StagingState
 from feed_assets.storage.local.staging_header import find_header, remove_staging
 from feed_assets.storage.local.trash import LocalTrash
@@ -112,7 +112,7 @@ class LocalStore(InstanceStore):
                     folder = self._reader.open(path)
                 except NotADirectoryError:
                     self._reader.check_inside(path, target)
-                    folder = os.open(target, PLAIN_FILE)
+                    folder = os.open(target, FILE)
             except FileNotFoundError:  # at once, or when it was to be opened as a file
                 raise InstanceNotFoundError(store=self.root_url, path=path) from None
             try:
