@@ -211,7 +211,7 @@ def _or_take_over(new: "sqlite.Insert | postgresql.Insert", now: datetime) -> Re
             "holder": new.excluded.holder,
             "expires_at": new.excluded.expires_at,
         },
-        where=or_(is_same_holder, _T.expires_at <= now),
+        where=or_(is_same_holder, and_(_T.expires_at <= now, _T.holder.is_not(None))),  # nobody gets the number's row
     ).returning(*_ROWS.columns)
 
 

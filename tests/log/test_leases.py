@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -92,6 +92,17 @@ def test_what_is_given_back_leaves_no_row_and_the_next_token_is_higher_than_any_
     with database.begin() as connection:
         assert leases.release_all(connection, "c") == 1
     assert take(leases, "d").token > many.token
+
+
+def test_nobody_gets_the_row_of_the_rising_number(database: Database) -> None:
+    leases, key = Leases(database), ("", "", datetime(1970, 1, 1, tzinfo=UTC))
+    first = take(leases, "a")
+    with pytest.raises(LeaseHeldError):
+        leases.acquire(*key, "a", hour(0), MINUTE)
+    assert leases.acquire_many([key], "a", hour(0), MINUTE) == []
+    with database.begin() as connection:
+        assert leases.release_all(connection, "a") == 1
+    assert take(leases, "b").token > first.token
 
 
 def test_releasing_a_lease_that_is_no_longer_ours_does_nothing(database: Database) -> None:
