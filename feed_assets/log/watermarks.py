@@ -98,16 +98,18 @@ class Watermarks(TableStore):
 def part_past(watermark: Watermark, due: Sequence[tuple[InstanceSequence, datetime, datetime]]) -> Watermark:
     """Return a watermark that is due in front of the `NEWEST` due instances, with those before them as its past.
 
-    As long as a past is left, nothing is added to it: what falls due meanwhile is created in its order. One that begins
-    anew before or in its past takes that along. `due` are sequences, and from when to before when their instances are.
+    As long as a past is left, what falls due meanwhile is created in its order, unless that is long, too: then it is
+    parted anew. One that begins anew before or in its past takes that along. `due` are sequences, and from when to
+    before when their instances are.
     """
     assert watermark.next_time is not None
-    if watermark.past_until is None or watermark.next_time < watermark.past_until:
+    is_long = sum(len(indices) for _, indices in _due_from(watermark.next_time, due)) > NEWEST
+    if is_long or watermark.past_until is None or watermark.next_time < watermark.past_until:
         watermark = watermark.rejoined()
     elif watermark.past_time is not None:
         return watermark
     ((begin, _),) = watermark.ahead
-    parts = [(sequence, sequence.indices_between(max(begin, first), stop)) for sequence, first, stop in due]
+    parts = _due_from(begin, due)
     excess = sum(len(indices) for _, indices in parts) - NEWEST
     for sequence, indices in parts if excess > 0 else ():
         if excess < len(indices):
@@ -115,6 +117,12 @@ def part_past(watermark: Watermark, due: Sequence[tuple[InstanceSequence, dateti
             return replace(watermark, next_index=index, next_time=cut, past_time=begin, past_until=cut)
         excess -= len(indices)
     return watermark
+
+
+def _due_from(
+    begin: datetime, due: Sequence[tuple[InstanceSequence, datetime, datetime]]
+) -> list[tuple[InstanceSequence, range]]:
+    return [(sequence, sequence.indices_between(max(begin, first), stop)) for sequence, first, stop in due]
 
 
 def _is_active(kind: WatermarkKind, without_row: ScheduleState) -> ColumnElement[bool]:

@@ -120,6 +120,67 @@ def catch_up(lifecycle: LifecycleHarness, now: datetime) -> int:
     return ticks
 
 
+@pytest.mark.usefixtures("_few")
+@pytest.mark.parametrize("setback", [timedelta(seconds=2), 2 * HOUR, 50 * HOUR])
+def test_a_clock_that_is_set_back_loses_nothing_of_what_is_away(tmp_path: Path, setback: timedelta) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("ping"))
+
+    def tick(now: datetime) -> None:
+        set_clock(lifecycle, now)
+        lifecycle.arrive(now)
+        lifecycle.ready(now)
+
+    tick(NOW)
+    lifecycle.declare(feed("other"))
+    tick(NOW + timedelta(minutes=2))
+    tick(NOW + timedelta(minutes=2) - setback)
+    lifecycle.declare(feed("clicks"), process("ping"))
+    catch_up(lifecycle, NOW + timedelta(minutes=3))
+
+    assert list(lifecycle.feed_statuses("clicks")) == list(lifecycle.statuses("ping")) == DUE
+
+
+@pytest.mark.usefixtures("_few")
+def test_a_feed_that_leaves_after_the_clock_was_set_back_keeps_its_past(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    set_clock(lifecycle, NOW)
+    lifecycle.arrive(NOW)
+    set_clock(lifecycle, NOW - timedelta(seconds=2))  # and the tick ends here
+
+    lifecycle.declare(feed("other"))
+    lifecycle.arrive(NOW)
+    lifecycle.declare(feed("clicks"))
+    catch_up(lifecycle, NOW)
+
+    assert list(lifecycle.feed_statuses("clicks")) == DUE
+
+
+@pytest.mark.usefixtures("_few")
+def test_after_a_stop_amid_a_past_today_comes_first_again(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("ping"))
+    lifecycle.tick(NOW)
+    now = NOW + 100 * HOUR
+
+    lifecycle.arrive(now, seconds=0.0)
+    lifecycle.ready(now, seconds=0.0)
+    latest = [list(lifecycle.feed_statuses("clicks"))[-10:], list(lifecycle.statuses("ping"))[-5:]]
+    catch_up(lifecycle, now)
+
+    assert latest == [hours(197)[-10:], hours(192)[-5:]]
+    assert list(lifecycle.feed_statuses("clicks")) == list(lifecycle.statuses("ping")) == hours(197)
+
+
+@pytest.mark.usefixtures("_few")
+def test_a_past_has_its_share_of_ticks_whose_time_is_used_up(tmp_path: Path) -> None:
+    busy = [feed(f"busy{number}", "minutes(5)", start=at("04T23:00")) for number in range(3)]
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), *busy)
+
+    for number in range(12):
+        lifecycle.arrive(NOW + number * timedelta(minutes=5), seconds=0.0)
+
+    assert list(lifecycle.feed_statuses("clicks"))[:87] == DUE[:87]
+
+
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("tick"), st.integers(0, 30)),

@@ -181,22 +181,23 @@ def apply_arrivals(tick: Tick) -> ArrivalResult:
     """Poll the due instances of a cluster's external feeds and record arrivals; stop when the budget is spent.
 
     Each batch is one transaction, and recorded results need no second poll, so the next tick continues an interrupted
-    one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
+    one. What keeps a store from looking is recorded with the polls of the instances that it concerns. Of the past there
+    is a batch even if the budget is spent before it.
     """
-    polled = arrived = 0
+    polled, arrived, is_complete = 0, 0, True
     for candidates, watermarks in _due(tick):
         arrived += _apply_polls(tick, candidates, watermarks)
         polled += len(candidates)
         if tick.budget.is_spent:
-            return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
-    is_left = False
+            is_complete = False
+            break
     for candidates, watermarks in _of_past(tick):
         arrived += _apply_polls(tick, candidates, watermarks)
         polled += len(candidates)
-        is_left = True
+        is_complete = False
         if tick.budget.left < tick.budget.seconds / 2:
             break
-    return ArrivalResult(polled=polled, arrived=arrived, is_complete=not is_left)
+    return ArrivalResult(polled=polled, arrived=arrived, is_complete=is_complete)
 
 
 def poll_missing_inputs(

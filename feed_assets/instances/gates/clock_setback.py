@@ -5,8 +5,8 @@ A clock that is set forward has the effect of a stopped daemon and needs no hand
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -145,9 +145,8 @@ def apply_clock(tick: Tick) -> ClockSetback | None:
         Cursors(connection).put(_cursor(tick.cluster), tick.as_of.isoformat())
         if last_time is None or last_time <= tick.as_of:
             return None
-        watermarks = Watermarks(connection)
-        for kind in (WatermarkKind.FEED, WatermarkKind.PROCESS):  # a past may reach into the future now
-            watermarks.put(each.rejoined() for each in watermarks.due(kind, NEVER, None, tick.cluster, of_past=True))
+        _rejoin_pasts(connection, tick, WatermarkKind.FEED, tick.plan.feeds)
+        _rejoin_pasts(connection, tick, WatermarkKind.PROCESS, tick.plan.processes)
         found = _find_changed_by_ticks(connection, tick.cluster)
         removed = _remove_premature(connection, tick.timeline, [row for row in found if is_premature(row, tick.as_of)])
         others = [row for row in found if row.key not in removed]
@@ -184,19 +183,30 @@ def _find_changed_by_ticks(connection: Connection, cluster: str) -> list[Process
     ]
 
 
+def _rejoin_pasts(
+    connection: Connection, tick: Tick, kind: WatermarkKind, records: Mapping[Key, FeedRecord | ProcessRecord]
+) -> None:
+    """Put watermarks in front of their pasts, which may reach into the future now; what is away keeps its past."""
+    watermarks = Watermarks(connection)
+    for each in watermarks.due(kind, NEVER, None, tick.cluster, of_past=True):
+        if (record := records.get(each.key)) is not None:
+            index = max(0, record.sequence.index_at_or_after(each.ahead[0][0]))
+            watermarks.put([replace(each.rejoined(), next_index=index)])
+
+
 def _remove_premature(
     connection: Connection, timeline: ReleaseTimeline, rows: Sequence[ProcessInstance]
 ) -> frozenset[ProcessKey]:
     """Remove premature instances and set the watermarks back to the first of them, so that they are created again in
     time.
 
-    Instances without a current definition stay.
+    Instances without a current definition stay, and those of processes that are away: nothing creates them again.
     """
     instances, watermarks = ProcessInstances(connection), Watermarks(connection)
     watermarks_by_process: dict[Key, list[Watermark]] = defaultdict(list)
     for row in rows:
         active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
-        if active is not None:
+        if active is not None and (row.process, row.cluster) in timeline.plan.processes:
             watermarks_by_process[row.process, row.cluster].append(_watermark_at(row, active.record))
             # Only WAITING instances can be removed.
             instances.transition(row.key, {row.status}, status=ProcessInstanceStatus.WAITING, updated_at=row.updated_at)
