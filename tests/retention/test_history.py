@@ -2,11 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete
 
 from feed_assets.clock import TimeBudget
+from feed_assets.entities.common import Kind
+from feed_assets.explain.explanations import explain
 from feed_assets.log.audit import Audit
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.definitions.records import AuditEntry
@@ -22,16 +26,22 @@ from feed_assets.log.records import (
     ProcessKey,
 )
 from feed_assets.log.removals.chunks import SweepChunks
-from feed_assets.log.removals.records import SweepState
+from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.retention import history
 from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
+from feed_assets.retention.errors import SweepRefusedError
+from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
+from feed_assets.retention.sweeps.undoing import EVERYTHING, RestoreSelection
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.sql.database import Database
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.records import Mark
 from feed_assets.triggers.queue.tables import trigger_inputs
+from tests.context.contexts import about, context_of
+from tests.instances.harness import START, at
 from tests.log.samples import event, feed_instance, finished, hour, sweep_draft
+from tests.retention.harness import RetentionHarness, hourly, kept_feed
 
 pytestmark = pytest.mark.both_databases
 
@@ -195,3 +205,38 @@ def test_paths_of_ended_sweeps_and_the_audit_go_after_a_year_but_the_newest_entr
         assert [*SweepChunks(connection, "s1").iter_all()] == []
         assert Sweeps(connection).find("s1") is not None
         assert SweepChunks(connection, "s2").count_outcomes() == {("clicks", None): 3}
+
+
+def restorable(tmp_path: Path, state_url: str, **more: Any) -> tuple[RetentionHarness, Sweep]:
+    """Return a sweep whose trash was emptied, after the clean-up of its history."""
+    harness = RetentionHarness.of(tmp_path, kept_feed(**more), state=state_url)
+    harness.land("clicks", *hourly(START, 24), *hourly(at("02"), 48))
+    harness.arrive(at("04"))
+    sweep = harness.run(harness.planned())
+    harness.wait(at("12"))
+    context = harness.context()
+    purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now))
+    harness.lifecycle.ready(at("12"))
+    clean(harness.lifecycle.database, at("12") + 400 * DAY)
+    return harness, sweep
+
+
+def test_what_is_in_an_archive_can_be_restored_however_long_ago_it_went(tmp_path: Path, state_url: str) -> None:
+    archive = f"file://{tmp_path}/archive/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
+    harness, sweep = restorable(tmp_path, state_url, action="archive", archive_to=archive)
+    assert f"retention undo {sweep.sweep_id}" in why(harness)
+    assert harness.undo(sweep).restored == 24
+
+
+def test_an_undo_of_paths_that_were_cleaned_up_says_so(tmp_path: Path, state_url: str) -> None:
+    harness, sweep = restorable(tmp_path, state_url)
+    assert "undo" not in why(harness)
+    for selection in (EVERYTHING, RestoreSelection(times=frozenset({START}))):
+        with pytest.raises(SweepRefusedError, match=r"its paths went from the state after `cleanup\.history`"):
+            harness.undo(sweep, selection)
+
+
+def why(harness: RetentionHarness) -> str:
+    context = context_of(harness.lifecycle, at("12"))
+    (found,) = about(explain, context, "clicks", START, kind=Kind.FEED).items
+    return found.render()

@@ -27,7 +27,7 @@ from feed_assets.log.removals.records import (
     SweepItem,
     SweepState,
 )
-from feed_assets.log.removals.tables import sweep_chunks, sweep_items, sweeps
+from feed_assets.log.removals.tables import IS_UNARCHIVED, sweep_chunks, sweep_items, sweeps
 from feed_assets.sql.column_types import to_micros
 from feed_assets.sql.errors import ChunkTakenError, SweepDamagedError
 from feed_assets.sql.rows import RowMapper, delete_keys
@@ -317,12 +317,12 @@ def _is_free(holder: str, now: datetime) -> Any:
 
 
 def find_old_chunks(connection: Connection, before: datetime, limit: int) -> dict[tuple[str, int], int]:
-    """Return chunks of sweeps that were planned before a time and have neither work nor trash any more, with the
-    numbers of their items.
+    """Return chunks of sweeps that were planned before a time and have neither work nor trash any more nor an archive,
+    with the numbers of their items.
     """
     of = sweeps.c
     has_no_trash = or_(of.purge_at.is_(None), of.purged_at.is_not(None))
-    is_old = (of.created_at < before, of.state.not_in(sorted(OPEN_STATES)), has_no_trash)
+    is_old = (of.created_at < before, of.state.not_in(sorted(OPEN_STATES)), has_no_trash, IS_UNARCHIVED)
     statement = select(_T.sweep_id, _T.number, _T.count).join(sweeps, of.sweep_id == _T.sweep_id).where(*is_old)
     return {(sweep_id, number): count for sweep_id, number, count in connection.execute(statement.limit(limit))}
 

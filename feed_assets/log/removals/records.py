@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Required, TypedDict
 
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.log.records import FeedEventKind
 from feed_assets.masking import encodable
 
@@ -131,6 +131,7 @@ class FeedCount:
     After the run, `evicted` counts paths moved to the trash or archive, `kept` paths that were protected or have
     changed, and `failed` paths that storage refused. `policy` is the digest of the retention at planning. `protected`
     counts the eligible paths that the plan leaves out, and `protected_by` counts them by kind of protection.
+    `is_archived` says that the data go to an archive.
     """
 
     feed: str
@@ -144,6 +145,7 @@ class FeedCount:
     policy: str = ""
     protected: int = 0
     protected_by: Mapping[str, int] = field(default_factory=dict)
+    is_archived: Hidden[bool] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

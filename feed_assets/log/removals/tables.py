@@ -21,6 +21,7 @@ from feed_assets.sql.tables import define_table, index_where, metadata
 
 # Queries repeat these conditions literally, as for the other tables.
 IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
+IS_UNARCHIVED = text("counts NOT LIKE '%\"is_archived\"_true%'")  # a colon would begin a parameter
 
 
 def _obstacle_values(obstacle: SweepObstacle) -> list[str]:

@@ -293,7 +293,11 @@ def _draft(
 
 def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
     return replace(
-        count, policy=digest_policy(survey.record), protected=len(survey.protected), protected_by=survey.protected_by
+        count,
+        policy=digest_policy(survey.record),
+        protected=len(survey.protected),
+        protected_by=survey.protected_by,
+        is_archived=survey.record.retention is not None and survey.record.retention.archive is not None,
     )
 
 

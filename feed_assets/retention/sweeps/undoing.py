@@ -225,7 +225,8 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
     """Make sure that what is selected of a sweep can be found and restored; change nothing.
 
     Raises:
-        SweepRefusedError: its cluster or its storage is not declared any more, or it has nothing at one of the times.
+        SweepRefusedError: its cluster or its storage is not declared any more, its paths went by the clean-up, or it
+            has nothing at one of the times.
         StorageError: the storage of all feeds fails.
     """
     if sweep.cluster not in context.plan.clusters:
@@ -234,12 +235,20 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
             reason=f"its cluster '{sweep.cluster}' is not declared any more, so its storage is unknown",
             next_step="Declare the cluster again as before and repeat, or move the directories back by hand.",
         )
+    with context.database.read() as connection:
+        heads = SweepChunks(connection, sweep.sweep_id).heads()
+    is_archived = any(count.is_archived for count in sweep.counts)
+    if len(heads) < sweep.chunks and sweep.purged_at is not None and not is_archived:
+        raise SweepRefusedError(
+            sweep=sweep.sweep_id,
+            reason="its trash was emptied, and its paths went from the state after `cleanup.history`",
+            next_step="Nothing of it can be restored. Produce the data again.",
+        )
     for time in sorted(selection.times or ()):
         _require_known(context, sweep, selection, time)
     with context.database.read() as connection:
         chunks = SweepChunks(connection, sweep.sweep_id)
-        heads = {(head.feed, head.kind): head.number for head in chunks.heads()}
-        samples = [chunks.get(number) for number in heads.values()]
+        samples = [chunks.get(number) for number in {(head.feed, head.kind): head.number for head in heads}.values()]
     wanted = [chunk for chunk in samples if selection.feeds is None or chunk.feed in selection.feeds]
     failures = []
     for chunk in wanted:
