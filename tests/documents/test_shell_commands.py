@@ -11,7 +11,9 @@ from feed_assets.alerts.deadlines.records import SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.clock import SystemClock
 from feed_assets.log.messages.levels import SlaLevel
+from feed_assets.log.records import ProcessInstanceStatus
 from tests.cli.metadata_project import prepare as prepare_metadata
+from tests.cli.pasting import TIME, begin
 from tests.cli.project import prepare as prepare_clicks
 from tests.cli.retention_project import set_clock
 from tests.databases import lay_tables, open_migrated
@@ -222,6 +224,19 @@ def test_the_commands_of_the_page_about_metadata_run(shell: Shell, tmp_path: Pat
     for line in whole_commands_of("docs/metadata.md"):
         if "*" not in line:  # the others are run by test_metadata.py
             shell.run(line)
+
+
+def test_what_operating_watches_shows_what_waits_and_fails_behind_the_newest(shell: Shell, tmp_path: Path) -> None:
+    prepare_clicks(tmp_path)
+    set_clock(tmp_path, "2013-11-06T12:00Z")
+    shell.run("feed-assets entity submit all.yaml")
+    text = " ".join((ROOT / "docs/operating.md").read_text("utf-8").split())
+    watched = re.findall(r"`(feed-assets instance search --status (\w+) [^`]+)`", text)
+    assert [status for _, status in watched] == ["WAITING", "FAILED"]
+    for line, status in watched:
+        begin(tmp_path, ProcessInstanceStatus(status))
+        shell.run(line)
+        assert f"counting\tprimary\t{TIME}\t{status}" in shell.answers[line], shell.answers[line]
 
 
 def test_whole_commands_in_the_text_of_all_pages_run(shell: Shell, tmp_path: Path) -> None:
