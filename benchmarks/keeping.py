@@ -75,7 +75,9 @@ def _lived(folder: Path, size: LivedSize) -> Iterator[Database]:
 def _clean(database: Database, at: datetime) -> None:
     begun, times = time.perf_counter(), KeepingTimes.of(CleanupSettings())
     apply_message_cleanup(database, times, at, TimeBudget.ample())
-    done = apply_history_cleanup(database, [CLUSTER], {}, times, at, TimeBudget.ample())
+    with database.read() as connection:
+        told = {CLUSTER: EventLog(connection).last_seq()}
+    done = apply_history_cleanup(database, told, times, at, TimeBudget.ample())
     removed = ", ".join(f"{each.count:,} {each.leftover}" for each in done)
     say(f"keeping: cleaned up in {time.perf_counter() - begun:.1f} s: {removed}")
 

@@ -25,6 +25,12 @@ class Cursors(TableStore):
         found = self._connection.execute(select(_T.name, _T.value).where(_T.name.in_(sorted(names))))
         return {row.name: row.value for row in found}
 
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """Return the last values of the names with a prefix, by the rest of the name."""
+        is_its = (_T.name > prefix, _T.name < f"{prefix}\U0010ffff")
+        found = self._connection.execute(select(_T.name, _T.value).where(*is_its))
+        return {row.name.removeprefix(prefix): row.value for row in found}
+
     def put(self, name: str, value: str) -> None:
         """Write a value; replace an existing one."""
         upsert = build_upsert(self._dialect, cursors)

@@ -233,7 +233,6 @@ def apply_message_cleanup(
 
 def apply_history_cleanup(
     database: Database,
-    clusters: Collection[str],
     told: Mapping[str, int],
     times: KeepingTimes,
     as_of: datetime,
@@ -255,7 +254,7 @@ def apply_history_cleanup(
         return removed, removed < MESSAGES_A_STEP
 
     def remove_events(connection: Connection) -> tuple[int, bool]:
-        return remove_past(connection, find_readers(connection, clusters, told), before)
+        return remove_past(connection, find_readers(connection, told), before)
 
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
         Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, ALL_MESSAGES).values()), remove_items),

@@ -36,13 +36,16 @@ def is_history_due(connection: Connection, before: datetime) -> bool:
     return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old(before, 1))
 
 
-def find_readers(connection: Connection, clusters: Collection[str], told: Mapping[str, int]) -> dict[str, int]:
-    """Return up to which number the events of each cluster were read: by gates and queues, and by Dagster's `told`."""
+def find_readers(connection: Connection, told: Mapping[str, int]) -> dict[str, int]:
+    """Return up to which number each cluster has read the log: by gates and queues, and by Dagster's `told`.
+
+    Clusters that are not in the plan count, too: another location may have them.
+    """
     found = dict(told)
-    for cluster in clusters:
-        names = (f"readiness/{cluster}", routed_cursor(cluster))
-        for seq in Cursors(connection).get_many(names).values():
-            found[cluster] = min(int(seq), found.get(cluster, int(seq)))
+    for prefix in ("readiness/", routed_cursor("")):
+        for cluster, seq in Cursors(connection).with_prefix(prefix).items():
+            if "/" not in cluster:
+                found[cluster] = min(int(seq), found.get(cluster, int(seq)))
     return found
 
 
@@ -56,8 +59,8 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     whether all were looked at.
 
     Stays: the last attempt, events with an idempotency key of others, those of feeds that queues read, whatever has a
-    trash or is in an archive, and the event at which a reader is. `readers` are how far each cluster has read the log,
-    in which it may read events of others; none behind the last of them is looked at.
+    trash or is in an archive, those of clusters without a reader, and the event at which a reader is. `readers` are how
+    far each cluster has read the log, in which it may read events of others; none behind the last is looked at.
     """
     lock_log(connection)
     log, after = EventLog(connection), _position(connection)
@@ -65,7 +68,7 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     read = min(readers.values(), default=log.last_seq())
     passed = list(takewhile(lambda each: each.recorded_at < before and each.seq <= read, heads))
     ends = log.of_numbers(each.seq for each in passed if each.kind is FeedEventKind.EVICTED).values()
-    gone = _find_gone(connection, ends)
+    gone = _find_gone(connection, [each for each in ends if each.cluster in readers])
     events, positions = log.for_instances(gone), {log.last_seq(), *readers.values()}
     old = [
         event

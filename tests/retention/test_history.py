@@ -28,6 +28,7 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
+from feed_assets.log.tables import cursors
 from feed_assets.retention import history
 from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
 from feed_assets.retention.errors import SweepRefusedError
@@ -93,7 +94,7 @@ def put(database: Database, name: str, seq: int) -> None:
 
 
 def clean(database: Database, now: datetime = LATE, *, dry_run: bool = False, **told: int) -> dict[Leftover, int]:
-    done = apply_history_cleanup(database, ["primary", "backup"], told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
+    done = apply_history_cleanup(database, told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
     assert all(each.is_complete and each.limit == "months(12)" for each in done)
     return {each.leftover: each.count for each in done if each.count}
 
@@ -120,7 +121,9 @@ def test_of_an_instance_evicted_long_ago_the_last_attempt_stays(database: Databa
     assert clean(database) == clean(database, dry_run=True) == {}
 
 
-@pytest.mark.parametrize("reader", ["readiness/primary", "triggers/primary", "readiness/backup", "Dagster"])
+@pytest.mark.parametrize(
+    "reader", ["readiness/primary", "triggers/primary", "readiness/backup", "triggers/elsewhere", "Dagster"]
+)
 def test_no_event_goes_that_somebody_has_not_read(database: Database, reader: str) -> None:
     evict(database)
     put(database, reader, 8)
@@ -134,6 +137,17 @@ def test_no_event_goes_that_somebody_has_not_read(database: Database, reader: st
     put(database, reader, 9)
     assert clean(database, primary=9) == {Leftover.EVENTS: 1}
     assert kinds(database, 2) == ["EVICTED"]
+
+
+def test_events_of_a_cluster_without_a_known_reader_stay(database: Database) -> None:
+    evict(database)
+    with database.begin() as connection:
+        connection.execute(delete(cursors))
+    put(database, "triggers/plan/primary", 0)  # no position
+    put(database, "readiness/backup", 9)
+    assert clean(database) == {}
+    put(database, "cleanup/events", 0)
+    assert clean(database, primary=9) == {Leftover.EVENTS: INSTANCES}
 
 
 def test_what_came_again_what_a_queue_reads_and_what_has_a_trash_keeps_its_events(database: Database) -> None:
@@ -167,7 +181,7 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
         with pytest.raises(KeyboardInterrupt):
             killed(database, before)
         with database.begin() as connection:
-            history.remove_past(connection, {}, before)
+            history.remove_past(connection, {"primary": 9}, before)
         gone = [n for n in range(INSTANCES) if "ARRIVED" not in kinds(database, n)]
         assert gone == list(range(max(0, step - 5))), step
     assert clean(database) == {Leftover.EVENTS: 1}
@@ -175,7 +189,7 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
 
 def killed(database: Database, before: datetime) -> None:
     with database.begin() as connection:
-        history.remove_past(connection, {}, before)
+        history.remove_past(connection, {"primary": 9}, before)
         raise KeyboardInterrupt
 
 

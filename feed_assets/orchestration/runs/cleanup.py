@@ -21,6 +21,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.retention.cleanup import (
     COUNTED,
@@ -34,7 +35,9 @@ from feed_assets.retention.cleanup import (
     apply_message_cleanup,
     begin_cleanup,
 )
+from feed_assets.retention.history import find_readers
 from feed_assets.settings import load_settings
+from feed_assets.sql.database import Database
 
 SECONDS_A_RUN = 300.0
 UNIT = "captured logs"
@@ -64,8 +67,8 @@ def run_cleanup(runtime: Runtime, cluster: str, context: dg.OpExecutionContext) 
     bulkheads.save(database)
     if bulkheads.has_failed(step, UNIT):
         context.log.warning(f"the clean-up has failed, and goes on tomorrow: {bulkheads.reason(step, UNIT)}")
-    told = DagsterLogs(context.instance).find_told(tick.plan.clusters)
-    history = apply_history_cleanup(database, tick.plan.clusters, told, times, as_of, budget)
+    told = _find_told(DagsterLogs(context.instance), database, tick.plan)
+    history = apply_history_cleanup(database, told, times, as_of, budget)
     for each in [*done, apply_message_cleanup(database, times, as_of, budget), *history]:
         if each.count or not each.is_complete:
             context.log.info(describe_cleaned(each))
@@ -100,15 +103,21 @@ def clean_up(
         for cluster in clusters:
             tick = open_tick(context, cluster)
             done += apply_cleanup(tick, times, logs, dry_run=dry_run, on_progress=progress)
-        told = logs.find_told(context.plan.clusters)
+        told = _find_told(logs, context.database, context.plan)
     database, as_of, ample = context.database, context.as_of, TimeBudget.ample()
     done.append(apply_message_cleanup(database, times, as_of, ample, dry_run=dry_run))
-    done += apply_history_cleanup(database, context.plan.clusters, told, times, as_of, ample, dry_run=dry_run)
+    done += apply_history_cleanup(database, told, times, as_of, ample, dry_run=dry_run)
     if not dry_run and any(each.count for each in done):
         counts = {f"{each.leftover} {each.cluster or ''} {each.unit or ''}".strip(): each.count for each in done}
         removed = {name: count for name, count in counts.items() if count}
         note_target(context, author, "admin cleanup", ", ".join(clusters), **removed)
     return CleanUp(cleaned=done, dry_run=dry_run)
+
+
+def _find_told(logs: "DagsterLogs", database: Database, plan: Plan) -> dict[str, int]:
+    """Return how far Dagster was told of the clusters that are in the plan, and of those that have read the log."""
+    with database.read() as connection:
+        return logs.find_told({*plan.clusters, *find_readers(connection, {})})
 
 
 def _open_instance() -> dg.DagsterInstance:
