@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, select
@@ -80,6 +80,12 @@ class Watermarks(TableStore):
         if by_key:
             upsert = build_upsert(self._dialect, watermarks)
             self._connection.execute(upsert, [by_key[key] for key in sorted(by_key)])
+
+    def move(self, moves: Sequence[tuple[Watermark, Watermark]]) -> None:
+        """Replace rows, given as they were read and as they become; one that somebody has set meanwhile stays."""
+        found = _ROWS.of_keys(self._connection, _KEY, [(read.kind, *read.key) for read, _ in moves])
+        standing = {replace(each, delay=timedelta(0)) for each in found}
+        self.put(moved for read, moved in moves if replace(read, delay=timedelta(0)) in standing)
 
     def missing(self, kind: WatermarkKind, keys: Sequence[tuple[str, str]]) -> list[EntityKey]:
         """Return the (entity, cluster) keys that have no watermark, in the given order."""

@@ -54,6 +54,9 @@ POLLS_A_TICK = 20_000
 LONGEST_PAUSE = timedelta(hours=6)
 LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
 
+_Batch = tuple[list[Candidate], list[tuple[Watermark, Watermark]]]
+"""What is polled together, and the watermarks to write with the results: as they were read, and as they are then."""
+
 _STATUS = {
     Availability.MISSING: FeedInstanceStatus.MISSING,
     Availability.PARTIAL: FeedInstanceStatus.PARTIAL,
@@ -228,14 +231,14 @@ def poll_missing_inputs(
     require_unobstructed(candidates, looks)
 
 
-def _due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+def _due(tick: Tick) -> Iterator[_Batch]:
     """Yield batches of new instances and of instances that an earlier poll missed, alternately.
 
     Neither kind delays the other if there is more work than a tick can do.
     """
     new = _newly_due(tick)
     missed = chain(_due_at_addresses(tick), _due_again(tick))
-    again: Iterator[tuple[list[Candidate], list[Watermark]]] = ((batch, []) for batch in missed)
+    again: Iterator[_Batch] = ((batch, []) for batch in missed)
     return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
 
 
@@ -274,7 +277,7 @@ def _due_again(tick: Tick) -> Iterator[list[Candidate]]:
         yield candidates[start : start + BATCH]
 
 
-def _newly_due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+def _newly_due(tick: Tick) -> Iterator[_Batch]:
     """Yield batches of instances whose nominal time has come, with the watermarks to write with the batch.
 
     The feeds share a batch evenly, so that a feed with a long past does not delay the others.
@@ -285,24 +288,24 @@ def _newly_due(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
         if not due:
             return
         candidates: list[Candidate] = []
-        moved: list[Watermark] = []
+        moved: list[tuple[Watermark, Watermark]] = []
         share = max(1, BATCH // len(due))
-        for watermark in due:
-            record = tick.plan.feeds.get((watermark.entity, watermark.cluster))
+        for read in due:
+            record = tick.plan.feeds.get((read.entity, read.cluster))
             if record is None or not record.is_polled:
-                moved.append(replace(watermark, next_time=None))  # none comes until its definition changes
+                moved.append((read, replace(read, next_time=None)))  # none comes until its definition changes
                 continue
             sequence, until = record.sequence, tick.as_of + _MOMENT
-            watermark = part_past(watermark, [(sequence, sequence.start, until)])
+            watermark = part_past(read, [(sequence, sequence.start, until)])
             indices = sequence.indices_between(watermark.ahead[-1][0], until)[:share]
             candidates.extend(Candidate(record=record, nominal_time=sequence.at(index)) for index in indices)
-            moved.append(_moved(record, watermark, indices))
+            moved.append((read, _moved(record, watermark, indices)))
         yield candidates, moved
-        if len(due) < BATCH and all(each.next_time is None or each.next_time > tick.as_of for each in moved):
+        if len(due) < BATCH and all(each.next_time is None or each.next_time > tick.as_of for _, each in moved):
             return
 
 
-def _of_past(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+def _of_past(tick: Tick) -> Iterator[_Batch]:
     """Yield batches of the past, oldest first, with the watermarks to write with the batch; the feeds share it evenly.
 
     Of each feed at most `PAST_A_TICK`.
@@ -316,7 +319,7 @@ def _of_past(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
         if not due:
             return
         candidates: list[Candidate] = []
-        moved: list[Watermark] = []
+        moved: list[tuple[Watermark, Watermark]] = []
         share = max(1, BATCH // len(due))
         for watermark in due[:BATCH]:
             record = plan.feeds[watermark.key]
@@ -326,7 +329,7 @@ def _of_past(tick: Tick) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
             taken, left = indices[:size], indices[size:]
             polled[watermark.key] += share
             candidates.extend(Candidate(record=record, nominal_time=sequence.at(index)) for index in taken)
-            moved.append(replace(watermark, past_time=sequence.at(left.start) if left else None))
+            moved.append((watermark, replace(watermark, past_time=sequence.at(left.start) if left else None)))
         yield candidates, moved
 
 
@@ -337,12 +340,12 @@ def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermar
     return replace(watermark, next_index=indices.stop, next_time=next_time)
 
 
-def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequence[Watermark]) -> int:
+def _apply_polls(tick: Tick, candidates: Sequence[Candidate], watermarks: Sequence[tuple[Watermark, Watermark]]) -> int:
     looks = poll_confined(tick, candidates)
     seen = [decide_poll_result(candidate, look, tick.as_of) for candidate, look in zip(candidates, looks, strict=True)]
     with tick.database.begin() as connection:
         arrived = record_poll_results(connection, seen)
-        Watermarks(connection).put(watermarks)
+        Watermarks(connection).move(watermarks)
     return arrived
 
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -5,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.context.bulkheads import SHORTEST_PAUSE
+from feed_assets.context.tick import Tick
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival import polling
 from feed_assets.instances.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, pause_after_poll
+from feed_assets.instances.arrival.store_polls import Candidate
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, WatermarkKind
+from feed_assets.storage.records import Look
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 MISSING, PARTIAL = FeedInstanceStatus.MISSING, FeedInstanceStatus.PARTIAL
@@ -259,3 +263,20 @@ def test_what_arrived_is_looked_at_no_more(tmp_path: Path) -> None:
     lifecycle.arrive(at("01T01:00"))
     assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
     assert lifecycle.next_poll("clicks", START) is None
+
+
+def test_a_plan_that_is_applied_during_a_poll_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.arrive(at("02"))
+    real, earlier = polling.poll_confined, START - timedelta(hours=10)
+
+    def poll(tick: Tick, candidates: Sequence[Candidate]) -> list[Look]:
+        monkeypatch.undo()
+        lifecycle.declare(feed("clicks", start=earlier))
+        return real(tick, candidates)
+
+    monkeypatch.setattr(polling, "poll_confined", poll)
+    lifecycle.arrive(at("02T01:00"))
+    lifecycle.arrive(at("02T01:00"))
+
+    assert list(lifecycle.feed_statuses("clicks")) == hours(36, earlier)
