@@ -20,6 +20,7 @@ from feed_assets.instances.lists.rows import next_attempt, rendered
 from feed_assets.log.agenda import Agenda, AgendaKey, AgendaKind, Entry
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces
 from feed_assets.log.instances.process_instances import ENDED
 from feed_assets.log.records import (
@@ -65,7 +66,8 @@ class Omission:
 def iter_omissions(connection: Connection, active: ActiveRelease, row: ProcessInstance) -> Iterator[Omission]:
     """Yield the optional outputs that an instance has left out; none unless it has succeeded.
 
-    Of an output that was recorded from storage nobody knows which attempt wrote it: it counts as written.
+    Of an output that was recorded from storage nobody knows which attempt wrote it: it counts as written. So does one
+    that was evicted and whose events went by the clean-up.
     """
     if row.status is not ProcessInstanceStatus.SUCCEEDED:
         return
@@ -74,11 +76,12 @@ def iter_omissions(connection: Connection, active: ActiveRelease, row: ProcessIn
         for edge in active.record.own_outputs
         if edge.optional and (time := active.plan.output_time(edge, row.nominal_time)) is not None
     }
-    found = EventLog(connection).for_instances(optional)
+    found, rows = EventLog(connection).for_instances(optional), FeedInstances(connection).get_many(optional)
     for feed, output in optional.items():
+        is_evicted = feed in rows and rows[feed].status is FeedInstanceStatus.EVICTED
         written = [event for event in found.get(feed, ()) if event.kind is FeedEventKind.PRODUCED]
         former = written[-1].payload.get("attempt") if written else None
-        if not written or (isinstance(former, int) and former < row.attempt):
+        if (not written and not is_evicted) or (isinstance(former, int) and former < row.attempt):
             yield Omission(output=output, feed=feed, former=former if isinstance(former, int) else None)
 
 

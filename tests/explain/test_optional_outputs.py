@@ -1,5 +1,6 @@
 """An optional output that is left out: the instance succeeds, nothing is published, and everybody is told."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import Explanation, ReasonCode
 from feed_assets.instances.lists.runs import LEFT_OUT, find_logs
 from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind
-from feed_assets.log.records import ProcessInstanceStatus
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus
 from feed_assets.rebuild.rebuilding import rebuild_instances
 from tests.context.contexts import about, context_of, query_of
 from tests.instances.harness import START, LifecycleHarness, feed, process
@@ -113,3 +116,16 @@ def test_an_instance_that_left_out_an_output_is_finished_after_a_rebuild(lifecyc
     assert lost.statuses("load") == {START: ProcessInstanceStatus.SUCCEEDED}
     lost.job = lambda _: {"loaded": "one"}
     assert tick(lost, NOON) == 0
+
+
+def test_an_output_that_was_written_and_evicted_long_ago_was_not_left_out(lifecycle: LifecycleHarness) -> None:
+    lifecycle.job = lambda _: {"loaded": "one", "rejected": "two"}
+    assert tick(lifecycle, NOON) == 1
+    key = FeedKey("rejected", "primary", START)
+    with lifecycle.database.begin() as connection:
+        row = FeedInstances(connection).get_many([key])[key]
+        log = EventLog(connection)
+        log.remove([event.seq for event in log.for_instances([key])[key]])  # as the clean-up does
+        FeedInstances(connection).put([replace(row, status=FeedInstanceStatus.EVICTED)])
+    assert "left out" not in why(lifecycle, Kind.PROCESS, "load").render()
+    assert "left out" not in why(lifecycle, Kind.FEED, "rejected").render()
