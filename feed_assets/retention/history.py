@@ -1,5 +1,5 @@
 """Remove what the state has of long ago and nobody asks for: the paths of ended sweeps, the audit, and of an instance
-that was evicted its events, and the attempts but the last.
+that was evicted its events, and the attempts that published nothing that is there.
 
 The log is followed with a position of its own, never past a reader: each event is looked at once. A step is one
 transaction; after one that was broken off the next goes on.
@@ -58,9 +58,10 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     """Remove events and attempts of instances that were evicted before a time and are still; return of how many, and
     whether all were looked at.
 
-    Stays: the last attempt, events with an idempotency key of others, those of feeds that queues read, whatever has a
-    trash or is in an archive, those of clusters without a reader, and the event at which a reader is. `readers` are how
-    far each cluster has read the log, in which it may read events of others; none behind the last is looked at.
+    Stays: the last attempt, the last that published and those of whose outputs an event stays; events with an
+    idempotency key of others, those of feeds that queues read, of clusters without a reader, and at which a reader is;
+    and whatever has a trash or is in an archive. `readers` are how far each cluster has read the log, in which it may
+    read events of others; none behind the last is looked at.
     """
     lock_log(connection)
     log, after = EventLog(connection), _position(connection)
@@ -76,8 +77,8 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
         for event in found
         if event.seq <= gone[key] and event.seq not in positions and (event.kind in _OWN or not event.idempotency_key)
     ]
-    Attempts(connection).remove_but_last(old)
     log.remove(event.seq for event in old)
+    Attempts(connection).remove_past(old)
     if passed:
         Cursors(connection).put(_POSITION, str(passed[-1].seq))
     return len({event.key for event in old}), len(passed) < EVENTS_A_STEP

@@ -139,6 +139,20 @@ def test_no_event_goes_that_somebody_has_not_read(database: Database, reader: st
     assert kinds(database, 2) == ["EVICTED"]
 
 
+def test_attempts_stay_that_published_what_is_still_there_and_the_last_that_published(database: Database) -> None:
+    evict(database)
+    with database.begin() as connection:
+        attempts = Attempts(connection)
+        Attempts(connection).add_output(KEY, 1, *EventLog(connection).append([event(0, feed="side")]))
+        for number in (3, 4):
+            running = ProcessInstanceStatus.RUNNING
+            attempts.begin(Attempt(**KEY._asdict(), attempt=number, run_id="r", status=running, started_at=hour(9)))
+            attempts.end(KEY, ProcessInstanceStatus.FAILED, hour(9), "it broke")
+    assert clean(database) == {Leftover.EVENTS: INSTANCES}
+    with database.read() as connection:
+        assert [each.attempt for each in Attempts(connection).of(KEY)] == [1, 2, 4]
+
+
 def test_events_of_a_cluster_without_a_known_reader_stay(database: Database) -> None:
     evict(database)
     with database.begin() as connection:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 from feed_assets.log.instances.tables import attempts
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import find_run
+from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 
@@ -111,13 +112,24 @@ class Attempts(TableStore):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
 
-    def remove_but_last(self, published: Collection[FeedEvent]) -> None:
-        """Remove the attempts at the instances that have published some events, but the last at each."""
+    def remove_past(self, published: Collection[FeedEvent]) -> None:
+        """Remove the attempts at the instances that have published some events, which the log does not have any more.
+
+        Stay: the last attempt at each, the last that published, and all of whose outputs an event is in the log.
+        """
         seqs, runs = {event.seq for event in published}, {find_run(event.origin) for event in published}
         columns = (*(_T[name] for name in ProcessKey._fields), _T.outputs)
         found = select_keys(self._connection, attempts, ("run_id",), columns, [(each,) for each in runs if each])
         keys = {ProcessKey(*row[:3]) for row in found if seqs.intersection(row.outputs)}
-        old = [(*key, each.attempt) for key, listed in self.of_many(keys).items() for each in listed[:-1]]
+        known = self.of_many(keys).values()
+        outputs = [(seq,) for listed in known for each in listed for seq in each.outputs]
+        there = {row.seq for row in select_keys(self._connection, feed_events, ("seq",), (feed_events.c.seq,), outputs)}
+        old = [
+            (*each.key, each.attempt)
+            for listed in known
+            for each in listed
+            if each not in (listed[-1], *[one for one in listed if one.outputs][-1:]) and there.isdisjoint(each.outputs)
+        ]
         delete_keys(self._connection, attempts, (*ProcessKey._fields, "attempt"), old)
 
 
