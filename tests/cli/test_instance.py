@@ -44,6 +44,20 @@ def test_row_117_a_listing_with_a_look(project: Path) -> None:
     assert rows(ok(run("instance", "listing", "clicks", "--filter-by", "STATUS:AVAILABLE"))) == []
 
 
+def test_a_listing_from_a_start_on_has_as_many_as_wanted(project: Path) -> None:
+    land(project / "data/clicks/2013-11-03/03", "12345")
+    since = ("instance", "listing", "clicks", "--start", "2013-11-03T01:00Z")
+    assert len(rows(ok(run(*since)))) == 12
+    for more, hours, told in (
+        ((), (1, 2), "2 of 12 instances; --num-results shows more"),
+        (("--filter-by", "STATUS:MISSING"), (1, 2), "2 of 12 instances; --num-results shows more"),
+        (("--filter-by", "STATUS:PARTIAL,STATUS:AVAILABLE", "--look"), (3,), ""),
+    ):
+        found = run(*since, *more, "--num-results", "2")
+        assert [row[1] for row in rows(ok(found))] == [f"2013-11-03T0{hour}:00Z" for hour in hours]
+        assert told in found.stderr
+
+
 def test_row_118_a_dependency_as_text_and_a_misaligned_time(project: Path) -> None:
     lines = below(ok(run("instance", "dependency", "feed", "clicks", TIME))).splitlines()
     assert lines == ["Input\tprocess\tcounting\tprimary\t2013-11-03T05:00Z\tclicks"]

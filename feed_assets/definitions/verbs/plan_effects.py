@@ -280,7 +280,8 @@ def find_long_pasts(
             if isinstance(was, Feed | Process) and cluster in was.clusters:
                 count *= isinstance(entity, Feed) and sequence.start < was.sequence_on(cluster).start
             if count > 0 and _is_enumerated(after, entity, cluster, written):
-                since, what = render_datetime(sequence.start), "looked for" if isinstance(entity, Feed) else "created"
+                since, is_feed = render_datetime(sequence.start), isinstance(entity, Feed)
+                what = "looked for" if is_feed else "created after the past of its inputs,"
                 length = render_length(max(_A_TICK, _A_TICK * count / PAST_A_TICK))
                 yield Issue(
                     severity=Severity.WARNING,

@@ -51,6 +51,7 @@ _SPARE = ("attempt", "started", "ended", "run")
 _FILTER = f"FIELD:value with FIELD one of {', '.join(FilterField)}; may be repeated."
 _ORDER = "By default the newest first, or the oldest first with --start."
 _DIRECTION = "The direction of --order-by; by default ascending."
+_LENGTH = "How many of each cluster: the newest, 10 by default; with --start the oldest, all by default."
 _LIFECYCLE = "For a feed replication (the default if it is copied) or eviction; may be repeated."
 
 Cluster = Annotated[
@@ -60,7 +61,7 @@ Lifecycles = Annotated[tuple[Lifecycle, ...], Param(_LIFECYCLE, option="lifecycl
 AllAttempts = Annotated[bool, Param("A line for each attempt.")]
 Number = Annotated[int | None, Param("This attempt, counted from 1; by default the newest.", least=1)]
 Statuses = Annotated[tuple[str, ...], Param("STATUS:value; may be repeated.", option="filter-by")]
-Length = Annotated[int, Param("How long the range is without --start.", option="num-results", least=1)]
+Length = Annotated[int | None, Param(_LENGTH, option="num-results", least=1)]
 Look = Annotated[bool, Param("Read storage now instead of the record; what is gone is recorded.")]
 
 
@@ -208,7 +209,7 @@ def listing(
     end: End = None,
     clusters: Clusters = (),
     filters: Statuses = (),
-    results: Length = PAGE,
+    results: Length = None,
     look: Look = False,
     author: str,
 ) -> "FeedListing":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from feed_assets.context.consolidation import Answer, Result, consolidate
+from feed_assets.context.consolidation import PAGE, Answer, Result, consolidate
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.instances.arrival.arrival_notices import look_for_vanished, notice_origin
 from feed_assets.instances.arrival.store_polls import Candidate, find_records, poll_instances, require_unobstructed
@@ -43,7 +43,7 @@ class ListedInstance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedListing(Answer):
     """The instances of the range that are due, by cluster, oldest first. `total` counts, by the record, all up to the
-    end; `has_more` says that there are others before the start. `staying` counts all at former places of the feed.
+    end; `has_more` says that there are others. `staying` counts all at former places of the feed.
     """
 
     result: Result
@@ -56,7 +56,7 @@ class FeedListing(Answer):
 
     @shown
     def has_more(self) -> bool:
-        """Whether there are others before the start."""
+        """Whether there are others."""
         return self.total > len(self.instances)
 
     @property
@@ -66,7 +66,7 @@ class FeedListing(Answer):
         return (
             "by the record; --look asks storage" if is_of_record else "",
             describe_staying(self.staying) if self.staying else "",
-            tell_shown(len(self.instances), self.total, "instances", "--start and --num-results show more"),
+            tell_shown(len(self.instances), self.total, "instances", "--num-results shows more"),
         )
 
 
@@ -77,7 +77,7 @@ def list_feed(
     start: datetime | None = None,
     end: datetime | None = None,
     statuses: frozenset[str] | None = None,
-    results: int = 10,
+    results: int | None = None,
     look: bool = False,
     author: str = "",
 ) -> FeedListing:
@@ -85,7 +85,7 @@ def list_feed(
 
     With `look`, storage is checked instead, if the feed has data; what it has lost is recorded in the name of `author`.
     A cluster with unreachable storage fails without the others. Ranges default to those of `decide_range`, with
-    `results` instances.
+    `results` instances or a page; with a start, `results` are the oldest of each cluster, by default all.
 
     Differs from Falcon: the end is not in the range; an evicted instance is EVICTED, not MISSING, unless storage is
     checked; a missing instance has no size, where Falcon says -1; sizes count no replicas; and instances follow the
@@ -96,7 +96,7 @@ def list_feed(
     """
     subjects = find_data(subject)
     only = InstanceFilter(statuses=statuses)
-    query = InstanceQuery(subject=subject, start=start, end=end, results=results, filter=only)
+    query = InstanceQuery(subject=subject, start=start, end=end, results=results or PAGE, filter=only)
     first, last = range_of(context, query, subjects)
     since, _ = range_of(context, query, subjects, is_whole=True)
     with context.read() as connection:
@@ -115,21 +115,24 @@ def list_feed(
             due = due_between(record, first, beyond, context.as_of)
             is_page = start is None and not record.is_expected
             found = iter_feed_instances(connection, record, due, descending=is_page)
-            rows = list(islice(found, results))[::-1] if is_page else list(found)
+            most = query.results if is_page else None if start is None or statuses else results
+            rows = list(islice(found, most))[:: -1 if is_page else 1]
             if not look or not record.has_data:
-                return _recorded(context, ((places.at_place(record, row), time, row) for time, row in rows))
-            there = find_records(context.database, context.stores, record, [time for time, _ in rows])
-            candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
-            return _looked(context, candidates, author)
+                listed = _recorded(context, ((places.at_place(record, row), time, row) for time, row in rows))
+            else:
+                there = find_records(context.database, context.stores, record, [time for time, _ in rows])
+                candidates = [Candidate(record=each, nominal_time=time) for time, each in there.items()]
+                listed = _looked(context, candidates, author)
+            wanted = [each for each in listed if statuses is None or each.status in statuses]
+            return wanted if start is None else wanted[:results]
 
         parts = consolidate(subjects.by_cluster, read)
-    found = [each for each in parts.items if statuses is None or each.status in statuses]
     return FeedListing(
         result=parts.result,
         message=parts.message,
         start=first,
         end=last,
-        instances=tuple(found),
+        instances=tuple(parts.items),
         total=total,
         staying=staying,
     )

@@ -16,7 +16,7 @@ from feed_assets.context.consolidation import Consolidated
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import find_single
-from feed_assets.instances.lists.ranges import join_consecutive, render_range
+from feed_assets.instances.lists.ranges import UNSCHEDULED, join_consecutive, render_range
 from feed_assets.json_form import NominalTime
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
@@ -210,7 +210,6 @@ def _own_time() -> Window:
 PRODUCES = "produces"
 CONSUMED_BY = "consumed by"
 MOST_VERTICES = 2_000
-UNSCHEDULED = "UNSCHEDULED"
 
 _HEALTHY = frozenset({FeedInstanceStatus.AVAILABLE.value, ProcessInstanceStatus.SUCCEEDED.value})
 

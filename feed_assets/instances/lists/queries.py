@@ -17,7 +17,7 @@ from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.instances.lists.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.instances.lists.query_fields import SUMMARY_FILTERS, FilterField, OrderField
-from feed_assets.instances.lists.ranges import ClusterQuery, InstanceQuery, decide_range
+from feed_assets.instances.lists.ranges import UNSCHEDULED, ClusterQuery, InstanceQuery, decide_range
 from feed_assets.instances.lists.rows import (
     InstanceRow,
     attempt_rows,
@@ -271,9 +271,6 @@ def _with_details(
         else row
         for row in rows
     )
-
-
-UNSCHEDULED = "UNSCHEDULED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

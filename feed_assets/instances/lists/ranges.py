@@ -21,6 +21,7 @@ from feed_assets.timing.sequence import InstanceSequence
 
 _Cells = TypeVar("_Cells")
 
+UNSCHEDULED = "UNSCHEDULED"
 _DAYS_OF_A_MONTH = 30
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
@@ -180,7 +181,9 @@ def parse_statuses(statuses: Iterable[str], known: frozenset[str], whose: str) -
     if not upper <= known:
         raise InstanceQueryError(
             subject=f"status {', '.join(sorted(upper - known))}",
-            reason=f"{whose} never has it",
+            reason="such instances are not created yet: a summary counts them, and no list has them"
+            if UNSCHEDULED in upper
+            else f"{whose} never has it",
             next_step=f"Statuses are {', '.join(sorted(known))}.",
         )
     return upper

@@ -301,6 +301,9 @@ def test_a_start_years_ago_is_told_with_the_time_that_its_past_takes(context: En
         "feed 'clicks': 174,273 instances on primary since 1993-11-05T00:00Z are looked for behind today's, about 2 "
         "minutes at 60,000 a minute, by estimate: less with others beside it. Begin it later to leave them out.",
     ]
+    again = PROCESS.replace("name: count", "name: again").replace("2013-11-01", "1993-11-05")
+    (_, told) = (each.message for each in put(context, old[0], again).issues if each.code == LONG_PAST)
+    assert " are created after the past of its inputs, behind today's, about " in told
     for name, text in zip(("clicks", "count"), old, strict=True):
         (folder / f"{name}.yaml").write_text(text)
     context.store.record_found(NOW)

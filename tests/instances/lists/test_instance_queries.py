@@ -344,6 +344,7 @@ def test_before_the_first_instance_there_is_nothing_and_no_error(tmp_path: Path)
         ("SIZE:3", "known field"),
         ("STATUS", "known field"),
         ("STATUS:AVAILABLE", "an instance of a process never has it"),
+        ("STATUS:UNSCHEDULED", "not created yet: a summary counts them, and no list has them"),
     ],
 )
 def test_a_filter_that_means_nothing_is_refused(text: str, match: str) -> None:
