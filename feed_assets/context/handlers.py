@@ -21,13 +21,12 @@ class Handler(ABC, Generic[_Entry, _Result]):
     """A kind of what is looked at again later: which entries are due, and what is done with them.
 
     `at_once` entries are handled together, a step, and a tick makes `most_steps`. Those of one unit fail together: of
-    one entity, as a rule. If units `are_apart`, each is handled by itself, and may have effects before it fails.
+    one entity, as a rule.
     """
 
     step: ClassVar[TickStep]
     at_once: ClassVar[int]
     most_steps: ClassVar[float] = inf
-    are_apart: ClassVar[bool] = False
 
     @abstractmethod
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> Sequence[_Entry]:
@@ -39,7 +38,9 @@ class Handler(ABC, Generic[_Entry, _Result]):
 
     @abstractmethod
     def handle(self, tick: Tick, entries: Sequence[_Entry]) -> list[_Result]:
-        """Do what is due, so that it is due no longer. It has no effect if it raises."""
+        """Do what is due, so that it is due no longer. If it raises, it is called again for each unit, and does nothing
+        twice.
+        """
 
     def put_off(self, tick: Tick, entries: Sequence[_Entry], pause: timedelta) -> list[_Result]:  # noqa: ARG002
         """Let the entries of a unit that has failed be due after a pause; else they stay due, and wait for its next
@@ -73,11 +74,7 @@ def work_off(tick: Tick, handler: Handler[_Entry, _Result]) -> tuple[list[_Resul
         now = {unit: entries for unit, entries in due.items() if not tick.bulkheads.is_put_off(handler.step, unit)}
         if now and now == before:
             return results, False
-        if handler.are_apart:
-            for unit, entries in now.items():
-                results += tick.bulkheads.run_unit(handler.step, unit, [], handle, [entries])
-        else:
-            results += tick.bulkheads.run_apart(handler.step, now, handle)
+        results += tick.bulkheads.run_apart(handler.step, now, handle)
         for unit, entries in due.items():
             if tick.bulkheads.has_failed(handler.step, unit):
                 results += handler.put_off(tick, entries, tick.bulkheads.pause(handler.step, unit))

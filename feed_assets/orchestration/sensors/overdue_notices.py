@@ -21,7 +21,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain_process_instances
 from feed_assets.explain.records import Explanation
-from feed_assets.log.instances.overdue_notices import OverdueNotices, decide_notice
+from feed_assets.log.instances.overdue_notices import OverdueNotice, OverdueNotices, decide_notice
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessKey
 from feed_assets.masking import get_logger, mask
 from feed_assets.orchestration import names
@@ -50,7 +51,6 @@ class _Notices(Handler[ProcessInstance, ProcessKey]):
     step = TickStep.NOTICES
     at_once = EXPLAINED_A_TICK
     most_steps = 1
-    are_apart = True
 
     def find_due(self, connection: Connection, tick: Tick, limit: int) -> list[ProcessInstance]:
         return OverdueNotices(connection, without_row=tick.without_row).due(tick.cluster, tick.as_of, limit)
@@ -60,15 +60,23 @@ class _Notices(Handler[ProcessInstance, ProcessKey]):
 
     def handle(self, tick: Tick, entries: Sequence[ProcessInstance]) -> list[ProcessKey]:
         with tick.context.read() as connection:
-            found = find_explanations(tick.context, connection, entries)
-        digests = {key: explanation.digest for key, explanation in found.items()}
-        notices = [decide_notice(row, digests.get(row.key), tick.as_of) for row in entries]
-        news = [each.instance.key for each in notices if each.digest != each.instance.notice_digest]
-        for key in news:
-            for observation in build_observations(self.layout, found[key]):
-                self.instance.report_runless_asset_event(observation)
-        with tick.database.begin() as connection:
-            OverdueNotices(connection).mark(notices)
+            standing = ProcessInstances(connection).get_many([row.key for row in entries])
+            due = [row for row in entries if standing.get(row.key) == row]
+            found = find_explanations(tick.context, connection, due)
+        told: list[OverdueNotice] = []
+        news: list[ProcessKey] = []
+        try:
+            for row in due:
+                explanation = found.get(row.key)
+                notice = decide_notice(row, explanation.digest if explanation else None, tick.as_of)
+                if explanation is not None and notice.digest != row.notice_digest:
+                    for observation in build_observations(self.layout, explanation):
+                        self.instance.report_runless_asset_event(observation)
+                    news.append(row.key)
+                told.append(notice)
+        finally:
+            with tick.database.begin() as connection:
+                OverdueNotices(connection).mark(told)
         return news
 
 
