@@ -170,6 +170,7 @@ def test_a_refusal_in_the_midst_leaves_neither_files_nor_ids(
     ok("bundle", "export", "--all", "--to", "../all.zip")
     monkeypatch.chdir(there)
     ok("admin", "safemode", "on")
+    ok("bundle", "import", "../all.zip", "--dry-run")
     refused = must("bundle", "import", "../all.zip", code=1)
     assert "safe mode" in refused.stderr
     assert not (there / "sql").exists()

@@ -252,6 +252,7 @@ def test_safe_mode_refuses_all_but_changes_of_clusters_and_these_need_it(project
     assert "safe mode" in run("apply", "moved.yaml", "--yes", code=1).stderr
     set_safe_mode(database, is_on=True, author="ann", now=START)
     assert "safe mode" in run("apply", "slower.yaml", "--yes", code=1).stderr
+    assert "safe mode" not in run("apply", "slower.yaml", "--dry-run").stderr
     result = run("apply", "moved.yaml", "--yes")
     assert "cluster 'primary': updated, version 2" in result.stdout
     assert "version: 1" in (project / "entities" / "cluster.yaml").read_text()
