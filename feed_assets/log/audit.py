@@ -39,17 +39,17 @@ class Audit(TableStore):
         """Return how many entries there are."""
         return self._connection.scalar(select(func.count()).select_from(audit)) or 0
 
-    def find_old(self, before: datetime, limit: int) -> list[int]:
+    def find_old(self, before: datetime, as_of: datetime, limit: int) -> list[int]:
         """Return at most `limit` numbers from the beginning, of entries that are older than `before`; never the newest,
-        so that numbers are not used again.
+        so that numbers are not used again. Those that were recorded after `as_of`, by a wrong clock, are passed over.
         """
-        statement = select(_T.seq, _T.recorded_at).order_by(_T.seq).limit(limit + 1)
+        statement = select(_T.seq, _T.recorded_at).where(_T.recorded_at <= as_of).order_by(_T.seq).limit(limit + 1)
         oldest = self._connection.execute(statement).all()[:-1]
         return [row.seq for row in takewhile(lambda row: row.recorded_at < before, oldest)]
 
-    def remove_old(self, before: datetime, limit: int) -> int:
+    def remove_old(self, before: datetime, as_of: datetime, limit: int) -> int:
         """Remove what `find_old` finds; return how many."""
-        found = self.find_old(before, limit)
+        found = self.find_old(before, as_of, limit)
         if found:
-            self._connection.execute(delete(audit).where(_T.seq <= found[-1]))
+            self._connection.execute(delete(audit).where(_T.seq <= found[-1], _T.recorded_at < before))
         return len(found)

@@ -82,17 +82,22 @@ class EventLog(TableStore):
         is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
         return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
 
-    def heads(self, after: int, limit: int) -> list[EventHead]:
-        """Return what at most `limit` events with a number above `after` are about, in order."""
+    def heads(self, after: int, limit: int, as_of: datetime) -> list[EventHead]:
+        """Return what at most `limit` events with a number above `after` are about, in order; none that were recorded
+        after `as_of`, by a wrong clock.
+        """
         columns = [_T[name] for name in EventHead._fields]
-        statement = select(*columns).where(_T.seq > after).order_by(_T.seq).limit(limit)
+        statement = select(*columns).where(_T.seq > after, _T.recorded_at <= as_of).order_by(_T.seq).limit(limit)
         return [EventHead(*row) for row in self._connection.execute(statement)]
 
-    def count_kind(self, kind: FeedEventKind, after: int, before: datetime) -> int:
-        """Return how many events of a kind follow a number, up to the first one that was not recorded before a time."""
-        young = select(_T.seq).where(_T.seq > after, _T.recorded_at >= before).order_by(_T.seq).limit(1)
+    def count_kind(self, kind: FeedEventKind, after: int, before: datetime, as_of: datetime) -> int:
+        """Return how many events of a kind follow a number, up to the first one that was not recorded before a time; as
+        `heads`.
+        """
+        young = select(_T.seq).where(_T.seq > after, _T.recorded_at.between(before, as_of)).order_by(_T.seq).limit(1)
         end = func.coalesce(young.scalar_subquery(), self.last_seq() + 1)
-        statement = select(func.count()).select_from(feed_events).where(_T.seq > after, _T.seq < end, _T.kind == kind)
+        is_one = (_T.seq > after, _T.seq < end, _T.kind == kind, _T.recorded_at < before)
+        statement = select(func.count()).select_from(feed_events).where(*is_one)
         return self._connection.scalar(statement) or 0
 
     def remove(self, seqs: Iterable[int]) -> None:

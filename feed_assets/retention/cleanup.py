@@ -9,6 +9,7 @@ Differs from Falcon: the logs of a process whose instances come as they come are
 """
 
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,10 +31,13 @@ from feed_assets.log.run_names import is_command
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.retention.history import count_evicted, find_readers, is_history_due, remove_past
+from feed_assets.retention.rules.clock_witness import find_clock_obstacle
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_definitions
 from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+
+logger = logging.getLogger(__name__)
 
 PERIOD = timedelta(days=1)
 """The time between two clean-ups of a cluster by its schedule."""
@@ -172,7 +176,7 @@ def is_cleanup_due(connection: Connection, cluster: str, times: KeepingTimes, as
     """Return whether the last clean-up was a day ago, and something has become old enough since; a few queries."""
     if _was_begun(connection, cluster, as_of):
         return False
-    return is_history_due(connection, as_of - times.history.as_duration()) or any(
+    return is_history_due(connection, as_of - times.history.as_duration(), as_of) or any(
         Attempts(connection).ended(cluster, _position(connection, cluster, unit), times.cutoff(unit, as_of), limit=1)
         for unit in UNITS
     )
@@ -240,7 +244,10 @@ def apply_history_cleanup(
     *,
     dry_run: bool = False,
 ) -> list[CleanedUp]:
-    """Remove what is older than `history` and nobody needs. `told` is how far Dagster was told of clusters' events."""
+    """Remove what is older than `history` and nobody needs; nothing by a clock that cannot be believed.
+
+    `told` is how far Dagster was told of clusters' events.
+    """
     before = as_of - times.history.as_duration()
 
     def remove_items(connection: Connection) -> tuple[int, bool]:
@@ -250,24 +257,28 @@ def apply_history_cleanup(
 
     def remove_audit(connection: Connection) -> tuple[int, bool]:
         lock_definitions(connection)
-        removed = Audit(connection).remove_old(before, MESSAGES_A_STEP)
+        removed = Audit(connection).remove_old(before, as_of, MESSAGES_A_STEP)
         return removed, removed < MESSAGES_A_STEP
 
     def remove_events(connection: Connection) -> tuple[int, bool]:
-        return remove_past(connection, find_readers(connection, told), before)
+        return remove_past(connection, find_readers(connection, told), before, as_of)
 
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
         Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, ALL_MESSAGES).values()), remove_items),
-        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, ALL_MESSAGES)), remove_audit),
-        Leftover.EVENTS: (lambda c: count_evicted(c, before), remove_events),
+        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, as_of, ALL_MESSAGES)), remove_audit),
+        Leftover.EVENTS: (lambda c: count_evicted(c, before, as_of), remove_events),
     }
+    with database.read() as connection:
+        obstacle = find_clock_obstacle(connection, as_of)
+    if obstacle is not None:
+        logger.warning("nothing of long ago is removed: %s", obstacle)
     done = []
     for leftover, (count_all, remove) in steps.items():
         count, is_complete = 0, False
-        if dry_run:
+        if dry_run and obstacle is None:
             with database.read() as connection:
                 count, is_complete = count_all(connection), True
-        while not is_complete and not budget.is_spent:
+        while obstacle is None and not is_complete and not budget.is_spent:
             with database.begin() as connection:
                 removed, is_complete = remove(connection)
             count += removed

@@ -29,11 +29,11 @@ _OWN = (FeedEventKind.EVICTED, FeedEventKind.RESTORED)
 """The kinds of events whose idempotency keys are those of sweeps."""
 
 
-def is_history_due(connection: Connection, before: datetime) -> bool:
+def is_history_due(connection: Connection, before: datetime, as_of: datetime) -> bool:
     """Return whether something is older than a time; a few queries."""
-    first = EventLog(connection).heads(_position(connection), 1)
+    first = EventLog(connection).heads(_position(connection), 1, as_of)
     is_old = bool(first) and first[0].recorded_at < before
-    return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old(before, 1))
+    return is_old or bool(find_old_chunks(connection, before, 1) or Audit(connection).find_old(before, as_of, 1))
 
 
 def find_readers(connection: Connection, told: Mapping[str, int]) -> dict[str, int]:
@@ -49,12 +49,14 @@ def find_readers(connection: Connection, told: Mapping[str, int]) -> dict[str, i
     return found
 
 
-def count_evicted(connection: Connection, before: datetime) -> int:
+def count_evicted(connection: Connection, before: datetime, as_of: datetime) -> int:
     """Return how many evictions before a time the next clean-ups will look at."""
-    return EventLog(connection).count_kind(FeedEventKind.EVICTED, _position(connection), before)
+    return EventLog(connection).count_kind(FeedEventKind.EVICTED, _position(connection), before, as_of)
 
 
-def remove_past(connection: Connection, readers: Mapping[str, int], before: datetime) -> tuple[int, bool]:
+def remove_past(
+    connection: Connection, readers: Mapping[str, int], before: datetime, as_of: datetime
+) -> tuple[int, bool]:
     """Remove events and attempts of instances that were evicted before a time and are still; return of how many, and
     whether all were looked at.
 
@@ -65,7 +67,7 @@ def remove_past(connection: Connection, readers: Mapping[str, int], before: date
     """
     lock_log(connection)
     log, after = EventLog(connection), _position(connection)
-    heads = log.heads(after, EVENTS_A_STEP)
+    heads = log.heads(after, EVENTS_A_STEP, as_of)
     read = min(readers.values(), default=log.last_seq())
     passed = list(takewhile(lambda each: each.recorded_at < before and each.seq <= read, heads))
     ends = log.of_numbers(each.seq for each in passed if each.kind is FeedEventKind.EVICTED).values()

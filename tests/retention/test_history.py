@@ -1,6 +1,7 @@
 """What a clean-up removes of what is long past, and what stays for those who still ask."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from feed_assets.log.tables import cursors
 from feed_assets.retention import history
 from feed_assets.retention.cleanup import KeepingTimes, Leftover, apply_history_cleanup, is_cleanup_due
 from feed_assets.retention.errors import SweepRefusedError
+from feed_assets.retention.rules.clock_witness import note_clock
 from feed_assets.retention.sweeps.purging import find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.undoing import EVERYTHING, RestoreSelection
 from feed_assets.setting_sections import CleanupSettings
@@ -94,6 +96,8 @@ def put(database: Database, name: str, seq: int) -> None:
 
 
 def clean(database: Database, now: datetime = LATE, *, dry_run: bool = False, **told: int) -> dict[Leftover, int]:
+    with database.begin() as connection:
+        note_clock(connection, "primary", now)
     done = apply_history_cleanup(database, told, TIMES, now, TimeBudget.ample(), dry_run=dry_run)
     assert all(each.is_complete and each.limit == "months(12)" for each in done)
     return {each.leftover: each.count for each in done if each.count}
@@ -195,7 +199,7 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
         with pytest.raises(KeyboardInterrupt):
             killed(database, before)
         with database.begin() as connection:
-            history.remove_past(connection, {"primary": 9}, before)
+            history.remove_past(connection, {"primary": 9}, before, LATE)
         gone = [n for n in range(INSTANCES) if "ARRIVED" not in kinds(database, n)]
         assert gone == list(range(max(0, step - 5))), step
     assert clean(database) == {Leftover.EVENTS: 1}
@@ -203,8 +207,40 @@ def test_a_clean_up_that_is_killed_goes_on_with_the_next_step(
 
 def killed(database: Database, before: datetime) -> None:
     with database.begin() as connection:
-        history.remove_past(connection, {"primary": 9}, before)
+        history.remove_past(connection, {"primary": 9}, before, LATE)
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("witnessed", [None, EVICTED_AT, LATE + DAY])
+def test_a_clock_that_is_not_believed_removes_nothing(
+    database: Database, caplog: pytest.LogCaptureFixture, witnessed: datetime | None
+) -> None:
+    evict(database)
+    if witnessed is not None:
+        with database.begin() as connection:
+            note_clock(connection, "primary", witnessed)
+    for dry_run in (True, False):
+        done = apply_history_cleanup(database, {}, TIMES, LATE, TimeBudget.ample(), dry_run=dry_run)
+        assert {(each.count, each.is_complete) for each in done} == {(0, False)}
+    assert "nothing of long ago is removed: The clock stands at 2025-02-14T00:00Z" in caplog.text
+    assert kinds(database, 1) == ["ARRIVED", "EVICTED"]
+
+
+def test_what_a_clock_far_ahead_has_recorded_stays_and_stops_nothing(database: Database) -> None:
+    ahead = hour(0) + 5_000 * DAY
+    entry = AuditEntry(recorded_at=ahead, author="ann", action="retention run")
+    with database.begin() as connection:
+        EventLog(connection).append([event(50, recorded_at=ahead)])
+        Audit(connection).append_many([entry, *[replace(entry, recorded_at=hour(0))] * 3])
+    evict(database)
+    put(database, "readiness/primary", 10)
+    put(database, "triggers/primary", 10)
+    with database.read() as connection:
+        assert is_cleanup_due(connection, "primary", TIMES, LATE)
+    removed = {Leftover.EVENTS: INSTANCES, Leftover.AUDIT: 2}
+    assert clean(database, dry_run=True) == removed
+    assert clean(database) == removed
+    assert (kinds(database, 50), kinds(database, 1), clean(database)) == (["ARRIVED"], [], {})
 
 
 def test_two_clean_ups_at_once_do_the_work_of_one(database: Database) -> None:

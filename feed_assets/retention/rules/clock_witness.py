@@ -9,7 +9,10 @@ from sqlalchemy import Connection
 
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
-from feed_assets.retention.rules.limits import KnownTimes
+from feed_assets.retention.rules.limits import KnownTimes, decide_clock
+from feed_assets.timing.frequency import Frequency, Unit
+
+_DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 
 def load_known_times(connection: Connection, cluster: str) -> KnownTimes:
@@ -21,6 +24,13 @@ def load_known_times(connection: Connection, cluster: str) -> KnownTimes:
     log = EventLog(connection)
     newest = log.read(log.last_seq() - 1, 1)
     return KnownTimes(newest=newest[-1].recorded_at if newest else None)
+
+
+def find_clock_obstacle(connection: Connection, as_of: datetime) -> str | None:
+    """Return why a time cannot be believed for what all clusters share; None if what one of them knows agrees."""
+    clusters = Cursors(connection).with_prefix(_name("")) or [""]
+    found = [decide_clock(_DAILY, as_of, load_known_times(connection, cluster)) for cluster in clusters]
+    return found[0][0].sentence if all(found) else None
 
 
 def note_clock(connection: Connection, cluster: str, now: datetime) -> None:
