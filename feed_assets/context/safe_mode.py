@@ -51,18 +51,20 @@ _CALLED: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeMode:
-    """Whether safe mode is on, who switched it last, when and why; None if it was never switched."""
+    """Whether safe mode is on, or would be (`dry_run`); who switched it last, when and why: None if nobody has."""
 
     is_on: bool
     author: str | None = None
     changed_at: datetime | None = None
     reason: str | None = None
+    dry_run: bool = False
 
     @property
     def sentence(self) -> str:
         """Whether it is on, since when, by whom and why."""
         since = f" since {self.changed_at:%Y-%m-%dT%H:%M:%SZ}, by {self.author}" if self.changed_at else ""
-        return f"safe mode is {'on' if self.is_on else 'off'}{since}{f': {self.reason}' if self.reason else ''}"
+        is_ = "would be" if self.dry_run else "is"
+        return f"safe mode {is_} {'on' if self.is_on else 'off'}{since}{f': {self.reason}' if self.reason else ''}"
 
 
 def load_safe_mode(connection: Connection) -> SafeMode:
@@ -109,9 +111,8 @@ def set_safe_mode(
         before = load_safe_mode(connection)
     if before.is_on is is_on:
         return before
-    after = SafeMode(is_on=is_on, author=author, changed_at=now, reason=reason)
     if dry_run:
-        return after
+        return SafeMode(is_on=is_on, author=author, reason=reason, dry_run=True)
     fields = {
         "version": _VERSION,
         "is_on": is_on,
@@ -124,7 +125,7 @@ def set_safe_mode(
         details = {"reason": reason} if reason else {}
         action = f"safemode {'on' if is_on else 'off'}"
         Audit(connection).append(AuditEntry(recorded_at=now, author=author, action=action, details=details))
-    return after
+    return SafeMode(is_on=is_on, author=author, changed_at=now, reason=reason)
 
 
 def require_allowed(database: Database, operation: Operation) -> None:

@@ -183,7 +183,7 @@ def find_blockers(
         if facts.launches is not None and (is_root or is_ready(facts.row))
         else ()
     )
-    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, context.as_of)
+    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.reached, context.as_of)
     return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
 
 
@@ -351,13 +351,18 @@ def _plain(
             text = f"its {owner.value} is not scheduled"
             command = command_line("entity", "schedule", owner.value, declared, clusters=[key.cluster])
             return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value}, command)
-        case NotReached(next_time=None):
-            text = f"no tick has created it: its {owner.value} is new, or ticks are past this time"
-            return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
-        case NotReached(next_time=time):
-            text = f"it is not yet created: the next instance that ticks create is {rendered(time)}"
-            if time and time > key.nominal_time:
-                text = f"ticks are past it and go on with {rendered(time)}: a release from this time on creates it"
+        case NotReached(next_time=time, is_past=is_past, awaited=awaited):
+            if time is None:
+                text = f"no tick has created it: its {owner.value} is new, or ticks are past this time"
+            elif time > key.nominal_time:
+                text = f"ticks are past it and go on with {render_datetime(time)}: a release from then on creates it"
+            elif awaited:
+                feeds = " and ".join(f"{feed} on {cluster}" for feed, cluster in awaited)
+                text = f"it is not yet created: that waits until ticks have looked for the past of {feeds}"
+            elif is_past:
+                text = f"it is not yet created: ticks create the past behind what is due, {render_datetime(time)} next"
+            else:
+                text = f"it is not yet created: the next instance that ticks create is {render_datetime(time)}"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
         case Suspended():
             command = instance_command("resume", key.process, key.nominal_time, key.cluster)

@@ -14,7 +14,8 @@ from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import is_restored, is_safe_mode
 from feed_assets.context.tick_failures import TickFailure, TickFailures
 from feed_assets.entities.flow_names import declared_by
-from feed_assets.instances.gates.blockers import Launches
+from feed_assets.instances.gates.blockers import Launches, NotReached
+from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
 from feed_assets.instances.lists.neighbours import iter_writers
 from feed_assets.log.definitions.records import Schedule, ScheduleState
@@ -57,15 +58,15 @@ _GATED = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.SUSPEND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """The facts of one process instance. `states` is empty if its gate no longer matters; `next_time` is the watermark
-    of the process; `launches` is None if the launch order does not matter yet.
+    """The facts of one process instance. `states` is empty if its gate no longer matters; `reached` counts without
+    a row; `launches` is None if the launch order does not matter yet.
     """
 
     row: ProcessInstance | None
     active: ActiveRelease | None
     states: tuple[InputState, ...]
     schedule: ScheduleState
-    next_time: datetime | None
+    reached: NotReached
     launches: Launches | None
     leases: tuple[Lease, ...]
 
@@ -182,17 +183,29 @@ def _process_facts(
     found = {}
     for key in keys:
         row, schedule = rows.get(key), schedules.get((*owners[key.process], key.cluster))
-        watermark = None if row else Watermarks(connection).get(WatermarkKind.PROCESS, key.process, key.cluster)
         found[key] = ProcessFacts(
             row=row,
             active=active[key],
             states=states.get(key, ()),
             schedule=schedule.state if schedule else context.without_row,
-            next_time=watermark.next_towards(key.nominal_time) if watermark else None,
+            reached=NotReached(next_time=None) if row else _reached(context, connection, key),
             launches=launches.get((key.process, key.cluster)),
             leases=tuple(leases.get(key, ())),
         )
     return found
+
+
+def _reached(context: OperationContext, connection: Connection, key: ProcessKey) -> NotReached:
+    """Return how far ticks are on the way to an instance without a row, as the next tick would go on."""
+    process = EntityKey(key.process, key.cluster)
+    watermark = Watermarks(connection).get(WatermarkKind.PROCESS, *process)
+    if watermark is None or not watermark.ahead:
+        return NotReached(next_time=None)
+    spans = context.timeline.spans(connection, process, since=watermark.ahead[0][0])
+    watermark = part_due(spans, watermark, context.as_of)
+    is_past = watermark.past_towards(key.nominal_time) is not None
+    awaited = find_awaited(connection, context.plan, [process], context.as_of).get(process, ()) if is_past else ()
+    return NotReached(next_time=watermark.next_towards(key.nominal_time), is_past=is_past, awaited=awaited)
 
 
 def is_ready(row: ProcessInstance | None) -> bool:

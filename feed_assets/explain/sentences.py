@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -39,7 +39,7 @@ from feed_assets.log.records import (
 from feed_assets.log.removals.records import Sweep
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import describe_run
-from feed_assets.log.watermarks import Watermarks
+from feed_assets.log.watermarks import Watermarks, part_past
 from feed_assets.plan.edges import InputEdge
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -373,9 +373,10 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
     url = context.feed_url(record, key.nominal_time)
     with context.database.read() as connection:
         standing = Watermarks(connection).get(WatermarkKind.FEED, *record.key)
-    following = standing.next_towards(key.nominal_time) if standing is not None else None
-    is_past = standing is not None and following is not None and following == standing.past_time
-    when = f"ticks poll the past behind what is due, {rendered(following)} next" if is_past else "the next one does"
+    when, due = "the next one does", (record.sequence, record.sequence.start, context.as_of + timedelta(microseconds=1))
+    past = part_past(standing, [due]).past_towards(key.nominal_time) if standing is not None else None
+    if past is not None:
+        when = f"ticks poll the past behind what is due, {render_datetime(past)} next"
     text = f"no tick has polled {url} yet: {when}"
     return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
 

@@ -475,6 +475,10 @@ class Watermark:
         """Return the next instance that ticks create on the way to one; None if they create no more."""
         return next((first for first, until in self.ahead if nominal_time < until), None)
 
+    def past_towards(self, nominal_time: datetime) -> datetime | None:
+        """Return that instance if it is of the past."""
+        return self.past_time if self.past_until and nominal_time < self.past_until else None
+
     def rejoined(self) -> "Watermark":
         """Return it in front of its past, as if that had not been parted. What has a row there keeps it."""
         first = self.ahead[0][0] if self.ahead else None

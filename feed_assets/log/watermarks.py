@@ -108,7 +108,8 @@ def part_past(watermark: Watermark, due: Sequence[tuple[InstanceSequence, dateti
     parted anew. One that begins anew before or in its past takes that along. `due` are sequences, and from when to
     before when their instances are.
     """
-    assert watermark.next_time is not None
+    if watermark.next_time is None:
+        return watermark
     is_long = sum(len(indices) for _, indices in _due_from(watermark.next_time, due)) > NEWEST
     if is_long or watermark.past_until is None or watermark.next_time < watermark.past_until:
         watermark = watermark.rejoined()

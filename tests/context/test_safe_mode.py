@@ -77,7 +77,8 @@ def test_row_122_safe_mode_survives_a_restart(harness: EntityHarness) -> None:
 
 def test_switching_is_in_the_audit_and_switching_again_is_nothing(harness: EntityHarness) -> None:
     set_safe_mode(harness.database, is_on=True, author="eve", now=harness.now)
-    set_safe_mode(harness.database, is_on=False, author="bob", now=harness.now, dry_run=True)
+    tried = set_safe_mode(harness.database, is_on=False, author="bob", now=harness.now, reason="done", dry_run=True)
+    assert tried.sentence == "safe mode would be off: done"
     with harness.database.read() as connection:
         assert is_safe_mode(connection)
     set_safe_mode(harness.database, is_on=False, author="bob", now=harness.now)

@@ -254,8 +254,8 @@ def test_what_no_tick_creates_any_more_is_told_from_what_the_next_ticks_create(t
         connection.execute(delete(process_instances))
     asked = [why(lifecycle, "count", hours(4)[each], at("01T06:00")) for each in (0, 3)]
     assert [reason(each, ReasonCode.NOT_REACHED).text for each in asked] == [
-        "ticks are past it and go on with 2013-11-01T01:00:00Z: a release from this time on creates it",
-        "it is not yet created: the next instance that ticks create is 2013-11-01T01:00:00Z",
+        "ticks are past it and go on with 2013-11-01T01:00Z: a release from then on creates it",
+        "it is not yet created: the next instance that ticks create is 2013-11-01T01:00Z",
     ]
 
 

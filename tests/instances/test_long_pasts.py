@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event
 
+from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.explain.explanations import explain
 from feed_assets.instances.arrival import polling
 from feed_assets.instances.gates import readiness
 from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.log import watermarks
 from feed_assets.log.records import ProcessInstanceStatus, WatermarkKind
+from feed_assets.timing.dates import render_datetime
+from tests.context.contexts import about, context_of
 from tests.drills import sized
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 
@@ -69,6 +73,28 @@ def test_what_is_due_today_comes_with_the_first_tick_and_the_past_behind_it(tmp_
         (NOW + HOUR,)
     ]  # the past is ready, too
     assert ticks == 8  # the past of the process begins when that of the feed has been looked for
+
+
+@pytest.mark.usefixtures("_few")
+def test_why_says_of_what_is_not_created_what_the_next_ticks_do(tmp_path: Path) -> None:
+    lifecycle = LifecycleHarness.of(tmp_path, *entities())
+
+    def why(name: str, time: datetime, kind: Kind = Kind.PROCESS) -> str:
+        return about(explain, context_of(lifecycle, NOW), name, time, kind=kind).items[0].reasons[0].text
+
+    behind = f"ticks create the past behind what is due, {render_datetime(START)} next"
+    of_past = f"ticks poll the past behind what is due, {render_datetime(START)} next"
+    newest = f"the next instance that ticks create is {render_datetime(NEWEST[0])}"
+    assert why("count", NOW) == f"it is not yet created: {newest}"
+    assert why("count", DUE[3]) == f"it is not yet created: {behind}"
+    assert why("clicks", DUE[3], Kind.FEED).endswith(of_past)
+    assert why("clicks", NOW, Kind.FEED).endswith(": the next one does")
+    lifecycle.tick(NOW)
+    looked_for = "that waits until ticks have looked for the past of clicks on primary"
+    assert why("count", DUE[3]) == f"it is not yet created: {looked_for}"
+    while lifecycle.arrive(NOW).is_complete is False:
+        pass
+    assert why("count", DUE[3]) == f"it is not yet created: {behind}"
 
 
 @pytest.mark.usefixtures("_few")

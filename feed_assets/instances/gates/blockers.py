@@ -13,7 +13,7 @@ from feed_assets.entities.process import Order
 from feed_assets.instances.gates.requests import INSTANCES_A_RUN, Group, decide_requests
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.records import Lease, ProcessInstance, ProcessInstanceStatus
-from feed_assets.plan.edges import InputEdge
+from feed_assets.plan.edges import InputEdge, Key
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.triggers.input_windows import InputState, closed_gates
 
@@ -36,10 +36,13 @@ class NotScheduled:
 class NotReached:
     """The instance has no row yet.
 
-    `next_time` is the nominal time of the next instance that ticks create; None if they create no more.
+    `next_time` is the nominal time of the next instance that ticks create on the way to it; None if they create no
+    more. It may be of a long past (`is_past`), which waits until the pasts of `awaited` feeds were looked for.
     """
 
     next_time: datetime | None
+    is_past: bool = False
+    awaited: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,21 +110,21 @@ class Launches:
 
 
 def existence_blockers(
-    row: ProcessInstance | None, due_at: datetime, next_time: datetime | None, as_of: datetime
+    row: ProcessInstance | None, due_at: datetime, reached: NotReached, as_of: datetime
 ) -> tuple[Blocker, ...]:
     """Return why an instance has not been created; empty if it has a row.
 
     Args:
         row: the instance, None if it has no row.
         due_at: when it is created: at its nominal time, or later by the delay of a flow.
-        next_time: the watermark of the process.
+        reached: how far ticks are on the way to it.
         as_of: the present.
     """
     if row is not None:
         return ()
     if due_at > as_of:
         return (NotDue(nominal_time=due_at),)
-    return (NotReached(next_time=next_time),)
+    return (reached,)
 
 
 def gate_blockers(states: Sequence[InputState]) -> tuple[Blocker, ...]:

@@ -192,24 +192,30 @@ def _apply_past(tick: Tick, on_time: timedelta) -> ReadinessResult:
 
     Those of which the past of inputs is still looked for come later: they would time out.
     """
-    plan, materialized, ready, is_left = tick.plan, 0, 0, False
+    materialized, ready, is_left = 0, 0, False
     for _ in range(PAST_A_TICK // INSTANCES_A_STEP):
         with tick.database.read() as connection:
-            watermarks = Watermarks(connection)
-            found = watermarks.due(PROCESS, tick.as_of, None, tick.cluster, tick.without_row, of_past=True)
-            found = [each for each in found if each.key in plan.processes]
-            behind = watermarks.due(FEED, tick.as_of, None, of_past=True) if found else []
-        looked_for = {each.key for each in behind if each.key in plan.feeds and plan.feeds[each.key].is_polled}
-        due = [
-            each for each in found if looked_for.isdisjoint(edge.feed_key for edge in plan.processes[each.key].inputs)
-        ]
-        is_left = bool(found)
+            found = Watermarks(connection).due(PROCESS, tick.as_of, None, tick.cluster, tick.without_row, of_past=True)
+            awaited = find_awaited(connection, tick.plan, [each.key for each in found], tick.as_of)
+        due = [each for each in found if awaited.get(each.key) == ()]
+        is_left = bool(awaited)
         if not due or tick.budget.is_spent:
             break
         count = _materialize(tick, due[:PROCESSES_A_STEP], on_time, of_past=True)
         materialized += count[0]
         ready += count[1]
     return ReadinessResult(materialized=materialized, ready=ready, is_complete=not is_left)
+
+
+def find_awaited(
+    connection: Connection, plan: Plan, processes: Sequence[EntityKey], as_of: datetime
+) -> dict[EntityKey, tuple[Key, ...]]:
+    """Return, by declared process, the feeds that its past waits for: inputs of which the past is still looked for."""
+    known = [key for key in processes if key in plan.processes]
+    behind = Watermarks(connection).due(FEED, as_of, None, of_past=True) if known else []
+    looked_for = {each.key for each in behind if each.key in plan.feeds and plan.feeds[each.key].is_polled}
+    inputs = {key: dict.fromkeys(edge.feed_key for edge in plan.processes[key].inputs) for key in known}
+    return {key: tuple(feed for feed in feeds if feed in looked_for) for key, feeds in inputs.items()}
 
 
 def _materialize(
@@ -269,9 +275,7 @@ def decide_materialization(
     are due first, the others only `of_past`.
     """
     if not of_past:
-        stops = [min(each.stop, as_of - each.record.delay + _MOMENT) for each in spans]
-        parts = [(each.record.sequence, each.start, stop) for each, stop in zip(spans, stops, strict=True)]
-        watermark = part_past(watermark, parts)
+        watermark = part_due(spans, watermark, as_of)
     first, until = watermark.ahead[0 if of_past else -1]
     due = list(islice(_iter_due(spans, first, until, as_of), INSTANCES_A_STEP + 1))
     taken = due[:INSTANCES_A_STEP]
@@ -288,6 +292,13 @@ def decide_materialization(
     active, next_time = following
     index = active.record.sequence.index(next_time)
     return rows, replace(watermark, next_index=index, next_time=next_time, delay=active.record.delay)
+
+
+def part_due(spans: Sequence[ActiveRelease], watermark: Watermark, as_of: datetime) -> Watermark:
+    """Return the watermark of a process as a tick goes on from it: with the newest due instances parted from a past."""
+    stops = [min(each.stop, as_of - each.record.delay + _MOMENT) for each in spans]
+    parts = [(each.record.sequence, each.start, stop) for each, stop in zip(spans, stops, strict=True)]
+    return part_past(watermark, parts)
 
 
 def _iter_due(

@@ -23,7 +23,7 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstance, ProcessKey
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.sequence import InstanceSequence
 
 _MOMENT = timedelta(microseconds=1)
@@ -120,14 +120,16 @@ def control_instances(
     label = " and ".join(describe_process(each.name) for each in work)
     _check(action, work, label, subject.clusters, start, end, overrides or force or from_start)
     rows = _rows(context, work, subject.clusters, start, end)
-    absent = _find_absent(work, subject.clusters, start, end, rows)
+    absent, due_at = _find_absent(work, subject.clusters, start, end, rows)
     if not rows:
+        due = "due" if due_at <= context.as_of else "not due yet"
+        later = f"It is {due}: ticks create what is due and scheduled, a long past last."
         is_one = subject.nominal_time == start
         when = f"at {render_datetime(start)}" if is_one else f"from {render_datetime(start)} to {render_datetime(end)}"
         raise InstanceQueryError(
             subject=f"{label} {when}",
             reason=f"no tick has created {absent} yet" if absent else "it has no instance there",
-            next_step="Ticks do so when it is due and scheduled." if absent else "Ask for other times.",
+            next_step=later if absent else "Ask for other times.",
         )
     restores: tuple[str, ...] = ()
     if action is InstanceAction.RERUN:
@@ -207,15 +209,16 @@ def _find_absent(
     start: datetime,
     end: datetime,
     rows: Sequence[ProcessInstance],
-) -> str:
-    """Return the instances of the sequences that are not there: `2013-11-01T00:00Z to 2013-11-03T00:00Z on primary`."""
-    there = {row.key for row in rows}
+) -> tuple[str, datetime]:
+    """Return what is not there, as `2013-11-01T00:00Z to 2013-11-03T00:00Z on primary`, and when the first is due."""
+    there, due_at = {row.key for row in rows}, NEVER
     found = []
     for record in (record for each in work for record in each.records if not clusters or record.cluster in clusters):
         if isinstance(record, ProcessRecord) and record.is_enumerated:
             times = [t for t in record.sequence.between(start, end) if ProcessKey(*record.key, t) not in there]
             found += [f"{render_ranges(times, record.sequence)} on {record.cluster}"] if times else []
-    return ", ".join(found)
+            due_at = min([due_at, *(time + record.delay for time in times[:1])])
+    return ", ".join(found), due_at
 
 
 def _find_restores(

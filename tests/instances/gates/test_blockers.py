@@ -45,10 +45,10 @@ def instance(status: ProcessInstanceStatus, **more: Any) -> ProcessInstance:
 
 
 def test_an_instance_without_a_row_has_not_come_or_has_not_been_reached() -> None:
-    noon = at("01T12:00")
-    assert existence_blockers(None, noon, None, START) == (NotDue(nominal_time=noon),)
-    assert existence_blockers(None, START, START, noon) == (NotReached(next_time=START),)
-    assert existence_blockers(instance(WAITING), START, None, noon) == ()
+    noon, reached = at("01T12:00"), NotReached(next_time=START)
+    assert existence_blockers(None, noon, reached, START) == (NotDue(nominal_time=noon),)
+    assert existence_blockers(None, START, reached, noon) == (reached,)
+    assert existence_blockers(instance(WAITING), START, reached, noon) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What people do to instances, on several clusters."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -65,18 +66,22 @@ def test_a_cluster_or_process_that_is_not_there_is_refused(context: OperationCon
 
 @pytest.mark.parametrize("action", InstanceAction)
 def test_what_is_not_there_is_told_and_refused_if_nothing_is(context: OperationContext, action: InstanceAction) -> None:
-    def act(first: datetime, last: datetime) -> Controlled:
+    def act(first: datetime, last: datetime, as_of: datetime = context.as_of) -> Controlled:
         subject = resolve_subject(context, "report", clusters=("west",))
-        return control_instances(context, action, subject, first, last, author="ann", dry_run=True)
+        now = replace(context, as_of=as_of)
+        return control_instances(now, action, subject, first, last, author="ann", dry_run=True)
 
     assert act(START, START + 2 * DAY).absent == ""
     done = act(START, START + 5 * DAY)
     assert done.summary.endswith(
         " of 3 instances of report; not created yet: 2013-11-04T00:00Z to 2013-11-05T00:00Z on west"
     )
-    with pytest.raises(
-        InstanceQueryError, match=r"'report' from .*: no tick has created 2013-11-04T00:00Z on west yet\."
+    for as_of, when in (
+        (context.as_of, "It is not due yet: ticks create what is due "),
+        (START + 3 * DAY, "It is due: ticks create what is due and scheduled, a long past last."),
     ):
-        act(START + 3 * DAY, START + 4 * DAY)
+        told = rf"'report' from .*: no tick has created 2013-11-04T00:00Z on west yet\. {when}"
+        with pytest.raises(InstanceQueryError, match=told):
+            act(START + 3 * DAY, START + 4 * DAY, as_of)
     with pytest.raises(InstanceQueryError, match=r"'report' from .*: it has no instance there\. Ask for other times\."):
         act(START - 2 * DAY, START)
