@@ -66,8 +66,7 @@ class Omission:
 def iter_omissions(connection: Connection, active: ActiveRelease, row: ProcessInstance) -> Iterator[Omission]:
     """Yield the optional outputs that an instance has left out; none unless it has succeeded.
 
-    Of an output that was recorded from storage nobody knows which attempt wrote it: it counts as written. So does one
-    that was evicted and whose events went by the clean-up.
+    An output that was recorded from storage, or was evicted and has no events any more, counts as written.
     """
     if row.status is not ProcessInstanceStatus.SUCCEEDED:
         return

@@ -83,17 +83,13 @@ class EventLog(TableStore):
         return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
 
     def heads(self, after: int, limit: int, as_of: datetime) -> list[EventHead]:
-        """Return what at most `limit` events with a number above `after` are about, in order; none that were recorded
-        after `as_of`, by a wrong clock.
-        """
+        """Return what at most `limit` events above `after` are about, in order; none recorded later than `as_of`."""
         columns = [_T[name] for name in EventHead._fields]
         statement = select(*columns).where(_T.seq > after, _T.recorded_at <= as_of).order_by(_T.seq).limit(limit)
         return [EventHead(*row) for row in self._connection.execute(statement)]
 
     def count_kind(self, kind: FeedEventKind, after: int, before: datetime, as_of: datetime) -> int:
-        """Return how many events of a kind follow a number, up to the first one that was not recorded before a time; as
-        `heads`.
-        """
+        """Return how many events of a kind follow a number, up to the first that was recorded between two times."""
         young = select(_T.seq).where(_T.seq > after, _T.recorded_at.between(before, as_of)).order_by(_T.seq).limit(1)
         end = func.coalesce(young.scalar_subquery(), self.last_seq() + 1)
         is_one = (_T.seq > after, _T.seq < end, _T.kind == kind, _T.recorded_at < before)

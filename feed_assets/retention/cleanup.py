@@ -9,7 +9,6 @@ Differs from Falcon: the logs of a process whose instances come as they come are
 """
 
 import json
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from feed_assets.log.instances.attempts import Attempts, EndedAttempt, RunAttemp
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.removals.chunks import find_old_chunks, remove_chunks
 from feed_assets.log.run_names import is_command
+from feed_assets.masking import get_logger
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import Plan
 from feed_assets.retention.history import count_evicted, find_readers, is_history_due, remove_past
@@ -37,7 +37,7 @@ from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_definitions
 from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
 
-logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 PERIOD = timedelta(days=1)
 """The time between two clean-ups of a cluster by its schedule."""
@@ -244,10 +244,7 @@ def apply_history_cleanup(
     *,
     dry_run: bool = False,
 ) -> list[CleanedUp]:
-    """Remove what is older than `history` and nobody needs; nothing by a clock that cannot be believed.
-
-    `told` is how far Dagster was told of clusters' events.
-    """
+    """Remove what is older than `history` and nobody needs, by a believed clock. `told` is how far Dagster was told."""
     before = as_of - times.history.as_duration()
 
     def remove_items(connection: Connection) -> tuple[int, bool]:
@@ -271,7 +268,7 @@ def apply_history_cleanup(
     with database.read() as connection:
         obstacle = find_clock_obstacle(connection, as_of)
     if obstacle is not None:
-        logger.warning("nothing of long ago is removed: %s", obstacle)
+        _logger.warning("nothing of long ago is removed: %s", obstacle)
     done = []
     for leftover, (count_all, remove) in steps.items():
         count, is_complete = 0, False
@@ -282,18 +279,11 @@ def apply_history_cleanup(
             with database.begin() as connection:
                 removed, is_complete = remove(connection)
             count += removed
-        limit = times.history.render()
-        done.append(
-            CleanedUp(
-                leftover=leftover,
-                cluster=None,
-                unit=None,
-                limit=limit,
-                before=before,
-                count=count,
-                is_complete=is_complete,
-            )
+        kept = times.history.render()
+        cleaned = CleanedUp(
+            leftover=leftover, cluster=None, unit=None, limit=kept, before=before, count=count, is_complete=is_complete
         )
+        done.append(cleaned)
     return done
 
 

@@ -37,10 +37,7 @@ def is_history_due(connection: Connection, before: datetime, as_of: datetime) ->
 
 
 def find_readers(connection: Connection, told: Mapping[str, int]) -> dict[str, int]:
-    """Return up to which number each cluster has read the log: by gates and queues, and by Dagster's `told`.
-
-    Clusters that are not in the plan count, too: another location may have them.
-    """
+    """Return how far each cluster, in the plan or not, has read the log: by gates and queues, and Dagster's `told`."""
     found = dict(told)
     for prefix in ("readiness/", routed_cursor("")):
         for cluster, seq in Cursors(connection).with_prefix(prefix).items():

@@ -12,7 +12,7 @@ from feed_assets.log.events import EventLog
 from feed_assets.retention.rules.limits import KnownTimes, decide_clock
 from feed_assets.timing.frequency import Frequency, Unit
 
-_DAILY = Frequency(unit=Unit.DAYS, count=1)
+DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 
 def load_known_times(connection: Connection, cluster: str) -> KnownTimes:
@@ -29,7 +29,7 @@ def load_known_times(connection: Connection, cluster: str) -> KnownTimes:
 def find_clock_obstacle(connection: Connection, as_of: datetime) -> str | None:
     """Return why a time cannot be believed for what all clusters share; None if what one of them knows agrees."""
     clusters = Cursors(connection).with_prefix(_name("")) or [""]
-    found = [decide_clock(_DAILY, as_of, load_known_times(connection, cluster)) for cluster in clusters]
+    found = [decide_clock(DAILY, as_of, load_known_times(connection, cluster)) for cluster in clusters]
     return found[0][0].sentence if all(found) else None
 
 

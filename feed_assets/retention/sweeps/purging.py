@@ -16,7 +16,7 @@ from feed_assets.log.removals.store import Sweeps
 from feed_assets.masking import get_logger
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.retention.errors import SweepRefusedError
-from feed_assets.retention.rules.clock_witness import load_known_times
+from feed_assets.retention.rules.clock_witness import DAILY, load_known_times
 from feed_assets.retention.rules.hold_traces import HoldTraces
 from feed_assets.retention.rules.limits import decide_clock
 from feed_assets.retention.rules.locations import store_addresses
@@ -24,14 +24,12 @@ from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.undoing import REMOVED_OUTCOMES
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Purged
-from feed_assets.timing.frequency import Frequency, Unit
 
 SWEEPS_AT_ONCE = 1_000
 
 _logger = get_logger(__name__)
 
 _ORPHANED = "no feed or cluster is declared there any more; declare one, or remove the trash by hand"
-_DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 _ENDED = frozenset({SweepState.DONE, SweepState.UNDONE})
 
@@ -96,7 +94,7 @@ def purge_sweeps(
 def _require_clock(context: SweepContext, cluster: str, as_of: datetime) -> None:
     with context.database.read() as connection:
         seen = load_known_times(connection, cluster)
-    for obstacle in decide_clock(_DAILY, as_of, seen):
+    for obstacle in decide_clock(DAILY, as_of, seen):
         raise SweepRefusedError(
             sweep=f"purge of {cluster}",
             reason=obstacle.sentence.rstrip("."),

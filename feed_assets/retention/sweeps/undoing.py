@@ -237,8 +237,7 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
         )
     with context.database.read() as connection:
         heads = SweepChunks(connection, sweep.sweep_id).heads()
-    is_archived = any(count.is_archived for count in sweep.counts)
-    if len(heads) < sweep.chunks and sweep.purged_at is not None and not is_archived:
+    if len(heads) < sweep.chunks and sweep.purged_at and not any(count.is_archived for count in sweep.counts):
         raise SweepRefusedError(
             sweep=sweep.sweep_id,
             reason="its trash was emptied, and its paths went from the state after `cleanup.history`",
