@@ -327,18 +327,7 @@ def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool
     )
 
 
-def _plain(
-    blocker: NotDue
-    | NotScheduled
-    | NotReached
-    | Suspended
-    | NoSlot
-    | NotItsTurn
-    | LeaseHeld
-    | InputMissing
-    | InputUnresolved,
-    key: ProcessKey,
-) -> Reason:
+def _plain(blocker: Blocker, key: ProcessKey) -> Reason:
     owner, declared = declared_by(key.process)
     match blocker:
         case NotDue(nominal_time=time):
