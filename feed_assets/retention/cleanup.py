@@ -108,8 +108,8 @@ class CleanedUp:
     """
 
     leftover: Leftover
-    cluster: str | None
-    unit: Unit | None
+    cluster: str | None = None
+    unit: Unit | None = None
     limit: str
     before: datetime
     count: int
@@ -224,15 +224,8 @@ def apply_message_cleanup(
         with database.begin() as connection:
             removed = Outbox(connection).remove_old(before, up_to, MESSAGES_A_STEP)
         count, is_complete = count + removed, removed < MESSAGES_A_STEP
-    return CleanedUp(
-        leftover=Leftover.MESSAGES,
-        cluster=None,
-        unit=None,
-        limit=times.by_unit[unit].render(),
-        before=before,
-        count=count,
-        is_complete=is_complete,
-    )
+    kept = times.by_unit[unit].render()
+    return CleanedUp(leftover=Leftover.MESSAGES, limit=kept, before=before, count=count, is_complete=is_complete)
 
 
 def apply_history_cleanup(
@@ -280,10 +273,7 @@ def apply_history_cleanup(
                 removed, is_complete = remove(connection)
             count += removed
         kept = times.history.render()
-        cleaned = CleanedUp(
-            leftover=leftover, cluster=None, unit=None, limit=kept, before=before, count=count, is_complete=is_complete
-        )
-        done.append(cleaned)
+        done.append(CleanedUp(leftover=leftover, limit=kept, before=before, count=count, is_complete=is_complete))
     return done
 
 
