@@ -1,8 +1,11 @@
 """The agenda: what is looked at again, and when, in one table for all kinds.
 
 An entry is about an instance, or about an entity: its nominal time is `NEVER` then. What a kind must know beside the
-time is its state. Three kinds of "later" stand elsewhere: the retries, time-outs and notices of process instances are
-columns of these, because a changed status ends them in the same statement; ranges of instances have watermarks.
+time is its state.
+
+Some kinds of "later" stand elsewhere. Retries, time-outs and notices of process instances are columns of these: a
+changed status ends them in the same statement. Ranges of instances have watermarks. Arrival polls have a table: to ask
+for 20,000 of them here took four times as long. Consumers of events have their own times, which routing moves.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
