@@ -44,6 +44,8 @@ PERIOD = timedelta(days=1)
 ATTEMPTS_A_STEP = 500
 MESSAGES_A_STEP = 5_000
 CHUNKS_A_STEP = 5
+MOST_COUNTED = 1_000_000
+"""How many parts of sweeps, and how many entries of the audit, a dry run counts."""
 SECONDS_A_LOOK = 0.2
 """So long a dry run looks for the logs of each unit: Dagster is asked run by run."""
 UNITS = (Unit.MINUTES, Unit.HOURS, Unit.DAYS, Unit.MONTHS)
@@ -254,8 +256,8 @@ def apply_history_cleanup(
         return remove_past(connection, find_readers(connection, told), before, as_of)
 
     steps: dict[Leftover, tuple[Callable[[Connection], int], Callable[[Connection], tuple[int, bool]]]] = {
-        Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, ALL_MESSAGES).values()), remove_items),
-        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, as_of, ALL_MESSAGES)), remove_audit),
+        Leftover.SWEEP_ITEMS: (lambda c: sum(find_old_chunks(c, before, MOST_COUNTED).values()), remove_items),
+        Leftover.AUDIT: (lambda c: len(Audit(c).find_old(before, as_of, MOST_COUNTED)), remove_audit),
         Leftover.EVENTS: (lambda c: count_evicted(c, before, as_of), remove_events),
     }
     with database.read() as connection:
@@ -275,10 +277,6 @@ def apply_history_cleanup(
         kept = times.history.render()
         done.append(CleanedUp(leftover=leftover, limit=kept, before=before, count=count, is_complete=is_complete))
     return done
-
-
-ALL_MESSAGES = 1_000_000
-"""How many messages a dry run counts."""
 
 
 @dataclass(frozen=True, slots=True)
