@@ -23,6 +23,7 @@ from feed_assets.engines.run_metadata import (
     check_fact,
     check_nothing,
 )
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.content.event_messages import (
     MARKING_REMEDY,
     PAYLOAD_REMEDY,
@@ -348,7 +349,8 @@ class Judged:
 class OutputReport:
     """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them.
 
-    `rows` are those to be published. `message` is what the event of the output says.
+    `rows` are those to be published. `message` is what the event of the output says. `lineage` tells what its columns
+    were made of; None if nobody has looked.
     """
 
     name: str
@@ -356,6 +358,7 @@ class OutputReport:
     columns: tuple[tuple[str, str], ...] | None = None
     message: EventMessage = field(default_factory=EventMessage)
     judged: Judged | None = None
+    lineage: ColumnLineage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
