@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+
 class SourceKind(StrEnum):
     """How a column goes into another one: `direct` by its value, `indirect` by a filter, join, grouping or order."""
 
