@@ -26,6 +26,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "feed_assets.instances.commands",
         ),
         "keys": ("feed_assets.catalog.commands",),
+        "lineage": ("feed_assets.lineage.commands",),
         "metadata": ("feed_assets.catalog.commands",),
         "mirror": ("feed_assets.replication.mirrors.commands",),
         "notify": ("feed_assets.alerts.delivery.commands",),

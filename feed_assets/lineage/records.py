@@ -1,0 +1,237 @@
+"""The graph that questions about lineage answer with: what data and what work there was, and what came of what. An edge
+leads from what was there first to what came of it. It is a tree for people, a graph for Graphviz, and JSON.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from itertools import groupby
+from typing import TypeVar
+
+from feed_assets.json_form import Hidden, NominalTime
+from feed_assets.timing.dates import render_datetime
+
+_DIGEST = 12
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class NodeKind(StrEnum):
+    """What a node is."""
+
+    FEED = "feed"
+    PROCESS = "process"
+    EVENT = "event"
+    ATTEMPT = "attempt"
+    AUTHOR = "author"
+    ASSET = "asset"
+    FILE = "file"
+    SWEEP = "sweep"
+    PLACE = "place"
+
+
+class EdgeKind(StrEnum):
+    """How one came of the other."""
+
+    MADE = "made"
+    READ = "read"
+    COPIED = "copied"
+    GAVE = "gave"
+    REMOVED = "removed"
+    THEN = "then"
+
+
+_UPSTREAM = {
+    EdgeKind.MADE: "made by",
+    EdgeKind.READ: "read",
+    EdgeKind.COPIED: "copied from",
+    EdgeKind.GAVE: "from",
+    EdgeKind.REMOVED: "removed by",
+    EdgeKind.THEN: "after",
+}
+_DOWNSTREAM = {
+    EdgeKind.MADE: "made",
+    EdgeKind.READ: "read by",
+    EdgeKind.COPIED: "copied to",
+    EdgeKind.GAVE: "gave",
+    EdgeKind.REMOVED: "removed",
+    EdgeKind.THEN: "then",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Data, work, or whoever acted on them. `state` is what happened to the data, or how the work ended, `at` when;
+    `remarks` are sentences about it.
+    """
+
+    id: str
+    kind: NodeKind
+    name: str
+    cluster: str | None = None
+    nominal_time: NominalTime | None = None
+    state: str | None = None
+    at: datetime | None = None
+    number: int | None = None
+    """Of an event its number in the log, of an attempt its number at the instance."""
+    digest: str | None = None
+    run_id: str | None = None
+    release: int | None = None
+    proof: str | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """Its kind, name and cluster."""
+        kind = {NodeKind.EVENT: NodeKind.FEED, NodeKind.ATTEMPT: NodeKind.PROCESS}.get(self.kind, self.kind)
+        return f"{kind} {self.name}" + (f" on {self.cluster}" if self.cluster else "")
+
+    @property
+    def label(self) -> str:
+        """It in a line: `feed clicks on primary 2013-11-03T05:00Z ARRIVED 2013-11-03T05:10:00Z sha256:1f3a`."""
+        return self.line()
+
+    def line(self, until: datetime | None = None) -> str:
+        """Return it in a line, or all of a series until a time."""
+        attempt = f"attempt {self.number}" if self.kind is NodeKind.ATTEMPT else None
+        words = [
+            self.subject,
+            render_datetime(self.nominal_time) if self.nominal_time else None,
+            f"to {render_datetime(until)}" if until else None,
+            attempt,
+            self.state,
+            None if until or not self.at else f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
+            None if until or not self.digest else self.digest[: self.digest.find(":") + 1 + _DIGEST],
+            f"release {self.release}" if self.release is not None else None,
+            f"run {self.run_id}" if self.run_id else None,
+            f"[{self.proof}]" if self.proof else None,
+        ]
+        return " ".join(filter(None, words)) + "".join(f"; {each}" for each in self.remarks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """That one came of the other; both are ids of nodes. `name` is that of the input or output, `first` and `last` are
+    when it was so.
+    """
+
+    source: str
+    target: str
+    kind: EdgeKind
+    name: str | None = None
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageGraph:
+    """What was found from some nodes on, the `starts`, upstream, downstream or both. It is not whole if it was cut off
+    because of its size. `has_failed` if storage has something else than the record says.
+    """
+
+    starts: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    is_whole: bool = True
+    remarks: tuple[str, ...] = ()
+    up: Hidden[bool] = True
+    down: Hidden[bool] = True
+    has_failed: Hidden[bool] = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said on standard error."""
+        return self.remarks
+
+    @property
+    def dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        labels = {each.id: f'"{_escape(each.label)}"' for each in self.nodes}
+        edges = ((labels[each.source], labels[each.target], each.name or each.kind) for each in self.edges)
+        return "\n".join(
+            [
+                'digraph "lineage" {',
+                *(f"  {label};" for label in labels.values()),
+                *(f'  {source} -> {target} [label="{_escape(name)}"];' for source, target, name in edges),
+                "}",
+            ]
+        )
+
+    @property
+    def text(self) -> str:
+        """A tree with what each came of below it, and one with what came of it. What is repeated is not told again."""
+        nodes = {each.id: each for each in self.nodes}
+        lines = []
+        for title, is_asked, upwards, words in (
+            ("what it came of:", self.up, True, _UPSTREAM),
+            ("what came of it:", self.down, False, _DOWNSTREAM),
+        ):
+            if is_asked:
+                lines += [title] if self.up and self.down and self.nodes else []
+                lines += self._tree(nodes, words, upwards=upwards)
+        return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
+
+    def _tree(self, nodes: Mapping[str, Node], words: Mapping[EdgeKind, str], *, upwards: bool) -> list[str]:
+        following: dict[str, list[str]] = defaultdict(list)
+        prefixes: dict[tuple[str, str], str] = {}
+        for each in self.edges:
+            one, other = (each.target, each.source) if upwards else (each.source, each.target)
+            following[one].append(other)
+            prefixes[one, other] = f"{words[each.kind]} "
+
+        def line(above: str | None, first: str, last: str | None) -> str:
+            until = nodes[last].nominal_time if last is not None else None
+            return (prefixes[above, first] if above is not None else "") + nodes[first].line(until)
+
+        def series(above: str, each: str) -> Hashable:
+            node = nodes[each]
+            is_alone = node.nominal_time is None or node.remarks
+            return each if is_alone else (prefixes[above, each], node.subject, node.state, node.proof)
+
+        starts = reversed(self.starts) if upwards else self.starts
+        return render_tree(starts, following, line, series)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def render_tree(
+    starts: Iterable[_Key],
+    following: Mapping[_Key, Sequence[_Key]],
+    line: Callable[[_Key | None, _Key, _Key | None], str],
+    series: Callable[[_Key, _Key], Hashable],
+) -> list[str]:
+    """Return the lines of a tree: what follows each node below it. A repeated node is not expanded again. What ends the
+    tree is one line for each series of one key.
+
+    Args:
+        starts: where it begins; what stands below an earlier one is no beginning.
+        following: what follows each.
+        line: returns the line of a node below another, if any; or of a series from one to another.
+        series: returns a key that only nodes of one series below a node share.
+    """
+    lines: list[str] = []
+    shown: set[_Key] = set()
+    for start in starts:
+        stack: list[tuple[int, _Key | None, list[_Key]]] = [(0, None, [start])] if start not in shown else []
+        while stack:
+            depth, above, listed = stack.pop()
+            first, below = listed[0], following.get(listed[0], ())
+            told = line(above, first, listed[-1] if len(listed) > 1 else None)
+            end = (
+                f" ({len(listed)} instances)" if len(listed) > 1 else " (see above)" if first in shown and below else ""
+            )
+            lines.append(f"{'  ' * depth}{told}{end}")
+            grouped = groupby(below if first not in shown else (), partial(_series_of, following, series, first))
+            stack += [(depth + 1, first, [*each]) for _, each in reversed([(key, [*each]) for key, each in grouped])]
+            shown.update(listed)
+    return lines
+
+
+def _series_of(
+    following: Mapping[_Key, Sequence[_Key]], series: Callable[[_Key, _Key], Hashable], above: _Key, each: _Key
+) -> Hashable:
+    return (each, True) if following.get(each) else (series(above, each), False)
