@@ -1,7 +1,8 @@
 """What can be asked about lineage."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
@@ -11,6 +12,7 @@ from feed_assets.parameters import SCHEDULABLE, KindFirst
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.lineage.records import LineageGraph
+    from feed_assets.lineage.windows import WindowLineage
 
 GROUPS = {
     "lineage": """Show what data came of, and what came of them.
@@ -34,6 +36,10 @@ On = Annotated[
 ]
 Up = Annotated[bool, Param("Only what it came of.")]
 Down = Annotated[bool, Param("Only what came of it.")]
+Levels = Annotated[int, Param("How many steps from data to data.", least=1)]
+From = Annotated[datetime | None, Param("Without INSTANCE: what attempts touched that had not ended before this time.")]
+Before = Annotated[datetime | None, Param("And that began before this time; by default now.")]
+InForm = Annotated[Literal["cdap"] | None, Param("Without INSTANCE: the JSON of CDAP.", option="format")]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
 
@@ -46,18 +52,32 @@ def show(
     clusters: On = (),
     up: Up = False,
     down: Down = False,
+    levels: Levels = 10,
     as_of: AsOf = None,
-) -> "LineageGraph":
+    start: From = None,
+    end: Before = None,
+    form: InForm = None,
+) -> "LineageGraph | WindowLineage | Mapping[str, Any]":
     """Show the data and the attempts that INSTANCE of NAME came of, and those that came of it, with digests.
 
     Events are what happened to data: they arrived, were made by an attempt at a process, copied, evicted, restored or
     made again. Without --up and --down both directions are shown.
+
+    Without INSTANCE, show who has read and written which feeds from --start to before --end: from the data of NAME to
+    the processes and replications that touched them, and on to all that these touched.
     """
     from feed_assets.context.operation import resolve_subject
     from feed_assets.lineage.recorded import show_lineage
+    from feed_assets.lineage.windows import Direction, find_window_lineage
 
     name, *instances = names
-    if len(instances) != 1:
-        raise WrongUsageError("Give one NAME and one INSTANCE.")
+    is_window = not (start is None and end is None and form is None)
+    if not instances and is_window and as_of is None:
+        direction = Direction.BOTH if up is down else Direction.UP if up else Direction.DOWN
+        window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "direction": direction}
+        found = find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
+        return found.cdap if form else found
+    if len(instances) != 1 or is_window:
+        raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
     subject = resolve_subject(context, name, instances[0], kind=kind, clusters=clusters)
     return show_lineage(context, subject, up=up, down=down, as_of=as_of)

@@ -26,6 +26,14 @@ class EventHead(NamedTuple):
     recorded_at: datetime
 
 
+class EventPlace(NamedTuple):
+    """Which feed an event is of, and when it was recorded."""
+
+    feed: str
+    cluster: str
+    recorded_at: datetime
+
+
 class EventLog(TableStore):
     """The log as one transaction sees it. Nothing in it is ever changed; a clean-up removes what is long past."""
 
@@ -124,6 +132,12 @@ class EventLog(TableStore):
         """Return the events with some numbers in one statement, in order."""
         found = _ROWS.of_keys(self._connection, ("seq",), [(seq,) for seq in seqs])
         return {event.seq: event for event in sorted(found, key=lambda event: event.seq)}
+
+    def places_of(self, seqs: Iterable[int]) -> dict[int, EventPlace]:
+        """Return the feeds of the events with some numbers; of those in the log."""
+        columns = (_T.seq, *(_T[name] for name in EventPlace._fields))
+        rows = select_keys(self._connection, feed_events, ("seq",), columns, [(seq,) for seq in seqs])
+        return {row.seq: EventPlace(*row[1:]) for row in rows}
 
     def newest(
         self, feed: str, cluster: str, kinds: Collection[FeedEventKind], *, besides: Collection[datetime] = ()

@@ -27,7 +27,7 @@ from feed_assets.log.audit import Audit
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
-from feed_assets.log.records import Attempt, Cause, ProcessInstance, ProcessInstanceStatus
+from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstance, ProcessInstanceStatus
 from feed_assets.operation import Does
 from feed_assets.operation_list import list_operations
 from feed_assets.plan.addresses import StoreAddress
@@ -109,6 +109,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance listing": ("instance", "listing", "clicks", *ONE, "--clusters", "primary", "--look"),
     "instance dependency": ("instance", "dependency", "process", "counting", FIRST),
     "instance triage": ("instance", "triage", "process", "counting", LAST),
+    "lineage show": ("lineage", "show", "clicks", "--start", FIRST, "--end", "2013-11-04T00:00Z"),
     "instance search": ("instance", "search", "--kind", "process", "--nameseq", "counting", *RANGE),
     "quality show": ("quality", "show", "counts", FIRST),
     "quality history": ("quality", "history", "counts"),
@@ -457,6 +458,7 @@ def _record_instances(folder: Path) -> None:
         ended_at=succeeded.ended_at,
         cause=Cause.INPUTS,
         release=1,
+        inputs=(FrozenInput(name="clicks", feed="clicks", nominal_times=(first,), digests=("blake3:1",)),),
     )
     step = StepRun(
         process="counting",

@@ -105,6 +105,10 @@ class Definitions(TableStore):
             )
         return found
 
+    def names_ever(self, kind: str) -> list[str]:
+        """Return the names of all entities of a kind that were ever declared, in order."""
+        return list(self._connection.scalars(select(_T.name).where(_T.kind == kind).distinct().order_by(_T.name)))
+
     def find_newest(self, kind: str, name: str) -> DefinitionVersion | None:
         """Return the newest version of an entity, including a deletion; None if it was never declared."""
         return self._find(_of(kind, name).order_by(_T.version.desc()).limit(1))

@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 
-from feed_assets.log.instances.tables import attempts
+from feed_assets.log.instances.tables import FEEDS_READ, IS_LONG, LONG, attempts, process_instances
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import find_run
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import RowMapper, TableStore, delete_keys, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
+from feed_assets.timing.dates import NEVER
 
 OVERTAKEN = "another attempt took its place"
 
 _T = attempts.c
+_P = process_instances.c
 _ROWS = RowMapper(attempts, Attempt)
 
 
@@ -38,6 +40,20 @@ class RunAttempt(NamedTuple):
     ended_at: datetime | None
 
 
+class ActiveAttempt(NamedTuple):
+    """An attempt of a window of time: the feeds of its inputs (None: without data), and the numbers of its events."""
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    attempt: int
+    run_id: str | None
+    started_at: datetime
+    feeds: tuple[str | None, ...]
+    outputs: tuple[int, ...]
+
+
+_ACTIVE = select(*(_T[name] for name in ActiveAttempt._fields[:6]), FEEDS_READ, _T.outputs)
 _END = (_T.ended_at, _T.process, _T.nominal_time, _T.attempt)
 
 
@@ -96,6 +112,26 @@ class Attempts(TableStore):
             position = [literal(value, column.type) for value, column in zip(after[:4], _END, strict=True)]
             statement = statement.where(_T.ended_at >= after.ended_at, tuple_(*_END) > tuple_(*position))
         return [EndedAttempt(*row) for row in self._connection.execute(statement.order_by(*_END).limit(limit))]
+
+    def active(self, clusters: Collection[str], start: datetime, end: datetime) -> list[ActiveAttempt]:
+        """Return the attempts on some clusters that began before `end` and had not ended before `start`. One whose
+        instance is suspended has not ended.
+
+        No more is read than the attempts of the window and of the day after it, and the few that took longer.
+        """
+        late = min(end, NEVER - LONG) + LONG
+        is_there = (_T.cluster.in_(sorted(clusters)), _T.started_at < end)
+        ends = (
+            _T.ended_at.is_(None),
+            and_(_T.ended_at >= start, _T.ended_at < late),
+            and_(IS_LONG, _T.ended_at >= late),
+        )
+        is_its = and_(*(_T[name] == _P[name] for name in (*ProcessKey._fields, "attempt")))
+        is_broken_off = (_P.status == ProcessInstanceStatus.SUSPENDED, _T.ended_at == _P.updated_at)
+        suspended = _ACTIVE.join_from(process_instances, attempts, is_its).where(*is_broken_off, *is_there)
+        rows = [row for each in ends for row in self._connection.execute(_ACTIVE.where(*is_there, each))]
+        found = map(ActiveAttempt._make, [*rows, *self._connection.execute(suspended)])
+        return sorted({each[:4]: each for each in found}.values())
 
     def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
         """Return the attempts in some runs, on all clusters; runs without one are left out."""

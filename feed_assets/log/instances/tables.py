@@ -1,5 +1,6 @@
 """Tables of feed instances and process instances: where they are, what was seen of them, and each attempt."""
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -8,6 +9,7 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     text,
+    type_coerce,
 )
 
 from feed_assets.log.records import Cause, FeedInstanceStatus, FrozenInput, ProcessInstanceStatus
@@ -29,6 +31,11 @@ def _write_input(entry: FrozenInput) -> list[object]:
     return [entry.name, entry.feed, list(map(to_micros, entry.nominal_times)), list(entry.digests)]
 
 
+def _to_feed(values: list[Any]) -> str | None:
+    _, feed, times, _ = values
+    return feed if times else None
+
+
 def _to_input(values: list[Any]) -> FrozenInput:
     name, feed, times, digests = values
     nominal_times = tuple(map(from_micros, times))
@@ -47,6 +54,10 @@ HAS_FAILED = text("status IN ('FAILED', 'TIMEDOUT')")
 HAS_NOTICE_TIME = text("status IN ('FAILED', 'KILLED', 'SKIPPED', 'TIMEDOUT', 'WAITING') AND notice_at IS NOT NULL")
 
 HAS_OBSTACLE = text("obstacle IS NOT NULL")
+
+LONG = timedelta(days=1)
+
+IS_LONG = text("ended_at - started_at > 86400000000")
 
 feed_instances = define_table(
     "fa_feed_instances",
@@ -157,5 +168,9 @@ attempts = define_table(
     Column("outputs", Entries(int, int)),
     Index("fa_attempts_by_run", "run_id"),
     Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
+    index_where("fa_attempts_long", IS_LONG, "cluster", "ended_at"),
     key=("process", "cluster", "nominal_time", "attempt"),
 )
+
+FEEDS_READ = type_coerce(attempts.c.inputs, Entries(_write_input, _to_feed)).label("feeds")
+"""The feeds of the inputs of an attempt, without their instances; None for one without any."""

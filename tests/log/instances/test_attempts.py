@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 
 from feed_assets.log.instances.attempts import OVERTAKEN, Attempts, RunAttempt
+from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Attempt, Cause, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.sql.database import Database
-from tests.log.samples import hour
+from tests.log.samples import hour, process_instance
 
 pytestmark = pytest.mark.both_databases
 
@@ -104,3 +105,23 @@ def test_ended_attempts_are_read_in_the_order_of_their_ends_each_once(database: 
         RunAttempt("other", "backup", None),
     }
     assert runs["r2"] == [RunAttempt("daily", "primary", None)]
+
+
+def test_the_attempts_of_a_window_began_before_its_end_and_had_not_ended_before_its_start(database: Database) -> None:
+    spans = {"before": (0, 4), "to": (0, 5), "in": (6, 7), "beyond": (9, 11), "at-end": (10, 12), "over": (0, 40)}
+    spans |= {"long": (1, 90)}
+    with database.begin() as connection:
+        attempts = Attempts(connection)
+        for name, (start, end) in spans.items():
+            attempts.begin(replace(FIRST, process=name, started_at=hour(start)))
+            attempts.end(ProcessKey(name, "primary", hour(0)), SUCCEEDED, hour(end), None)
+        attempts.begin(replace(FIRST, process="running", started_at=hour(2)))
+        attempts.begin(replace(FIRST, process="elsewhere", cluster="other", started_at=hour(6)))
+        suspended = ProcessInstanceStatus.SUSPENDED
+        for name, changed in (("suspended", hour(3)), ("later", hour(4))):
+            attempts.begin(replace(FIRST, process=name, started_at=hour(2)))
+            attempts.end(ProcessKey(name, "primary", hour(0)), ProcessInstanceStatus.KILLED, hour(3), None)
+            row = process_instance(process=name, status=suspended, attempt=1, updated_at=changed)
+            ProcessInstances(connection).add_waiting([row])
+        found = [each.process for each in attempts.active(["primary"], hour(5), hour(10))]
+    assert found == ["beyond", "in", "long", "over", "running", "suspended", "to"]

@@ -1,0 +1,329 @@
+"""Who read and wrote which data in a window of time: CDAP's lineage, breadth-first over what attempts have touched.
+
+A level leads from data to the programs that touched them, and on to all that these touched. Visited data and programs
+are not visited again, so cycles end.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
+from feed_assets.entities.flow_names import declared_by, is_flow, source_of
+from feed_assets.errors import WrongUsageError
+from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import ActiveAttempt, Attempts
+from feed_assets.timing.dates import render_datetime
+
+
+class Access(StrEnum):
+    """What a program does with data."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Direction(StrEnum):
+    """Where a lineage leads: to what the data were made of, to what was made of them, or to all that is connected."""
+
+    UP = "up"
+    DOWN = "down"
+    BOTH = "both"
+
+
+_TOWARDS = {Direction.UP: {Access.WRITE}, Direction.DOWN: {Access.READ}, Direction.BOTH: set(Access)}
+_ONWARDS = {Direction.UP: {Access.READ}, Direction.DOWN: {Access.WRITE}, Direction.BOTH: set(Access)}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Touching:
+    """Data or a program on a cluster: a feed, a process or a flow."""
+
+    kind: str
+    name: str
+    cluster: str
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return f"{self.kind} {self.name} on {self.cluster}"
+
+
+class DataAccess(NamedTuple):
+    """That an attempt has touched data at a time; `run` is None for one without a run."""
+
+    data: Touching
+    program: Touching
+    access: Access
+    run: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """What a program did with data in a window: by how many attempts, in which runs, and when first and last."""
+
+    data: Touching
+    program: Touching
+    access: Access
+    attempts: int
+    runs: tuple[str, ...]
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLineage:
+    """What is connected with a feed or process by what was active from `start` to before `end`, nearest first.
+
+    `unknown_outputs` counts what attempts have written and whose events were cleaned up.
+    """
+
+    kind: Kind
+    name: str
+    start: datetime
+    end: datetime
+    relations: tuple[Relation, ...]
+    unknown_outputs: int = 0
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """A line for each data, and below it one for each program and what it did with them."""
+        by_data: dict[Touching, list[Relation]] = defaultdict(list)
+        for each in self.relations:
+            by_data[each.data].append(each)
+        return tuple(
+            line
+            for data, relations in by_data.items()
+            for line in (data.label, *map(_describe, sorted(relations, key=lambda each: (each.access, each.program))))
+        )
+
+    @property
+    def dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        nodes = dict.fromkeys(node for each in self.relations for node in (each.data, each.program))
+        return LineageGraph(
+            starts=(),
+            nodes=tuple(
+                Node(id=each.label, kind=NodeKind(each.kind), name=each.name, cluster=each.cluster) for each in nodes
+            ),
+            edges=tuple(
+                Edge(source=each.data.label, target=each.program.label, kind=EdgeKind.READ)
+                if each.access is Access.READ
+                else Edge(source=each.program.label, target=each.data.label, kind=EdgeKind.MADE)
+                for each in self.relations
+            ),
+        ).dot
+
+    @property
+    def cdap(self) -> Mapping[str, Any]:
+        """CDAP's document, collapsed by run and access: times in seconds, clusters as namespaces."""
+        by_pair: dict[tuple[str, str], list[Relation]] = defaultdict(list)
+        for each in self.relations:
+            by_pair[_data_key(each.data), _program_key(each.program)].append(each)
+        return {
+            "start": int(self.start.timestamp()),
+            "end": int(self.end.timestamp()),
+            "relations": [
+                {
+                    "data": data,
+                    "program": program,
+                    "accesses": sorted({each.access.value for each in relations}),
+                    "runs": sorted({run for each in relations for run in each.runs}),
+                    "components": [],
+                }
+                for (data, program), relations in by_pair.items()
+            ],
+            "programs": {
+                _program_key(each.program): {
+                    "entityId": {
+                        "namespace": each.program.cluster,
+                        "application": each.program.name,
+                        "version": "-SNAPSHOT",
+                        "type": "Workflow",
+                        "program": each.program.name,
+                        "entity": "PROGRAM",
+                    }
+                }
+                for each in self.relations
+            },
+            "data": {
+                _data_key(each.data): {
+                    "entityId": {"namespace": each.data.cluster, "dataset": each.data.name, "entity": "DATASET"}
+                }
+                for each in self.relations
+            },
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known any more."""
+        if not self.unknown_outputs:
+            return ()
+        return (f"{self.unknown_outputs:,} outputs are missing here: their events of long ago were cleaned up",)
+
+    @property
+    def summary(self) -> str:
+        """What is said if there is nothing."""
+        span = f"{render_datetime(self.start)} to before {render_datetime(self.end)}"
+        return "" if self.relations else f"nothing has touched {self.kind.value} {self.name!r} from {span}"
+
+
+def _describe(each: Relation) -> str:
+    verb = "read" if each.access is Access.READ else "written"
+    count = f"{each.attempts} attempt{'' if each.attempts == 1 else 's'}"
+    if each.first_at == each.last_at:
+        span = f"at {render_datetime(each.first_at)}"
+    else:
+        span = f"from {render_datetime(each.first_at)} to {render_datetime(each.last_at)}"
+    return f"  {verb} by {each.program.label}: {count} {span}"
+
+
+def _data_key(data: Touching) -> str:
+    return f"dataset.{data.cluster}.{data.name}"
+
+
+def _program_key(program: Touching) -> str:
+    return f"workflow.{program.cluster}.{program.name}.{program.name}"
+
+
+def gather_relations(accesses: Iterable[DataAccess]) -> list[Relation]:
+    """Gather accesses to relations: one for each program and what it did with each data."""
+
+    def key(each: DataAccess) -> tuple[Touching, Touching, Access]:
+        return each[:3]
+
+    found = []
+    for (data, program, access), same in groupby(sorted(accesses, key=key), key):
+        rows = list(same)
+        times = [each.at for each in rows]
+        found.append(
+            Relation(
+                data=data,
+                program=program,
+                access=access,
+                attempts=len(rows),
+                runs=tuple(sorted({each.run for each in rows if each.run is not None})),
+                first_at=min(times),
+                last_at=max(times),
+            )
+        )
+    return found
+
+
+def walk_relations(
+    relations: Iterable[Relation], roots: Collection[Touching], levels: int, direction: Direction = Direction.BOTH
+) -> tuple[Relation, ...]:
+    """Return the relations on the way from data or programs through some levels, nearest first. From a program, the
+    first level is its own data.
+    """
+    of_data: dict[Touching, list[Relation]] = defaultdict(list)
+    of_program: dict[Touching, list[Relation]] = defaultdict(list)
+    for each in relations:
+        of_data[each.data].append(each)
+        of_program[each.program].append(each)
+    found: dict[Relation, None] = {}
+    seen: set[Touching] = set()
+    data = {each for each in roots if each.kind != Kind.PROCESS}
+    programs = set(roots) - data
+    for _ in range(levels):
+        seen |= data
+        touched = [each for one in sorted(data) for each in of_data[one] if each.access in _TOWARDS[direction]]
+        programs = (programs | {each.program for each in touched}) - seen
+        seen |= programs
+        onwards = [each for one in sorted(programs) for each in of_program[one] if each.access in _ONWARDS[direction]]
+        found |= dict.fromkeys([*touched, *onwards])
+        data, programs = {each.data for each in onwards} - seen, set()
+    return tuple(found)
+
+
+def find_window_lineage(
+    context: OperationContext,
+    name: str,
+    *,
+    kind: Kind | None = None,
+    clusters: Sequence[str] = (),
+    start: datetime | None,
+    end: datetime | None = None,
+    levels: int = 10,
+    direction: Direction = Direction.BOTH,
+) -> WindowLineage:
+    """Return what is connected with a feed, process or flow by the attempts that were active from `start` to before
+    `end`, by default now: those that began before the end, and had not ended before the start. One that is suspended
+    has not ended. The name of what was deleted will do.
+
+    Raises:
+        WrongUsageError: there is no start, it is after the end, or there are no levels.
+        EntityNotFoundError: nothing of this name was ever declared.
+        AmbiguousNameError: a feed and a process have the name.
+    """
+    end = context.as_of if end is None else end
+    if start is None:
+        raise WrongUsageError("Give --start, too: the window is from --start to before --end.")
+    if start > end:
+        raise WrongUsageError(
+            f"--start {render_datetime(start)} is after --end {render_datetime(end)}; give an earlier --start."
+        )
+    if levels < 1:
+        raise WrongUsageError(f"--levels {levels} is below 1; a level leads from data to programs and to their data.")
+    with context.read() as connection:
+        definitions = Definitions(connection)
+        of_kind = _require_known(context, definitions, kind, name)
+        known = sorted({*context.plan.clusters, *definitions.names_ever(Kind.CLUSTER)})
+        active = Attempts(connection).active(known, start, end)
+        accesses, unknown = _read_accesses(connection, active)
+    roots = [Touching(of_kind.value, name, cluster) for cluster in clusters or known]
+    return WindowLineage(
+        kind=of_kind,
+        name=name,
+        start=start,
+        end=end,
+        relations=walk_relations(gather_relations(accesses), roots, levels, direction),
+        unknown_outputs=unknown,
+    )
+
+
+def _require_known(context: OperationContext, definitions: Definitions, kind: Kind | None, name: str) -> Kind:
+    """Return the kind of what is declared now, or else was once."""
+    if is_flow(name):
+        _require_known(context, definitions, *declared_by(name))
+        return Kind.PROCESS
+    kinds = (Kind.FEED, Kind.PROCESS) if kind is None else (kind,)
+    now = [each for each in kinds if any(of_name == name for of_name, _ in context.records(each))]
+    found = now or [each for each in kinds if definitions.find_newest(each, name) is not None]
+    if len(found) > 1:
+        raise AmbiguousNameError(name=name, kinds=found)
+    if not found:
+        ever = sorted({one for each in kinds for one in definitions.names_ever(each)})
+        similar = tuple(get_close_matches(name, ever, n=2))
+        raise EntityNotFoundError(kind=" or ".join(kinds), name=name, suggestions=similar)
+    return found[0]
+
+
+def _read_accesses(connection: Connection, active: Sequence[ActiveAttempt]) -> tuple[list[DataAccess], int]:
+    """Return what attempts have read and written, and how many outputs are not in the log any more."""
+    events = EventLog(connection).places_of({seq for each in active for seq in each.outputs})
+    found, unknown = [], 0
+    for each in active:
+        program = Touching(Kind.PROCESS.value, each.process, each.cluster)
+        source = source_of(each.process) or each.cluster
+        for feed in sorted({*filter(None, each.feeds)}):
+            read = Touching(Kind.FEED.value, feed, source)
+            found.append(DataAccess(read, program, Access.READ, each.run_id, each.started_at))
+        known = [events[seq] for seq in each.outputs if seq in events]
+        unknown += len(each.outputs) - len(known)
+        for feed, cluster, at in known:
+            written = Touching(Kind.FEED.value, feed, cluster)
+            found.append(DataAccess(written, program, Access.WRITE, each.run_id, at))
+    return found, unknown
