@@ -1,4 +1,5 @@
-"""Tables of metadata: described entities, their properties and tags, every change, the index for searches, and facts.
+"""Tables of metadata: described entities, their properties and tags, every change, the index for searches, facts, and
+what columns were made of.
 
 They belong to the same schema as all other tables.
 """
@@ -85,4 +86,11 @@ facts = define_table(
     Column("value", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     key=("process", "cluster", "nominal_time", "attempt", "category", "name"),
+)
+
+column_sets = define_table(
+    "fa_column_sets",
+    Column("digest", Text, nullable=False),
+    Column("content", Payload),
+    key=("digest",),
 )

@@ -24,6 +24,7 @@ from feed_assets.entities.fields import (
     FrequencyField,
     Name,
     Pipelines,
+    SourceColumns,
     Version,
     ZoneName,
     refuse,
@@ -152,12 +153,14 @@ class Input(EntityModel):
 class Output(EntityModel):
     """The feed instance that is written; `instance` is an expression such as `now(0,0)`.
 
-    An `optional` one may be left out by the workflow: then nothing is published.
+    An `optional` one may be left out by the workflow: then nothing is published. `column_lineage` says of columns which
+    columns of inputs they are made of, where that cannot be read from the work, or is read wrongly.
     """
 
     feed: Name
     instance: FilledText
     optional: bool = False
+    column_lineage: Map[FilledText, SourceColumns] = EMPTY
 
 
 class Retry(EntityModel):

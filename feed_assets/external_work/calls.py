@@ -11,6 +11,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import check_reported
 from feed_assets.command_lines import command_line
 from feed_assets.context.operation import AttemptContext, OperationContext, note_target
@@ -186,6 +187,7 @@ def _publish(
         attempt=row.attempt,
         seconds=(context.real_now - (row.started_at or context.real_now)).total_seconds(),
         message=message,
+        column_set=find_column_set(batch.record, staging.edge, None),
     )
     payload, status = {"rows": None, **place.details}, FeedInstanceStatus.AVAILABLE
     record_published(context, leased, lease, row.key, done, FeedEventKind.PRODUCED, status, payload)

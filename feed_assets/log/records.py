@@ -101,6 +101,7 @@ CONTENT = ARRIVING | {FeedEventKind.CHANGED}
 
 
 MESSAGE = "message"  # the key of an event's payload that has what its sender says
+COLUMNS = "columns"  # that which names the set of what the columns were made of
 
 
 class FeedInstanceStatus(StrEnum):

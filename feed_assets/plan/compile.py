@@ -1,7 +1,7 @@
 """The compiler of entities to a plan: one pass without outside access. A validated bundle compiles without errors."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import lru_cache
 
@@ -17,8 +17,10 @@ from feed_assets.entities.common import (
     find_queue,
     iter_metadata,
 )
+from feed_assets.entities.content.column_lineage import ColumnSource, SourceKind
 from feed_assets.entities.feed import ClusterRole, Duplicates, Feed
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS, Overlaps, find_overlaps
+from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.metadata import find_fault
 from feed_assets.entities.process import LateProcess, Process
 from feed_assets.entities.triggers import OnUpdate
@@ -213,6 +215,7 @@ class _Compiler:
             window=window,
             shift=relative_shift(window, window.start, feed, sequence),
             optional=item.optional,
+            column_lineage=FrozenMap({name: _sources(declared) for name, declared in item.column_lineage.items()}),
         )
 
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
@@ -306,6 +309,11 @@ def _members(bundle: Bundle, process: Process, cluster: str) -> tuple[EntityKey,
     used = tuple((Kind.FEED.value, name) for name in sorted(feeds))
     clusters = {cluster} | (set(process.workflow.mirror.clusters(cluster)) if process.workflow.mirror else set())
     return (process.key, *used, *((Kind.CLUSTER.value, name) for name in sorted(clusters)))
+
+
+def _sources(declared: Iterable[str]) -> tuple[ColumnSource, ...]:
+    parts = (text.partition(".") for text in declared)
+    return tuple(ColumnSource(input=name, column=column, kind=SourceKind.DIRECT) for name, _, column in parts)
 
 
 def _late(late: LateProcess | None) -> LateRecord | None:

@@ -1,8 +1,11 @@
 """The edges between feeds and processes: what a process reads and writes, with the windows of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeAlias
 
+from feed_assets.entities.content.column_lineage import ColumnSource
+from feed_assets.entities.maps import EMPTY
 from feed_assets.timing.windows import Window
 
 Key: TypeAlias = tuple[str, str]
@@ -66,7 +69,7 @@ class OutputEdge:
 
     `shift` is the number of instances after that of the process's own nominal time; None if that varies. An `optional`
     one may be left out. A quarantine is written with the output `quarantine_of`, whose bad rows it takes; no work names
-    it, and its instance has the time of theirs.
+    it, and its instance has the time of theirs. `column_lineage` are the sources that are declared of its columns.
     """
 
     name: str
@@ -77,6 +80,7 @@ class OutputEdge:
     shift: int | None
     optional: bool = False
     quarantine_of: str | None = None
+    column_lineage: Mapping[str, tuple[ColumnSource, ...]] = EMPTY
 
     @property
     def feed_key(self) -> Key:

@@ -30,6 +30,7 @@ _SOFT_OF_PROCESS = frozenset(
 )
 _IN_PLACE = frozenset({"parallel", "catch_up", "trigger"})
 _LATE_POLICY = ("late_process", "policy")
+_COLUMN_LINEAGE = "column_lineage"
 _QUARANTINE = ("quality", "quarantine")
 _HARD: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {
@@ -204,10 +205,10 @@ def release_fingerprint(bundle: Bundle, process: Process, cluster: str) -> str:
     """Return a text that changes exactly when a new release of the process is needed on this cluster.
 
     It covers the process without soft fields (`acl`, `tags`, `metadata`, `description`, `pipelines`, `notification`,
-    `sla`, `retry`, and `late_process` unless it is added or removed) and without in-place fields (`parallel`,
-    `catch_up`, `trigger`, the validity's end). Of its feeds and their quarantines it covers the frequency, time zone,
-    availability flag, validity start, location and format; of the cluster, and of a mirror's clusters, the storage,
-    Spark, catalog, colo and properties.
+    `sla`, `retry`, `column_lineage` of outputs, and `late_process` unless it is added or removed) and without in-place
+    fields (`parallel`, `catch_up`, `trigger`, the validity's end). Of its feeds and their quarantines it covers the
+    frequency, time zone, availability flag, validity start, location and format; of the cluster, and of a mirror's
+    clusters, the storage, Spark, catalog, colo and properties.
 
     Differs from Falcon: a feed's time zone, format and options count, too.
 
@@ -217,6 +218,8 @@ def release_fingerprint(bundle: Bundle, process: Process, cluster: str) -> str:
     content = process.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={*_SOFT_OF_PROCESS, *_IN_PLACE, "clusters"}
     )
+    for output in content.get("outputs", {}).values():
+        output.pop(_COLUMN_LINEAGE, None)
     for name in _ORDERED:
         if name in content:
             content[name] = list(content[name].items())
@@ -270,6 +273,8 @@ def weigh(kind: Kind, path: FieldPath, before: object, after: object) -> Weight:
 
     >>> weigh(Kind.PROCESS, ("retry", "attempts"), 1, 2).value, weigh(Kind.PROCESS, ("parallel",), 1, 2).value
     ('soft', 'in place')
+    >>> weigh(Kind.PROCESS, ("outputs", "counts", "column_lineage", "total"), None, ["clicks.id"]).value
+    'soft'
     >>> weigh(Kind.FEED, ("clusters", "primary", "validity", "start"), "…", "…").value
     'new release'
     """
@@ -281,6 +286,8 @@ def weigh(kind: Kind, path: FieldPath, before: object, after: object) -> Weight:
             return Weight.RELEASE  # late data were not handled before
         case Kind.PROCESS if top in _IN_PLACE:
             return Weight.IN_PLACE
+        case Kind.PROCESS if _COLUMN_LINEAGE in path[2:3]:
+            return Weight.SOFT
         case Kind.PROCESS:
             return Weight.SOFT if top in _SOFT_OF_PROCESS else Weight.RELEASE
         case Kind.FEED if path == _QUARANTINE:

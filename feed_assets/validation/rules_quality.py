@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.content.quality import BROKEN_RULES, Quality
-from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, FeedFormat
 from feed_assets.entities.process import iter_workflows
 from feed_assets.entities.workflow import WorkflowEngine
-from feed_assets.validation.scope import Complaint, Scope
+from feed_assets.validation.scope import Complaint, Scope, column_names
 
 _WHERE = ("quality", "quarantine")
 
@@ -113,7 +111,7 @@ def _find_other_times(scope: Scope, feed: Feed, quarantine: Feed) -> Iterator[tu
 
 def _find_other_columns(feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str]]:
     """Compare declared columns; those that are not declared are those that are written."""
-    own, others = _column_names(feed), _column_names(quarantine)
+    own, others = column_names(feed), column_names(quarantine)
     if own is None:
         return
     if BROKEN_RULES in own:
@@ -124,18 +122,10 @@ def _find_other_columns(feed: Feed, quarantine: Feed) -> Iterator[tuple[str, str
         yield f"in its schema {', '.join(found)}", f"Write the feed's columns and {BROKEN_RULES} string."
 
 
-def _column_names(feed: Feed) -> frozenset[str] | None:
-    """Return the names of declared columns, in lower case as Spark compares them; None if they are not known."""
-    try:
-        return frozenset(name.lower() for name, _ in parse_columns(feed.columns)) if feed.columns else None
-    except ColumnsError:
-        return None
-
-
 def check_unique(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """The columns that must be unique must be columns of the schema, if it is declared."""
     quality: Quality | None = feed.quality
-    known = _column_names(feed)
+    known = column_names(feed)
     if quality is None or known is None:
         return
     for position, name in enumerate(quality.unique):

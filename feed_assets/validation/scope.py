@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.entities.content.columns import parse_columns
+from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, Inbox
 from feed_assets.entities.locations.overlaps import (
     FixedPlace,
@@ -393,6 +395,14 @@ def _find_window(start: str, end: str, zone: str) -> Window | None:
     except TimingError:
         return None
     return None if window.is_data_driven else window
+
+
+def column_names(feed: Feed) -> frozenset[str] | None:
+    """Return the names of declared columns, in lower case as Spark compares them; None if they are not known."""
+    try:
+        return frozenset(name.lower() for name, _ in parse_columns(feed.columns)) if feed.columns else None
+    except ColumnsError:
+        return None
 
 
 def with_cluster(template: PathTemplate, cluster: Cluster) -> PathTemplate:

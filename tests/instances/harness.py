@@ -21,6 +21,7 @@ from feed_assets.engines.port import Context, Engine, OutputReport, Work, WorkRe
 from feed_assets.engines.python_engine import match_messages
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.content.column_lineage import ColumnLineage
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
@@ -158,12 +159,16 @@ class FileEngine(Engine):
     """Runs a function that says what each output holds; the text is written to one file. No Spark. Before, the code has
     its context, as that of a process has.
 
-    An optional output that it does not name is left out; with the text "" it is reported, and has no file.
+    An optional output that it does not name is left out; with the text "" it is reported, and has no file. `lineage` is
+    what the columns of outputs are made of, by their names.
     """
 
-    def __init__(self, job: Job, code: Callable[[Context], None] = lambda _: None) -> None:
+    def __init__(
+        self, job: Job, code: Callable[[Context], None] = lambda _: None, lineage: Mapping[str, ColumnLineage] = {}
+    ) -> None:
         self._job = job
         self._code = code
+        self._lineage = lineage
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it needs none
         context = work.context()
@@ -177,7 +182,15 @@ class FileEngine(Engine):
             if texts[target.name]:
                 (folder / "part-0.csv").write_text(texts[target.name])
         return WorkReport(
-            outputs=tuple(OutputReport(name=target.name, rows=1, message=messages[target.name]) for target in made),
+            outputs=tuple(
+                OutputReport(
+                    name=target.name,
+                    rows=1,
+                    message=messages[target.name],
+                    lineage=self._lineage.get(target.name),
+                )
+                for target in made
+            ),
             reported=context.reported,
         )
 
@@ -212,6 +225,7 @@ class LifecycleHarness:
     timeline: ReleaseTimeline = field(init=False)
     job: Job = field(default=lambda work: {target.name: "made" for target in work.outputs})
     code: Callable[[Context], None] = lambda _: None
+    lineage: Mapping[str, ColumnLineage] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
@@ -384,7 +398,7 @@ class LifecycleHarness:
             ),
             root=self.root,
             session=no_session,
-            engines=lambda _: FileEngine(self.job, self.code),
+            engines=lambda _: FileEngine(self.job, self.code, self.lineage),
         )
 
     def active_release(self, name: str, nominal_time: datetime, cluster: str = "primary") -> ActiveRelease | None:

@@ -58,6 +58,9 @@ def _map(required: dict[str, Strategy], **optional: Strategy) -> Strategy:
     return st.fixed_dictionaries(required, optional=optional)
 
 
+_COLUMN_LINEAGE = st.dictionaries(
+    FILLED, st.lists(st.tuples(NAMES, FILLED).map(".".join), max_size=2), min_size=1, max_size=2
+)
 _TAGS = st.dictionaries(
     st.from_regex(r"\w{1,4}", fullmatch=True), FILLED.filter(lambda text: "," not in text), max_size=2
 )
@@ -289,7 +292,9 @@ PROCESSES = _map(
         _map({"feed": NAMES, "start": FILLED, "end": FILLED}, partition=FILLED, optional=st.booleans()),
         max_size=2,
     ),
-    outputs=st.dictionaries(NAMES, _map({"feed": NAMES, "instance": FILLED}), max_size=2),
+    outputs=st.dictionaries(
+        NAMES, _map({"feed": NAMES, "instance": FILLED}, column_lineage=_COLUMN_LINEAGE), max_size=2
+    ),
     retry=_map({"policy": _POLICIES, "delay": FREQUENCIES, "attempts": st.integers(1, 9)}, on_timeout=st.booleans()),
     late_process=_map(
         {

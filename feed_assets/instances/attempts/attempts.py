@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.catalog.column_sets import ColumnSet, ColumnSets
 from feed_assets.catalog.run_metadata import apply_reported
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.bulkheads import AWAY
@@ -33,6 +34,7 @@ from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (
+    COLUMNS,
     MESSAGE,
     Attempt,
     Cause,
@@ -140,7 +142,7 @@ class Published:
     `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
     None if they are not known. `events` are those of a batch, by the names of its trigger. `message` is what its own
     event says. `verdict` is what was found about its rows, if they were held to a quality, `facts` what the work has
-    said of itself.
+    said of itself. `column_set` tells what its columns were made of, if that was looked at.
     """
 
     record: FeedRecord
@@ -160,6 +162,7 @@ class Published:
     message: EventMessage = field(default_factory=EventMessage)
     verdict: Verdict | None = None
     facts: Mapping[str, FactValue] = field(default_factory=dict)
+    column_set: ColumnSet | None = None
 
 
 OnPublished = Callable[[Published], None]
@@ -293,8 +296,8 @@ def record_published(
     payload: Mapping[str, Any],
     totals: Iterable[Total] = (),
 ) -> None:
-    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, the new row
-    of the feed instance, and its part in `totals`.
+    """Record a publication of the process instance `key`: the event, also in the attempt that has made it, what its
+    columns were made of, the new row of the feed instance, and its part in `totals`.
     """
     record, content, now = done.record, done.content, context.clock.now()
     event = NewFeedEvent(
@@ -315,12 +318,15 @@ def record_published(
             "seconds": round(done.seconds, 3),
             **({"late": list(done.late)} if done.late else {}),
             **({MESSAGE: done.message.payload} if done.message.payload else {}),
+            **({COLUMNS: done.column_set.digest} if done.column_set is not None else {}),
         },
         recorded_at=now,
         marking=done.message.marking,
     )
     with context.database.begin() as connection:
         (seq,) = EventLog(connection).append([event])
+        if done.column_set is not None:
+            ColumnSets(connection).add(done.column_set)
         leased.check_in(connection)
         Attempts(connection).add_output(key, done.attempt, seq)
         Totals(connection).add(totals)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feed_assets.catalog.column_sets import find_column_set
 from feed_assets.catalog.run_metadata import Facts, check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
@@ -430,6 +431,7 @@ class InstanceRunner:
                 message=own.message if own else EventMessage(),
                 verdict=verdicts.get(target.edge.name),
                 facts=report.reported.facts,
+                column_set=find_column_set(process, target.edge, own.lineage if own else None),
             )
             payload = {"rows": done.rows, **target.place.details}
             kind, status = FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE

@@ -1,0 +1,35 @@
+"""Rules about what is declared of the columns of outputs."""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import FieldPath
+from feed_assets.validation.scope import Complaint, Scope, column_names
+
+
+def check_lineage(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """The columns must be those of the output's feed, their sources those of inputs, as far as schemas are declared."""
+    inputs = {name: scope.bundle.find_feed(item.feed) for name, item in process.inputs.items()}
+    for name, output in process.outputs.items():
+        feed = scope.bundle.find_feed(output.feed)
+        for column, sources in output.column_lineage.items():
+            path: FieldPath = ("outputs", name, "column_lineage", column)
+            yield from _check_column(feed, column, path)
+            for source in sources:
+                read, _, of_input = source.partition(".")
+                if read in inputs:
+                    yield from _check_column(inputs[read], of_input, path)
+                    continue
+                remedy = f"Write one of {', '.join(inputs)}." if inputs else "Remove the source."
+                yield Complaint(path=path, message=f"{source!r} names {read!r}, which is no input", remedy=remedy)
+
+
+def _check_column(feed: Feed | None, column: str, path: FieldPath) -> Iterator[Complaint]:
+    """Complain of a column that a declared schema does not have; of a field in it, its column counts."""
+    known = column_names(feed) if feed is not None else None
+    if feed is None or known is None or {column.lower(), column.lower().partition(".")[0]} & known:
+        return
+    if column not in feed.partitions:
+        message = f"{column!r} is no column of the schema of feed {feed.name!r}"
+        yield Complaint(path=path, message=message, remedy=f"Write one of {', '.join(sorted(known))}.")
