@@ -32,6 +32,7 @@ from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import CLUSTER, NUMBERS, START, key, land
 from tests.orchestration.test_poisons import assert_told, checks
+from tests.orchestration.told import lineage
 
 THERE = CLUSTER.replace("name: here", "name: there").replace("DATA_ROOT}", "DATA_ROOT}-there")
 REPLICATED = NUMBERS.replace("    clusters: {", "    replication: {timeout: months(60)}\n    clusters: {").replace(
@@ -78,6 +79,7 @@ def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were
         assert told is not None
         metadata = {name: value.value for name, value in told.metadata.items()}
         assert metadata["detail/copied_files"] == 1
+        assert metadata["dagster/column_lineage"] == lineage(n=[("here/numbers", "n")])
         assert metadata["detail/copied_bytes"] == len("n\n2\n")
         assert {"detail/copy_seconds", "detail/bandwidth"} <= metadata.keys()
         assert str(metadata["detail/source"]).endswith("/data/numbers/2026-01-01/02")

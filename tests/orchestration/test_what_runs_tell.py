@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.in_process import Materializer, materializer
 from tests.orchestration.small import ENTITIES, key, land
+from tests.orchestration.told import lineage
 
 JOBS = """
 from pyspark.sql import functions as f
@@ -25,7 +26,8 @@ def summing(numbers, context):
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     made = Home(folder=tmp_path, settings={"FEED_ASSETS_PREVIEWS": "true"})
-    made.prepare(ENTITIES.replace('    schema: "total bigint"\n', ""), JOBS)
+    declared = ENTITIES.replace("feed: sums, inst", "feed: sums, column_lineage: {total: numbers.n}, inst")
+    made.prepare(declared.replace('    schema: "total bigint"\n', ""), JOBS)
     return made
 
 
@@ -59,6 +61,8 @@ def test_a_run_tells_its_steps_and_warns_of_changed_columns(home: Home, made: Ma
     assert told.asset_materialization is not None
     schema = told.asset_materialization.metadata["dagster/column_schema"].value
     assert [(column.name, column.type) for column in schema.columns] == [("total", "bigint")]
+    made_of = told.asset_materialization.metadata["dagster/column_lineage"].value
+    assert made_of == lineage(total=[("here/numbers", "n")])
     assert told.asset_materialization.metadata["feed_assets/rows"].value == 1
     preview = told.asset_materialization.metadata["feed_assets/preview"]
     assert isinstance(preview, dg.TableMetadataValue)

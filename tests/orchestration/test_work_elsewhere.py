@@ -17,8 +17,13 @@ from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQu
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.test_as_they_come import BATCHES, notify
+from tests.orchestration.told import lineage
 
-ENTITIES = BATCHES.replace('workflow: {engine: python, path: "jobs_of_test:load"}', "workflow: {engine: external}")
+ENTITIES = BATCHES.replace(
+    'workflow: {engine: python, path: "jobs_of_test:load"}', "workflow: {engine: external}"
+).replace(
+    'loaded, instance: "now(0,0)"', 'loaded, instance: "now(0,0)", column_lineage: {n: [orders.n, orders.m], at: []}'
+)
 
 
 @pytest.fixture
@@ -61,7 +66,11 @@ def test_a_tick_leaves_a_batch_to_its_program_and_reports_what_that_has_publishe
     (Path(urlsplit(output.url).path) / "part-0.csv").write_text("n\n1\n")
     done = end_batch(context(harness), AtWork(process="load"), author="ann")
     assert done.status is ProcessInstanceStatus.SUCCEEDED
-    assert ("here/loaded", "2026-01-01-12:05:00") in materialized(harness.tick())
+    result = harness.tick()
+    assert ("here/loaded", "2026-01-01-12:05:00") in materialized(result)
+    told = [each.metadata for each in result.asset_events if each.asset_key == AssetKey(["here", "loaded"])]
+    made_of = lineage(n=[("here/orders", "m"), ("here/orders", "n")], at=[])
+    assert [metadata["dagster/column_lineage"].value for metadata in told] == [made_of]
 
 
 def test_what_a_batch_elsewhere_has_taken_is_kept_until_it_has_succeeded(harness: LocationHarness) -> None:

@@ -1,6 +1,8 @@
 """What Dagster's own records tell of a location: the ticks of its arrival sensor, and its check."""
 
-from dagster import AssetCheckKey, DagsterInstance
+from collections.abc import Sequence
+
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, TableColumnDep, TableColumnLineage
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
@@ -8,6 +10,16 @@ from feed_assets.orchestration import names
 from tests.orchestration.dagster_home import runs_of
 
 CHECK = AssetCheckKey(names.location_key(None), names.LOCATION_CHECK)
+
+
+def lineage(**columns: Sequence[tuple[str, str]]) -> TableColumnLineage:
+    """What columns were made of, each of columns of assets."""
+    return TableColumnLineage(
+        {
+            name: [TableColumnDep(AssetKey(asset.split("/")), column) for asset, column in sources]
+            for name, sources in columns.items()
+        }
+    )
 
 
 def location_check(instance: DagsterInstance) -> AssetCheckEvaluation | None:

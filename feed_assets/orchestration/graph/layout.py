@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from feed_assets.catalog.column_sets import ColumnSet
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.graph import iter_rings
@@ -29,6 +30,21 @@ from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 
 FindAsset: TypeAlias = Callable[[Key], tuple[dg.AssetKey, Grid] | None]
 """Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
+
+
+def column_lineage(found: ColumnSet, cluster: str, find_asset: FindAsset) -> dict[str, dg.TableColumnLineage]:
+    """Return what columns were made of in the form of Dagster, as metadata; `cluster` is that of the feeds that were
+    read. What has only decided which rows are there is left out: all columns would come of it.
+    """
+    deps = {
+        name: [
+            dg.TableColumnDep(asset[0], column)
+            for feed, column in dict.fromkeys((each.feed, each.column) for each in sources)
+            if (asset := find_asset((feed, cluster))) is not None
+        ]
+        for name, sources in found.columns.items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
+from feed_assets.catalog.column_sets import ColumnSet, FeedColumn
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.data.file_heads import HeadOptions, Row, read_head
@@ -27,6 +28,8 @@ from feed_assets.engines.port import WorkReport
 from feed_assets.engines.spark.addresses import check_spark_remote
 from feed_assets.engines.spark.executor_watch import ExecutorWatch
 from feed_assets.engines.spark.sessions import YARN_QUEUE, session_conf
+from feed_assets.entities.content.column_lineage import SourceKind
+from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError, describe_error
@@ -39,7 +42,7 @@ from feed_assets.log.records import Cause, ProcessKey
 from feed_assets.masking import format_error, get_logger, mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import NoProcessInstanceError
-from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.graph.layout import FindAsset, column_lineage
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.feed_checks import ColumnChanges, build_quality_evaluation
 from feed_assets.orchestration.runs.published_metadata import late_metadata, published_metadata
@@ -413,6 +416,7 @@ class InstanceRun:
             partition=grid.key(done.nominal_time),
             metadata={
                 **published_metadata(done, self._preview(done)),
+                **self._column_lineage(done),
                 **late_metadata(
                     self.runtime.database(self.context.instance),
                     done.record,
@@ -426,6 +430,15 @@ class InstanceRun:
             if done.columns is not None:
                 self.columns.note(asset_key, grid.key(done.nominal_time), done.columns)
             self.context.log_event(event)
+
+    def _column_lineage(self, done: Published) -> dict[str, dg.TableColumnLineage]:
+        """Return what the columns were made of; those of a copy that are known are those of its source."""
+        copy, found, cluster = self.process.copy, done.column_set, self.process.cluster
+        if copy is not None and done.record.columns is not None:
+            names_of, cluster = [name for name, _ in parse_columns(done.record.columns)], copy.source
+            feed = done.record.feed
+            found = ColumnSet(columns={name: (FeedColumn(feed, name, SourceKind.DIRECT),) for name in names_of})
+        return column_lineage(found, cluster, self.find_asset) if found is not None else {}
 
     def _report_verdict(self, verdict: Verdict) -> None:
         """Tell the quality of an instance. Dagster shows it where the feed's asset has the check."""

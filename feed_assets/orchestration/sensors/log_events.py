@@ -10,14 +10,15 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.tick import Tick
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
-from feed_assets.log.records import ARRIVING, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
+from feed_assets.log.records import ARRIVING, COLUMNS, CONTENT, FeedEvent, FeedEventKind, FeedInstanceStatus
 from feed_assets.log.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
-from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.layout import AssetLayout, column_lineage
 from feed_assets.orchestration.runs.published_metadata import late_metadata, message_metadata
 from feed_assets.plan.records import FeedRecord
 from feed_assets.sql.database import Database
@@ -54,10 +55,14 @@ def build_asset_events(
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
-    late = {}
+    more: dict[str, str | dg.TableColumnLineage] = {}
     if event.kind in ARRIVING - {FeedEventKind.RESTORED}:  # what an undo restores had come before
-        late = late_metadata(database, record, event.nominal_time, event.recorded_at)
-    return [_arrival(record, event, asset_key, partition, late), *_ends_of_process(layout, event)]
+        more |= late_metadata(database, record, event.nominal_time, event.recorded_at)
+    if (digest := event.payload.get(COLUMNS)) is not None:
+        with database.read() as connection:
+            found = ColumnSets(connection).find([str(digest)])[str(digest)]
+        more |= column_lineage(found, event.cluster, layout.find_asset)
+    return [_arrival(record, event, asset_key, partition, more), *_ends_of_process(layout, event)]
 
 
 def find_greyed(
@@ -110,7 +115,11 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
 
 
 def _arrival(
-    record: FeedRecord, event: FeedEvent, asset_key: dg.AssetKey, partition: str, late: Mapping[str, str]
+    record: FeedRecord,
+    event: FeedEvent,
+    asset_key: dg.AssetKey,
+    partition: str,
+    more: Mapping[str, str | dg.TableColumnLineage],
 ) -> dg.AssetMaterialization:
     rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
     return dg.AssetMaterialization(
@@ -122,7 +131,7 @@ def _arrival(
             names.META_FILES: event.files or 0,
             names.META_EVENT: event.seq,
             **_change_metadata(event),
-            **late,
+            **more,
             **_copy_metadata(event),
             **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
             **message_metadata(event.message, event.marking),
