@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from email.utils import parseaddr
 from enum import StrEnum
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Self, assert_never
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -25,6 +25,7 @@ class Topic(StrEnum):
     ENTITY = "entity"
     HEALTH = "health"
     ARRIVAL = "arrival"
+    LINEAGE = "lineage"
 
 
 class MessageLevel(StrEnum):
@@ -41,7 +42,11 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")  # ops, data-team
 _ADDRESS = re.compile(r"[^@\s,:/]+@[^@\s,:/]+")  # ops@example.com
 _CHAT = re.compile(r"[a-z][a-z0-9+.-]*://\S+")  # slack://T0/B0/XX
 _REFERENCE = "${"
-_CHANNELS = "mailto:, http://, https://, command: or a URL of apprise, such as slack://"
+_CHANNELS = "mailto:, http://, https://, command:, openlineage+https:// or a URL of apprise, such as slack://"
+OPENLINEAGE = "openlineage+"
+"""What stands before the URL of a receiver of OpenLineage: `openlineage+https://host/api/v1/lineage`."""
+FILE = "file://"
+"""How the address of a file begins, to which a receiver of OpenLineage appends: `openlineage+file:///var/lineage`."""
 
 
 class Channel(StrEnum):
@@ -51,6 +56,7 @@ class Channel(StrEnum):
     WEBHOOK = "webhook"
     CHAT = "chat"
     COMMAND = "command"
+    OPENLINEAGE = "openlineage"
 
 
 def is_address(text: str) -> bool:
@@ -75,6 +81,8 @@ def channel_of(url: str) -> Channel:
     ('email', 'chat')
     """
     scheme = url.partition(":")[0]
+    if scheme.startswith(OPENLINEAGE.rstrip("+")):
+        return Channel.OPENLINEAGE
     return {
         "mailto": Channel.EMAIL,
         "http": Channel.WEBHOOK,
@@ -111,6 +119,14 @@ def find_fault(channel: Channel, text: str) -> str | None:
             except ValueError:
                 return "its quotes are not closed"
             return None if is_good else "it is no command like command:/opt/tell --all"
+        case Channel.OPENLINEAGE:
+            inner = text.removeprefix(OPENLINEAGE)
+            is_file = inner.startswith(f"{FILE}/") and not inner.endswith("/") and inner.isprintable()
+            is_good = is_file or (inner.isascii() and _is_web(inner) and urlsplit(inner).path.strip("/") != "")
+            expected = f"{OPENLINEAGE}https://host/api/v1/lineage or {OPENLINEAGE}{FILE}/var/lineage.ndjson"
+            return None if is_good and inner != text else f"it is no URL like {expected}"
+        case _:
+            assert_never(channel)
 
 
 def find_chat_fault(channel: Channel, text: str) -> str | None:
@@ -137,10 +153,14 @@ def describe_receiver(channel: Channel, text: str) -> str:
             parts = urlsplit(text)
             host = parts.netloc.rpartition("@")[2]
             return f"{parts.scheme}://{host}/…" if parts.path.strip("/") or parts.query else f"{parts.scheme}://{host}"
+        case Channel.OPENLINEAGE:
+            return text if FILE in text else OPENLINEAGE + describe_receiver(Channel.WEBHOOK, text[len(OPENLINEAGE) :])
         case Channel.CHAT:
             return f"{text.partition('://')[0]}://…"
         case Channel.COMMAND:
             return "command:" + (text.removeprefix("command:").split() or [""])[0]
+        case _:
+            assert_never(channel)
 
 
 def _is_web(text: str) -> bool:
@@ -186,7 +206,7 @@ class ReceiverSettings(BaseModel):
     """A receiver: its `url`, and which messages it gets. An empty choice is no choice.
 
     `entities` are tags with their values, of which an entity must have all; `*` is any value. A webhook signs with
-    `secret`.
+    `secret`; to a receiver of OpenLineage it is the key of the API. That one gets the topic `lineage`, whole.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -205,6 +225,13 @@ class ReceiverSettings(BaseModel):
             expected = f"the URL of a receiver: {_CHANNELS}" + (f" ({fault})" if fault else "")
             raise PydanticCustomError("receiver", "no receiver", {"expected": expected})
         return url
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.channel is Channel.OPENLINEAGE and (self.topics or self.levels):
+            expected = "without topics and levels: a receiver of OpenLineage gets begin and end of everything"
+            raise PydanticCustomError("receiver", "no choice", {"expected": expected})
+        return self
 
     @property
     def channel(self) -> Channel:

@@ -25,7 +25,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from feed_assets.errors import SettingsError
-from feed_assets.receivers import NAME, MailSettings, ReceiverSettings
+from feed_assets.receivers import NAME, Channel, MailSettings, ReceiverSettings
 from feed_assets.setting_sections import CleanupSettings, DemoSettings, MetadataSettings, ReplaySettings
 
 ENV_PREFIX = "FEED_ASSETS_"
@@ -168,6 +168,11 @@ class Settings(BaseModel):
     def retention_grace(self) -> timedelta:
         """`retention_grace_hours` as a duration."""
         return timedelta(hours=self.retention_grace_hours)
+
+    @property
+    def tells_lineage(self) -> bool:
+        """Whether a receiver gets the lineage, so that messages about it are written."""
+        return any(each.channel is Channel.OPENLINEAGE for each in self.notify.values())
 
     @property
     def replay(self) -> ReplaySettings | None:

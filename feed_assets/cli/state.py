@@ -35,7 +35,9 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.definitions.ownership import require_own_database
     from feed_assets.sql.database import open_database
 
-    database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
+    database = open_database(
+        settings.state or _url_beside_dagster(settings), settings.namespace, tells_lineage=settings.tells_lineage
+    )
     command = click.get_current_context(silent=True)  # none completes a word
     if command is not None:
         command.call_on_close(database.close)

@@ -290,9 +290,10 @@ class Notification(EntityModel):
 
     @model_validator(mode="after")
     def _check_type(self) -> Self:
-        if self.type is Channel.COMMAND:
+        if self.type in (Channel.COMMAND, Channel.OPENLINEAGE):
+            what = "a command" if self.type is Channel.COMMAND else "a receiver of OpenLineage"
             raise refuse(
-                "notification", "only the settings can name a command", "Declare it there, and write its name in to."
+                "notification", f"only the settings can name {what}", "Declare it there, and write its name in to."
             )
         return self
 

@@ -54,7 +54,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, Lease, ProcessInstanceStatus
 from feed_assets.log.run_names import name_elsewhere, name_repair
 from feed_assets.plan.records import ProcessRecord
-from feed_assets.sql.locks import lock_queues
+from feed_assets.sql.locks import lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.records import Manifest
@@ -245,6 +245,7 @@ def init_batch(
     if not dry_run:
         apply_triggers(open_tick(context, record.cluster, is_held=True))
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         lock_queues(connection)
         if dry_run:
             route_all(connection, context.plan, record.cluster, context.as_of)

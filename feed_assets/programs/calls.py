@@ -104,7 +104,7 @@ def open_metadata(
             tried=(*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME"),
             next_step="Set DAGSTER_HOME to the folder that the daemon uses, or state to an SQLAlchemy URL.",
         )
-    database = open_database(url, settings.namespace)
+    database = open_database(url, settings.namespace, tells_lineage=settings.tells_lineage)
     try:
         database.migrate()
         require_own_database(database, settings)

@@ -62,7 +62,7 @@ from feed_assets.rebuild.surveying import (
 from feed_assets.retention.rules.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
-from feed_assets.sql.locks import lock_queues
+from feed_assets.sql.locks import lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import input_states
@@ -122,6 +122,7 @@ def _rebuild_process(
             new = _find_unfinished(connection, process, batch, runs)
         if (new or process.trigger is not None) and not dry_run:
             with context.database.begin() as connection:
+                lock_for_lineage(connection)
                 unfinished = _find_unfinished(connection, process, batch, runs)
                 batches = {time: finished[time].taken for time in unfinished}
                 restore_queues(connection, process, batches, before, context.as_of)

@@ -25,7 +25,7 @@ from sqlalchemy.schema import CreateSchema
 
 from feed_assets.settings import DEFAULT_NAMESPACE, NAMESPACE
 from feed_assets.sql.errors import StateError, StateSchemaError, StateUnreachableError
-from feed_assets.sql.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, lock_tables
+from feed_assets.sql.locks import LOCK_FAMILY, LOCK_KEY, STORE_LOCK, TELLS_LINEAGE, lock_tables
 from feed_assets.sql.tables import SCHEMA_REVISION, VERSION_TABLE, load_tables, version
 from feed_assets.sql.totals import forget_totals, write_totals
 
@@ -78,11 +78,13 @@ _WAL_PAUSE_SECONDS = 0.1
 class Database:
     """A SQLite or PostgreSQL database with the project's tables; created by `open_database`.
 
-    One object serves all threads of a process, and a forked child. Do not nest transactions in one thread: on SQLite
+    One object serves all threads of a process, and a forked child. If it `tells_lineage`, its transactions write the
+    messages about lineage. Do not nest transactions in one thread: on SQLite
     the inner one waits in vain for the outer one.
     """
 
     def __init__(self, engine: Engine, url: URL, namespace: str | None) -> None:
+        self.tells_lineage = False
         self._engine = engine
         self._url = url
         self._namespace = namespace
@@ -117,6 +119,7 @@ class Database:
             with self._connected() as connection, connection.begin():
                 self._begin(connection, BEGIN_WRITING)
                 forget_totals(connection)
+                connection.info[TELLS_LINEAGE] = self.tells_lineage
                 yield connection
                 if connection.in_transaction():  # else it was rolled back
                     write_totals(connection)
@@ -320,7 +323,7 @@ def _is_away(error: SQLAlchemyError) -> bool:
     return is_lost or is_no_database or is_forbidden
 
 
-def open_database(url: str | URL, namespace: str | None = None) -> Database:
+def open_database(url: str | URL, namespace: str | None = None, *, tells_lineage: bool = False) -> Database:
     """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
 
     A namespace has its own tables: in the schema `feed_assets_<namespace>` of PostgreSQL, or in a file beside the
@@ -339,16 +342,18 @@ def open_database(url: str | URL, namespace: str | None = None) -> Database:
         ) from exc
     match parsed.get_backend_name():
         case "sqlite":
-            return Database(_open_sqlite(_file_of(parsed, namespace)), parsed, namespace)
+            database = Database(_open_sqlite(_file_of(parsed, namespace)), parsed, namespace)
         case "postgresql" | "postgres":
             engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
-            return Database(engine, parsed, namespace)
+            database = Database(engine, parsed, namespace)
         case other:
             raise StateUnreachableError(
                 database=parsed.render_as_string(hide_password=True),
                 reason=f"databases of the kind {other!r} are not supported",
                 next_step="Use sqlite:///… or postgresql://….",
             )
+    database.tells_lineage = tells_lineage
+    return database
 
 
 def _find_revision(connection: Connection) -> str | None:

@@ -2,6 +2,8 @@
 
 from sqlalchemy import Connection, text
 
+TELLS_LINEAGE = "tells lineage"
+"""Whether messages about lineage are written in a transaction: a key of the connection's `info`."""
 LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
 LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
 STORE_LOCK = 4
@@ -26,6 +28,17 @@ def lock_log(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         _lock(connection, _LOG_LOCK)
+
+
+def tells_lineage(connection: Connection) -> bool:
+    """Return whether messages about lineage are written in this transaction."""
+    return bool(connection.info.get(TELLS_LINEAGE))
+
+
+def lock_for_lineage(connection: Connection) -> None:
+    """Lock the log if messages about lineage are written; for a transaction that else writes nothing there."""
+    if tells_lineage(connection):
+        lock_log(connection)
 
 
 def lock_definitions(connection: Connection) -> None:

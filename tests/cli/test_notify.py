@@ -47,7 +47,7 @@ def test_what_is_pending_is_sent_now_and_shown(project: Path, receiver: Receiver
     assert run("entity", "submit", "all.yaml", "--skip-checks").exit_code == 0
     listed = {row[0]: row for row in rows(run("notify", "list").stdout)}
     assert [listed["ops"][3], listed["ops"][4], listed["ops"][7]] == ["entity", "4", "ready"]
-    assert listed["away"][3] == "everything but arrival"
+    assert listed["away"][3] == "everything but arrival, lineage"
     assert "the environment has no NOT_THERE" in listed["wrong"][7]
     assert rows(run("notify", "send", "ops", "--dry-run").stdout) == [["ops", "4", "0", "0", "no", ""]]
     assert receiver.posts == []

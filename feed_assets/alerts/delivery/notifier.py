@@ -149,7 +149,7 @@ class ListedReceiver:
     @property
     def choice(self) -> str:
         """Which messages it gets, for people."""
-        return ", ".join((*self.topics, *self.levels, *(self.entities or ()))) or "everything but arrival"
+        return ", ".join((*self.topics, *self.levels, *(self.entities or ()))) or "everything but arrival, lineage"
 
     @property
     def state(self) -> str:
@@ -291,7 +291,7 @@ class ReceiverDesk:
             others={TEST: True},
         )
         key = f"test/{receiver.name}/{now.isoformat()}"
-        sender = open_sender(receiver)
+        sender = open_sender(receiver, self.database)
         try:
             message = OutboxMessage(recorded_at=now, payload=payload, idempotency_key=key)
             outcome = sender.send(Letter(message=message))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feed_assets.alerts.delivery.errors import ReceiverError
 from feed_assets.alerts.delivery.store import FORGOTTEN_AFTER, ReceiverState, ReceiverStates
@@ -18,6 +18,7 @@ from feed_assets.log.messages.records import OutboxMessage
 from feed_assets.masking import remember, remember_credentials, remember_unnamed
 from feed_assets.plan.records import EntityFacts, NotificationRecord, Plan
 from feed_assets.receivers import (
+    OPENLINEAGE,
     Channel,
     MailSettings,
     MessageLevel,
@@ -31,6 +32,8 @@ from feed_assets.settings import Settings
 from feed_assets.sql.database import Database
 
 ANY_VALUE = "*"
+_ONLY_NAMED = frozenset({Topic.ARRIVAL, Topic.LINEAGE})
+"""The topics of which only a receiver that names them gets messages."""
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:HOOK_SECRET}
 _TOKEN = re.compile(r"(?=[^/?&=]*\d)[^/?&=]{12,}")  # T0123ABCDEFG of https://hooks.example.com/T0123ABCDEFG
@@ -50,7 +53,8 @@ class Receiver:
 
     Each address of a setting is a receiver of its own, so that nobody waits for another; `setting` is its name.
     The messages are those of `topics` (without any, all but arrivals), `levels` and `subjects`
-    (None is all of them), unless it `is_chosen_only`; and those that the entities in `chosen` want it to get.
+    (None is all of them), unless it `is_chosen_only`; and those that the entities in `chosen` want it to get. One of
+    OpenLineage gets the lineage alone, in the words of the `plan`.
     """
 
     name: str
@@ -65,6 +69,8 @@ class Receiver:
     secret: str | None = field(default=None, repr=False)
     mail: MailSettings = field(default_factory=MailSettings, repr=False)
     webserver: str | None = None
+    namespace: str | None = None
+    plan: Plan | None = field(default=None, repr=False, compare=False)
 
     @property
     def shown_address(self) -> str:
@@ -73,7 +79,7 @@ class Receiver:
 
     def wants(self, head: MessageHead) -> bool:
         """Return whether it may want a message, by what can be told without its content."""
-        known = self.chosen.get(head.subject)
+        known = self.chosen.get(head.subject) if self.channel is not Channel.OPENLINEAGE else None
         return self._covers(head) or (known is not None and _chooses(known, head.topic, head.level))
 
     def accepts(self, message: OutboxMessage) -> bool:
@@ -85,7 +91,7 @@ class Receiver:
     def _covers(self, head: MessageHead) -> bool:
         return (
             not self.is_chosen_only
-            and (head.topic in self.topics if self.topics else head.topic is not Topic.ARRIVAL)
+            and (head.topic in self.topics if self.topics else head.topic not in _ONLY_NAMED)
             and (not self.levels or head.level in self.levels)
             and (self.subjects is None or head.subject in self.subjects)
         )
@@ -130,7 +136,8 @@ def read_receivers(settings: Settings, plan: Plan, environ: Mapping[str, str] | 
         if facts.notification is not None:
             for receiver in _receivers_of(key, facts.notification, receivers, mail):
                 receivers[receiver.name] = receiver
-    return Receivers({name: replace(each, webserver=settings.webserver) for name, each in receivers.items()}, faults)
+    more: dict[str, Any] = {"webserver": settings.webserver, "namespace": settings.namespace, "plan": plan}
+    return Receivers({name: replace(each, **more) for name, each in receivers.items()}, faults)
 
 
 def _read_setting(
@@ -148,7 +155,7 @@ def _read_setting(
         channel=found.channel,
         address=addresses[0],
         setting=name,
-        topics=frozenset(found.topics),
+        topics=frozenset(found.topics or ({Topic.LINEAGE} if found.channel is Channel.OPENLINEAGE else ())),
         levels=frozenset(found.levels),
         subjects=_with_tags(plan.facts, found.entities) if found.entities else None,
         secret=secret,
@@ -223,7 +230,8 @@ def _hide(channel: Channel, address: str, secret: str | None) -> None:
     if channel is Channel.CHAT:
         hidden = [rest, *(part for part in re.split(r"[/?@:]", rest) if _may_be_token(part))]
     else:
-        hidden = _TOKEN.findall(rest.partition("/")[2]) if channel is Channel.WEBHOOK else []
+        is_web = channel is Channel.WEBHOOK or address.startswith(f"{OPENLINEAGE}http")
+        hidden = _TOKEN.findall(rest.partition("/")[2]) if is_web else []
     for each in hidden:
         remember_unnamed(each)
 

@@ -303,7 +303,7 @@ class Round:
         """Return the sender of this thread."""
         sender: Sender | None = getattr(self._own, "sender", None)
         if sender is None:
-            sender = self._own.sender = open_sender(self.receiver)
+            sender = self._own.sender = open_sender(self.receiver, self.database)
             self._senders.append(sender)
         return sender
 

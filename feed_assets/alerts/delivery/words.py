@@ -65,6 +65,9 @@ def _tell(payload: payloads.MessagePayload) -> Words:
         case payloads.ArrivalPayload():
             end = "arrived" if payload.kind is Kind.FEED else "cut from its queue"
             return _tell_instances(payload, payload.oldest, end, None)
+        case payloads.LineagePayload():
+            work = payload.process or payload.sweep or "data without a run"
+            return Words(f"{kind} {name}: {payload.happening.value} of {work} on {payload.cluster}", payload.reason)
         case payloads.EvictionPayload():
             what = f"feed {name}: {payload.path} on {payload.cluster} {payload.operation.value.lower()}d"
             return Words(what, payload.rule, command_line("retention", "show", payload.sweep))

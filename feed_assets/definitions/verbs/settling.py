@@ -20,6 +20,7 @@ from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.releases.decide_releases import ReleaseDecision
 from feed_assets.releases.pinning import store_pinned_files
 from feed_assets.releases.timeline import ReleaseTimeline
+from feed_assets.sql.locks import lock_for_lineage
 from feed_assets.triggers.queue.inputs import TriggerInputs
 
 
@@ -93,6 +94,7 @@ def end_work(
     if context.dry_run:
         return _unended(context, kind, name, clusters)
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         return apply_end_of_work(connection, kind, name, clusters, reason=reason, now=context.now)
 
 

@@ -49,7 +49,7 @@ from feed_assets.log.records import (
 from feed_assets.log.run_names import describe_run, is_command, is_elsewhere, origin_of
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.sql.errors import FencedOutError, StateUnreachableError
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.locks import lock_for_lineage, lock_log
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
 from feed_assets.storage.manifests import Publication
 from feed_assets.triggers.input_windows import InputState, check_gate
@@ -202,6 +202,7 @@ def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time:
         stays = "NEW" if row is None else row.status
         inputs = find_inputs(context, process, row or _new_instance(process, nominal_time, now), stays)
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         row = begin_attempt(connection, process, nominal_time, context.run_id, now, context.release)
     return Begun(row, inputs)
 

@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, literal, select, tuple_, update
 
 from feed_assets.log.instances.tables import FEEDS_READ, IS_LONG, LONG, attempts, process_instances
+from feed_assets.log.messages.lineage import tell_attempts
 from feed_assets.log.records import Attempt, FeedEvent, FrozenInput, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.run_names import find_run
 from feed_assets.log.tables import feed_events
@@ -64,14 +65,17 @@ class Attempts(TableStore):
         """Record a new attempt; an earlier attempt at the same instance that never ended becomes FAILED."""
         self.end(attempt.key, ProcessInstanceStatus.FAILED, attempt.started_at, OVERTAKEN)
         _ROWS.put(self._connection, [attempt])
+        tell_attempts(self._connection, [attempt])
         Totals(self._connection).add([Total(TotalKind.STARTS, attempt.process, attempt.cluster, attempt.cause or "")])
 
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
         """Record how the running attempt ended; do nothing if none is running."""
         statement = update(attempts).where(_is_running(key)).values(status=status, ended_at=ended_at, reason=reason)
-        begun = self._connection.scalars(statement.returning(_T.started_at)).all()
-        spent = sum(microseconds(ended_at - started_at) for started_at in begun)
+        begun = self._connection.execute(statement.returning(_T.started_at, _T.attempt, _T.run_id)).all()
+        spent = sum(microseconds(ended_at - each.started_at) for each in begun)
         if begun:
+            end: dict[str, Any] = {**key._asdict(), "status": status, "ended_at": ended_at, "reason": reason}
+            tell_attempts(self._connection, [Attempt(**end, **each._mapping) for each in begun])
             total = Total(TotalKind.ATTEMPTS, key.process, key.cluster, status, len(begun), amount=spent)
             Totals(self._connection).add([total])
 

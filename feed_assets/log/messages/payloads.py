@@ -274,6 +274,50 @@ class ArrivalPayload(InstancesPayload):
     newest: datetime
 
 
+class Happening(StrEnum):
+    """What lineage tells of, in OpenLineage's words: begin and end of a run, or data without one."""
+
+    START = "START"
+    COMPLETE = "COMPLETE"
+    FAIL = "FAIL"
+    ABORT = "ABORT"
+    DATA = "DATA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineagePayload(InstancesPayload):
+    """Begin or end of a run: of an `attempt` of a process or flow at an instance, or of a sweep's part for a feed; or
+    an `event` of an instance of a feed that no run has caused.
+
+    `begun_at` is when the run has begun, `run_id` the run in Dagster, `reason` why it has failed.
+    """
+
+    topic: ClassVar[Topic] = Topic.LINEAGE
+
+    happening: Happening
+    nominal_time: datetime | None = None
+    begun_at: datetime | None = None
+    process: str | None = None
+    attempt: int | None = None
+    run_id: str | None = None
+    reason: str | None = None
+    sweep: str | None = None
+    event: int | None = None
+
+    @property
+    def level(self) -> MessageLevel:
+        """How urgent it is: a failure is an error, an end before the end a warning."""
+        match self.happening:
+            case Happening.FAIL:
+                return MessageLevel.ERROR
+            case Happening.ABORT:
+                return MessageLevel.WARNING
+            case Happening.START | Happening.COMPLETE | Happening.DATA:
+                return MessageLevel.INFO
+            case _:
+                assert_never(self.happening)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPayload:
     """What fails in the ticks, each as a sentence; nothing once everything works again. `count` may be larger than the
@@ -303,5 +347,6 @@ MessagePayload: TypeAlias = (
     | SweepPayload
     | EntityPayload
     | ArrivalPayload
+    | LineagePayload
     | HealthPayload
 )

@@ -179,7 +179,7 @@ class Runtime:
         with self._mutex:
             database = self._databases.get(url)
             if database is None:
-                database = open_database(url, self.settings.namespace)
+                database = open_database(url, self.settings.namespace, tells_lineage=self.settings.tells_lineage)
                 database.migrate()
                 require_own_database(database, self.settings, self.location.declared)
                 self._databases[url] = database

@@ -61,7 +61,7 @@ def test_a_receiver_of_the_settings_chooses_by_topic_level_and_tags() -> None:
             arrivals={"url": "http://localhost:1/y", "topics": ["arrival"]},
         )
     ).values()
-    assert {topic for topic in Topic if not everything.wants(head(topic))} == {Topic.ARRIVAL}
+    assert {topic for topic in Topic if not everything.wants(head(topic))} == {Topic.ARRIVAL, Topic.LINEAGE}
     assert arrivals.wants(head(Topic.ARRIVAL))
     assert some.wants(head(Topic.INSTANCE, ERROR))
     assert not some.wants(head(Topic.INSTANCE, WARNING))
@@ -150,6 +150,14 @@ def test_a_variable_that_is_missing_is_the_fault_of_one_way_only() -> None:
         ({"ops": {"url": "http://x.org", "topics": ["gossip"]}}, "'gossip' is not 'eviction', 'metadata', 'instance'"),
         ({"ops": {"url": "http://x.org", "levels": ["loud"]}}, "'loud' is not 'info', 'warning' or 'error'"),
         ({"ops": {}}, "'notify.ops.url': it is missing"),
+        ({"ops": {"url": "openlineage+ftp://x.org/a"}}, "it is no URL like openlineage+https://host/api/v1/lineage"),
+        ({"ops": {"url": "openlineage+https://x.org"}}, "or openlineage+file:///var/lineage.ndjson"),
+        ({"ops": {"url": "openlineage+file://host/a"}}, "'notify.ops.url': its value is not the URL of a receiver"),
+        ({"ops": {"url": "openlineage:/var/a"}}, "it is no URL like openlineage+https://host/api/v1/lineage"),
+        (
+            {"ops": {"url": "openlineage+file:///a", "levels": ["error"]}},
+            "'notify.ops': its value is not without topics and levels",
+        ),
     ],
 )
 def test_a_receiver_that_is_none_is_refused_with_the_settings(notify: Any, reason: str) -> None:

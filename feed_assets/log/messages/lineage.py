@@ -1,0 +1,54 @@
+"""Tell lineage: messages about attempts, sweeps and data without a run, written in the transaction of what they tell,
+and only if a receiver gets them.
+
+A message names what has happened; what there is to say of it is read from the record when it leaves. Of an attempt or
+sweep there is one message about its begin and one about its end, whoever records them: the keys see to that.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.flow_names import declared_by
+from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.messages.payloads import Happening, LineagePayload
+from feed_assets.log.messages.records import OutboxMessage
+from feed_assets.log.records import Attempt, ProcessInstanceStatus
+from feed_assets.sql.locks import tells_lineage
+
+_ENDS = {
+    ProcessInstanceStatus.SUCCEEDED: Happening.COMPLETE,
+    ProcessInstanceStatus.KILLED: Happening.ABORT,
+}
+"""What the end of an attempt is; any other is a failure."""
+
+
+def tell_attempts(connection: Connection, attempts: Iterable[Attempt]) -> None:
+    """Write the messages about attempts that have begun, or have ended. Takes the lock of the log."""
+    if not tells_lineage(connection):
+        return
+    messages = []
+    for each in attempts:
+        kind, entity = declared_by(each.process)
+        has_ended = each.ended_at is not None
+        payload = LineagePayload(
+            happening=_ENDS.get(each.status, Happening.FAIL) if has_ended else Happening.START,
+            kind=kind,
+            entity=entity,
+            cluster=each.cluster,
+            nominal_time=each.nominal_time,
+            begun_at=each.started_at,
+            process=each.process,
+            attempt=each.attempt,
+            run_id=each.run_id,
+            reason=each.reason,
+        )
+        place = f"{each.process}/{each.cluster}/{each.nominal_time.isoformat()}/{each.attempt}"
+        messages.append(_message(payload, f"{place}/{each.started_at.isoformat()}", each.ended_at or each.started_at))
+    Outbox(connection).append_many(messages)
+
+
+def _message(payload: LineagePayload, name: str, at: datetime) -> OutboxMessage:
+    step = "begin" if payload.happening is Happening.START else "end"
+    return OutboxMessage(recorded_at=at, payload=payload, idempotency_key=f"lineage/{name}/{step}")
