@@ -321,7 +321,7 @@ class MetadataStore(TableStore):
         """Record changes, and the message about each; return them with their numbers."""
         if not changes:
             return []
-        first = (self._connection.scalar(select(func.max(_C.seq))) or 0) + 1
+        first = self.last_change() + 1
         recorded = [
             MetadataChange(
                 seq=seq,
@@ -337,6 +337,19 @@ class MetadataStore(TableStore):
         _CHANGES.insert(self._connection, recorded)
         Outbox(self._connection).append_many([_message_of(each) for each in recorded])
         return recorded
+
+    def last_change(self) -> int:
+        """Return the number of the newest change; 0 before the first."""
+        return self._connection.scalar(select(func.max(_C.seq))) or 0
+
+    def said_then(self, paths: Collection[str], seq: int) -> dict[str, Mapping[str, Any]]:
+        """Return what was said of entities after the change with a number, as `render_metadata` has it; by path, of
+        those of which something was said.
+        """
+        newest = select(_C.path, func.max(_C.seq).label("seq")).where(_C.path.in_(sorted(paths)), _C.seq <= seq)
+        last = newest.group_by(_C.path).subquery()
+        rows = self._connection.execute(select(_C.path, _C.after).join(last, _C.seq == last.c.seq))
+        return {path: after for path, after in rows if after}
 
     def iter_changes_of(self, path: str) -> Iterator[MetadataChange]:
         """Yield the changes of an entity, newest first."""

@@ -12,6 +12,7 @@ from feed_assets.parameters import SCHEDULABLE, KindFirst
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
     from feed_assets.lineage.records import LineageGraph
+    from feed_assets.lineage.runs import RunThen
     from feed_assets.lineage.windows import WindowLineage
 
 GROUPS = {
@@ -81,3 +82,14 @@ def show(
         raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
     subject = resolve_subject(context, name, instances[0], kind=kind, clusters=clusters)
     return show_lineage(context, subject, up=up, down=down, as_of=as_of)
+
+
+@operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
+def run(context: "OperationContext", *, run: Annotated[str, Param("Its id.", argument=True)]) -> "RunThen":
+    """Show RUN as it was: properties, definitions, inputs and outputs with digests, facts and quality of each attempt.
+
+    And what was said then of its process, feeds and clusters, whatever was said or deleted since.
+    """
+    from feed_assets.lineage.runs import find_run_then
+
+    return find_run_then(context, run)

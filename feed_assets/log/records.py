@@ -389,7 +389,8 @@ class Attempt(OfProcessInstance):
     """One attempt at a process instance.
 
     `cause` is what triggered it (None: unknown), `cause_detail` an additional sentence; `reason` says how it ended.
-    `ended_at` is None while it runs. `inputs` is what it read, `outputs` the numbers of its events.
+    `ended_at` is None while it runs. `inputs` is what it read, `outputs` the numbers of its events. `metadata_seq` is
+    the number of the last change of metadata when it began; None if that was not recorded.
     """
 
     attempt: int
@@ -403,6 +404,7 @@ class Attempt(OfProcessInstance):
     release: int | None = None
     inputs: tuple[FrozenInput, ...] = ()
     outputs: tuple[int, ...] = ()
+    metadata_seq: int | None = None
 
     @property
     def trigger(self) -> str | None:

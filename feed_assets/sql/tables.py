@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateIndex
 
 from feed_assets.sql.column_types import Text
 
-SCHEMA_REVISION = "0023-600e393e"
+SCHEMA_REVISION = "0023-fff1cdb4"
 VERSION_TABLE = "feed_assets_alembic_version"  # where Alembic looks for it, once there are migrations
 
 TABLE_MODULES = (

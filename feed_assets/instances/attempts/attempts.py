@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from feed_assets.catalog.column_sets import ColumnSet, ColumnSets
 from feed_assets.catalog.run_metadata import apply_reported
+from feed_assets.catalog.store import MetadataStore
 from feed_assets.command_lines import command_line, instance_command
 from feed_assets.context.bulkheads import AWAY
 from feed_assets.context.operation import AttemptContext
@@ -380,6 +381,7 @@ def begin_attempt(
             cause=cause,
             cause_detail=detail or "",
             release=release,
+            metadata_seq=MetadataStore(connection).last_change(),
         )
     )
     return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)

@@ -73,16 +73,17 @@ def find_params(context: OperationContext, subject: Subject) -> ParamsFound:
 
         def read(each: Subject, cluster: str) -> Sequence[InstanceParams]:
             active = context.active_release(connection, each.name, cluster, each.instance)
-            return [_params(context, connection, active, each.instance)]
+            return [read_params(context, connection, active, each.instance)]
 
         found = find_work(context, subject).consolidate(read)
     begins = (f"{each.cluster}: {each.status}, it has not begun" for each in found.items if not each.properties)
     return ParamsFound(parts=found.parts, remarks=tuple(begins))
 
 
-def _params(
+def read_params(
     context: OperationContext, connection: Connection, active: ActiveRelease, nominal_time: datetime
 ) -> InstanceParams:
+    """Return the parameters of the newest attempt at a process instance, by the definitions that govern it."""
     process, plan = active.record, active.plan
     row = ProcessInstances(connection).get(*process.key, nominal_time)
     params = InstanceParams(

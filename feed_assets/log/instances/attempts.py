@@ -137,6 +137,11 @@ class Attempts(TableStore):
         found = map(ActiveAttempt._make, [*rows, *self._connection.execute(suspended)])
         return sorted({each[:4]: each for each in found}.values())
 
+    def of_run(self, run_id: str) -> list[Attempt]:
+        """Return the attempts in a run, on all clusters, in the order in which they began."""
+        found = _ROWS.of_keys(self._connection, ("run_id",), [(run_id,)])
+        return sorted(found, key=lambda attempt: (attempt.started_at, attempt.key))
+
     def of_runs(self, run_ids: Collection[str]) -> dict[str, list[RunAttempt]]:
         """Return the attempts in some runs, on all clusters; runs without one are left out."""
         found: dict[str, list[RunAttempt]] = defaultdict(list)

@@ -166,6 +166,7 @@ attempts = define_table(
     Column("cause", Choice(Cause)),
     Column("inputs", Entries(_write_input, _to_input)),
     Column("outputs", Entries(int, int)),
+    Column("metadata_seq", BigInteger),
     Index("fa_attempts_by_run", "run_id"),
     Index("fa_attempts_by_end", "cluster", "ended_at", "process", "nominal_time", "attempt"),
     index_where("fa_attempts_long", IS_LONG, "cluster", "ended_at"),

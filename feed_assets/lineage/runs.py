@@ -1,0 +1,164 @@
+"""A run as it was: what each of its attempts was given, by which definitions, what it read and made, and what was said
+of its process, feeds and clusters then. Nothing was copied for it: the words are those of the changes before it began.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.run_metadata import Facts
+from feed_assets.catalog.store import MetadataStore
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext
+from feed_assets.entities.flow_names import declared_by, describe_process, source_of
+from feed_assets.instances.lists.rows import AttemptOutput
+from feed_assets.instances.lists.runs import InstanceParams, read_params
+from feed_assets.json_form import Hidden, shows
+from feed_assets.log.definitions.records import Release
+from feed_assets.log.definitions.store import Definitions
+from feed_assets.log.events import EventLog
+from feed_assets.log.instances.attempts import Attempts
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import Attempt
+from feed_assets.log.run_names import find_run
+from feed_assets.plan.release_fingerprint import parse_fingerprint
+from feed_assets.releases.store import Releases
+from feed_assets.timing.dates import render_datetime
+
+_SHOWN = "process, cluster, nominal_time, attempt, status, reason, trigger, started_at, ended_at, release, metadata_seq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedDefinition:
+    """The version of a definition that an attempt went by, and its digest."""
+
+    kind: str
+    name: str
+    version: int
+    digest: str | None
+
+
+@shows("row", f"{_SHOWN}, inputs")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptThen:
+    """An attempt as it was. `code` is the digest of its release's files of workflows. `properties` are None if others
+    were given since. `events_gone` counts outputs whose events were cleaned up. `words` are what was said of entities,
+    by path, as `metadata get` has it; None if that is not known.
+    """
+
+    row: Hidden[Attempt]
+    definitions: tuple[UsedDefinition, ...]
+    code: str | None
+    properties: Mapping[str, str] | None
+    arguments: tuple[str, ...]
+    outputs: tuple[AttemptOutput, ...]
+    events_gone: int
+    facts: Mapping[str, str]
+    words: Mapping[str, Mapping[str, Any]] | None
+
+    @property
+    def text(self) -> Iterator[str]:
+        """All of it for people."""
+        row = self.row
+        end = f" to {_second(row.ended_at)}" if row.ended_at else ""
+        yield (
+            f"{describe_process(row.process)} on {row.cluster} at {render_datetime(row.nominal_time)}, "
+            f"attempt {row.attempt}: {row.status}, {_second(row.started_at)}{end}"
+        )
+        yield from (f"  {word}: {text}" for word, text in (("because", row.trigger), ("end", row.reason)) if text)
+        for each in self.definitions:
+            yield f"  by {each.kind} {each.name} version {each.version}, {each.digest}"
+        if self.code:
+            yield f"  with files {self.code}"
+        if self.properties is None:
+            yield "  its properties are not known: there was another attempt or release since"
+        yield from (f"  property {name}: {value}" for name, value in sorted((self.properties or {}).items()))
+        yield from (f"  argument: {each}" for each in self.arguments)
+        for entry in row.inputs:
+            for read in entry.instances:
+                digest = read.digest or "no digest"
+                yield f"  read {entry.name}: feed {entry.feed} at {render_datetime(read.nominal_time)}, {digest}"
+        for output in self.outputs:
+            event = output.row
+            told = f"feed {event.feed} on {event.cluster} at {render_datetime(event.nominal_time)}"
+            yield f"  made {output.name}: {told}, {event.manifest_digest}, event {event.seq}"
+        if self.events_gone:
+            yield f"  made {self.events_gone} more, whose events of long ago were cleaned up"
+        yield from (f"  fact {name}: {value}" for name, value in self.facts.items())
+        if self.words is None:
+            yield "  what was said then is not known: it began before changes of metadata were noted with attempts"
+        for path, scopes in (self.words or {}).items():
+            for scope, said in scopes.items():
+                yield from (f"  {path} {scope} {name}: {value}" for name, value in said["properties"].items())
+                yield from (f"  {path} {scope} tag {tag}" for tag in said["tags"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunThen:
+    """A run as it was: its attempts, in the order in which they began."""
+
+    run: str
+    attempts: tuple[AttemptThen, ...]
+
+
+def find_run_then(context: OperationContext, run: str) -> RunThen:
+    """Return a run as it was, by its id in Dagster, by the name of a command or of work elsewhere, or by the origin of
+    one of its events.
+
+    Raises:
+        InstanceQueryError: it has not worked on an instance.
+    """
+    run_id = find_run(run) or run
+    with context.read() as connection:
+        attempts = Attempts(connection).of_run(run_id)
+        if not attempts:
+            next_step = "Name one that has: lists of instances have a column run."
+            raise InstanceQueryError(subject=f"run {run!r}", reason="it worked on no instance", next_step=next_step)
+        return RunThen(run=run_id, attempts=tuple(_read(context, connection, each) for each in attempts))
+
+
+def _read(context: OperationContext, connection: Connection, row: Attempt) -> AttemptThen:
+    events = EventLog(connection).of_numbers(row.outputs)
+    releases = Releases(connection).of(row.process, row.cluster)
+    release = next((each for each in releases if each.release == row.release), None)
+    paths = {f"cluster/{cluster}" for cluster in (row.cluster, source_of(row.process)) if cluster}
+    paths.add("/".join(declared_by(row.process)))
+    paths |= {f"feed/{entry.feed}" for entry in row.inputs} | {f"feed/{event.feed}" for event in events.values()}
+    said = None if row.metadata_seq is None else MetadataStore(connection).said_then(paths, row.metadata_seq)
+    params = _params(context, connection, row)
+    facts = (each for each in Facts(connection).of(row.key) if each.attempt == row.attempt)
+    return AttemptThen(
+        row=row,
+        definitions=tuple(_definitions(connection, release, row.started_at)) if release else (),
+        code=(parse_fingerprint(release.fingerprint).files or None) if release else None,
+        properties=params.properties if params else None,
+        arguments=params.arguments if params else (),
+        outputs=tuple(map(AttemptOutput, events.values())),
+        events_gone=len(row.outputs) - len(events),
+        facts={f"{each.category}/{each.name}": each.value for each in facts},
+        words=said if said is None else dict(sorted(said.items())),
+    )
+
+
+def _definitions(connection: Connection, release: Release, moment: datetime) -> Iterator[UsedDefinition]:
+    """Yield the versions of a release at a moment: a later one that changed nothing for instances may stand there."""
+    for each in release.members:
+        found = Definitions(connection).find_before(each.kind, each.name, each.version, moment)
+        if found is not None:
+            yield UsedDefinition(kind=each.kind, name=each.name, version=found.version, digest=found.digest)
+
+
+def _params(context: OperationContext, connection: Connection, row: Attempt) -> InstanceParams | None:
+    """Return the parameters, if no later attempt or release has others."""
+    instance = ProcessInstances(connection).get(*row.key)
+    active = context.timeline.find(connection, row.key[:2], row.nominal_time)
+    if instance is None or instance.attempt != row.attempt or active is None or active.release != row.release:
+        return None
+    return read_params(context, connection, active, row.nominal_time)
+
+
+def _second(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
