@@ -207,7 +207,7 @@ def dependency(context: "EntityContext", *, kind: AnyKindFirst = None, name: Any
     from feed_assets.definitions.verbs.context import get_declared
 
     loaded = context.load()
-    return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
+    return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name).key)
 
 
 @operation(

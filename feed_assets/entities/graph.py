@@ -62,6 +62,14 @@ def _clusters(names: Iterable[str]) -> Iterator[Reference]:
         yield Reference(target=(Kind.CLUSTER, name), path=("clusters", name))
 
 
+def iter_edges(bundle: Bundle) -> Iterator[tuple[EntityKey, str, EntityKey]]:
+    """Yield each reference of an entity to another, once, with the field that has it: `inputs`, `outputs`, `clusters`,
+    `quality` (a quarantine) or `workflow` (a mirror).
+    """
+    for entity in bundle.entities:
+        yield from dict.fromkeys((entity.key, str(each.path[0]), each.target) for each in iter_references(entity))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependencyGraph:
     """The direct dependencies of each entity, and the reverse; includes names that no entity has."""

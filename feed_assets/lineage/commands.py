@@ -11,6 +11,7 @@ from feed_assets.parameters import SCHEDULABLE, KindFirst
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
+    from feed_assets.definitions.verbs.context import EntityContext
     from feed_assets.lineage.records import LineageGraph
     from feed_assets.lineage.runs import RunThen
     from feed_assets.lineage.windows import WindowLineage
@@ -93,3 +94,21 @@ def run(context: "OperationContext", *, run: Annotated[str, Param("Its id.", arg
     from feed_assets.lineage.runs import find_run_then
 
     return find_run_then(context, run)
+
+
+@operation("lineage group", text="text", forms=("dot",), example="pipeline daily")
+def group(
+    context: "EntityContext",
+    *,
+    kind: Annotated[
+        Literal["pipeline", "group", "tag", "owner", "cluster", "colo"],
+        Param("What entities have in common.", argument=True),
+    ],
+    name: Annotated[str, Param("Its name; of a tag with a value NAME=VALUE.", argument=True)],
+) -> "LineageGraph":
+    """Show what hangs on a pipeline, a group, a tag, an owner, a cluster or a colo: its entities, and what each reads
+    and writes.
+    """
+    from feed_assets.lineage.groups import GroupKind, show_group
+
+    return show_group(context, GroupKind(kind), name)

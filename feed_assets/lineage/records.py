@@ -30,6 +30,13 @@ class NodeKind(StrEnum):
     FILE = "file"
     SWEEP = "sweep"
     PLACE = "place"
+    CLUSTER = "cluster"
+    DATASOURCE = "datasource"
+    PIPELINE = "pipeline"
+    GROUP = "group"
+    TAG = "tag"
+    OWNER = "owner"
+    COLO = "colo"
 
 
 class EdgeKind(StrEnum):
@@ -41,6 +48,8 @@ class EdgeKind(StrEnum):
     GAVE = "gave"
     REMOVED = "removed"
     THEN = "then"
+    HAS = "has"
+    HANDS = "hands on"
 
 
 _UPSTREAM = {
@@ -50,6 +59,8 @@ _UPSTREAM = {
     EdgeKind.GAVE: "from",
     EdgeKind.REMOVED: "removed by",
     EdgeKind.THEN: "after",
+    EdgeKind.HAS: "of",
+    EdgeKind.HANDS: "gets {name} from",
 }
 _DOWNSTREAM = {
     EdgeKind.MADE: "made",
@@ -58,6 +69,8 @@ _DOWNSTREAM = {
     EdgeKind.GAVE: "gave",
     EdgeKind.REMOVED: "removed",
     EdgeKind.THEN: "then",
+    EdgeKind.HAS: "has",
+    EdgeKind.HANDS: "hands {name} to",
 }
 
 
@@ -179,7 +192,7 @@ class LineageGraph:
         for each in self.edges:
             one, other = (each.target, each.source) if upwards else (each.source, each.target)
             following[one].append(other)
-            prefixes[one, other] = f"{words[each.kind]} "
+            prefixes[one, other] = f"{words[each.kind].format(name=each.name)} "
 
         def line(above: str | None, first: str, last: str | None) -> str:
             until = nodes[last].nominal_time if last is not None else None

@@ -1,6 +1,7 @@
 """Queries about declared entities: state, text, newest instances."""
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from feed_assets.definitions.verbs.states import EntityStatus, entity_status
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.graph import iter_references
+from feed_assets.entities.graph import iter_edges
 from feed_assets.entities.process import Process
 from feed_assets.errors import WrongUsageError
 from feed_assets.issues import EntityKey
@@ -42,8 +43,7 @@ from feed_assets.log.records import FeedInstanceStatus
 from feed_assets.pages import PAGES, Page
 
 SUMMARY_SPAN = timedelta(days=2)
-INPUT = "Input"
-OUTPUT = "Output"
+_TAGS = {"inputs": "Input", "outputs": "Output"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,22 +289,10 @@ class Neighbour:
     tags: tuple[str, ...] = ()
 
 
-def find_neighbours(bundle: Bundle, entity: AnyEntity) -> tuple[Neighbour, ...]:
-    """Return the neighbours of an entity, by kind and name."""
-    found: dict[EntityKey, tuple[str, ...]] = {}
-    for reference in iter_references(entity):
-        tags = _tags(entity, reference.target) if isinstance(entity, Process) else ()
-        found[reference.target] = tags
-    for other in bundle.entities:
-        if any(reference.target == entity.key for reference in iter_references(other)):
-            is_tagged = isinstance(entity, Feed) and isinstance(other, Process)
-            found[other.key] = _tags(other, entity.key) if is_tagged and isinstance(other, Process) else ()
-    return tuple(Neighbour(kind=kind, name=name, tags=tags) for (kind, name), tags in sorted(found.items()))
-
-
-def _tags(process: Process, feed: EntityKey) -> tuple[str, ...]:
-    if feed[0] != Feed.kind:
-        return ()
-    reads = any(item.feed == feed[1] for item in process.inputs.values())
-    writes = any(item.feed == feed[1] for item in process.outputs.values())
-    return ((INPUT,) if reads else ()) + ((OUTPUT,) if writes else ())
+def find_neighbours(bundle: Bundle, entity: EntityKey) -> tuple[Neighbour, ...]:
+    """Return the neighbours of an entity in the graph of entities, by kind and name."""
+    found: dict[EntityKey, set[str]] = defaultdict(set)
+    for one, field, other in iter_edges(bundle):
+        if entity in (one, other):
+            found[other if one == entity else one] |= {_TAGS[field]} if field in _TAGS else set()
+    return tuple(Neighbour(kind=kind, name=name, tags=tuple(sorted(found[kind, name]))) for kind, name in sorted(found))

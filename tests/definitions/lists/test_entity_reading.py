@@ -121,7 +121,7 @@ def test_row_94_neighbours_with_what_a_feed_is_to_a_process(harness: EntityHarne
     loaded = harness.context().load()
 
     def neighbours(kind: Kind, name: str) -> tuple[Neighbour, ...]:
-        return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
+        return find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name).key)
 
     assert neighbours(Kind.PROCESS, "counting") == (
         Neighbour(kind="cluster", name="primary"),
