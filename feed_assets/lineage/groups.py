@@ -68,10 +68,10 @@ def _first_steps(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterator[Edge]
         after[each.source].add(each.target)
     ids, targets = [each.id for each in nodes], {each.target for each in edges}
     reached: set[str] = set()
-    for each in (ids[0], *sorted(ids[1:], key=targets.__contains__)):
-        if each not in reached and each != ids[0]:
-            yield Edge(source=ids[0], target=each, kind=EdgeKind.HAS)
-        waiting = [each]
+    for node in (ids[0], *sorted(ids[1:], key=targets.__contains__)):
+        if node not in reached and node != ids[0]:
+            yield Edge(source=ids[0], target=node, kind=EdgeKind.HAS)
+        waiting = [node]
         while waiting:
             new = after[waiting.pop()] - reached
             reached |= new
@@ -94,7 +94,7 @@ def _words(kind: GroupKind, entity: AnyEntity, said: SaidTags) -> Iterable[str]:
             return said.of_entity(entity)
         case (GroupKind.OWNER, _):
             owners = (each.removeprefix("owner=") for each in said.of_entity(entity) if each.startswith("owner="))
-            return filter(None, (*owners, entity.acl and entity.acl.owner))
+            return (*owners, *filter(None, [entity.acl.owner] if entity.acl else []))
     return ()
 
 
