@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.tick_harness import STATE, TickedLocation, open_location
 from benchmarks.workload import CLUSTER, HOUR, START
-from feed_assets.alerts.deadlines.watermarks import note_looked
+from feed_assets.alerts.deadlines.checks import note_looked
 from feed_assets.orchestration.location.reloading import follow_plan
 from feed_assets.orchestration.sensors.deadlines import run_sla_tick
 from feed_assets.plan.records import Plan

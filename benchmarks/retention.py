@@ -30,8 +30,7 @@ from feed_assets.retention.rules.eligibility import (
 )
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import Trash
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.templates import parse_path_template
 
 HOUR = timedelta(hours=1)

@@ -11,8 +11,7 @@ from dagster import DailyPartitionsDefinition, HourlyPartitionsDefinition, TimeW
 
 from benchmarks.probes import say
 from benchmarks.report import Figure, Part, Scale
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.windows import Window, parse_window
 
 AT_LEAST = 50_000

@@ -6,9 +6,8 @@ from threading import Event
 import pytest
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import NoAnswerError
 from feed_assets.patience import Patience
 from tests.context.test_bulkheads import SetClock

@@ -6,7 +6,7 @@ from feed_assets.alerts.deadlines.queries import SlaQuery
 from feed_assets.entities.common import Kind
 from feed_assets.operation import Does, Param, operation
 from feed_assets.parameters import Clusters, OnlyKind, OnlyName
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 if TYPE_CHECKING:
     from feed_assets.alerts.deadlines.alerts import Backlog, SlaList

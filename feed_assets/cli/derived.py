@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, get_origin
 
 import click
 
-from feed_assets.cli import options, proposals, state
+from feed_assets.cli import options, state
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.groups import Verb, Verbs
 from feed_assets.cli.progress import status_line
@@ -23,7 +23,7 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operation import Does, Operation, Parameter
 from feed_assets.operation_list import describe_group, find_operations
 from feed_assets.settings import load_settings
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 DRAWN: Mapping[str, str] = MappingProxyType(
     {"retention show": "feed_assets.cli.drawing:print_sweep", "feed take": "feed_assets.cli.drawing:print_inboxes"}
@@ -89,7 +89,7 @@ def _parameter_of(each: Parameter) -> click.Parameter:
 
 def _type_of(each: Parameter) -> click.ParamType[Any]:
     of = [Kind(kind) for kind in each.param.of]
-    find = proposals.names_of(*of) if of else getattr(proposals, f"find_{each.param.proposes}", None)
+    find = options.names_of(*of) if of else getattr(options, f"find_{each.param.proposes}", None)
     if each.param.commas:
         return options.ListType(
             find or (lambda _: ()), _type_of(replace(each, param=replace(each.param, commas=False)))
@@ -109,7 +109,7 @@ def _type_of(each: Parameter) -> click.ParamType[Any]:
         Frequency: lambda: options.FREQUENCY,
         int: lambda: click.INT if each.param.least is None else click.IntRange(min=each.param.least),
         Path: lambda: click.Path(exists=True, dir_okay=False, path_type=Path),
-        str: lambda: click.Path() if each.param.file else proposals.ProposedType(find) if find else click.STRING,
+        str: lambda: click.Path() if each.param.file else options.ProposedType(find) if find else click.STRING,
     }
     return made[each.type]()
 

@@ -79,7 +79,7 @@ def apply(
     Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
     declared entities at once needs --digest or --delete-all instead of --yes.
     """
-    from feed_assets.definitions.verbs.applying import apply_planned, require_digest
+    from feed_assets.definitions.verbs.planning import apply_planned, require_digest
 
     context = open_entity_context_for(
         files, author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all

@@ -12,7 +12,7 @@ from feed_assets.cli.options import FREQUENCY, MomentType, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 
 @click.command(

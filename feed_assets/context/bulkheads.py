@@ -1,29 +1,146 @@
-"""Confine a failure to the unit of work in which it happens.
+"""Confine a failure to the unit of work in which it happens, and record it: which unit of which step of ticks on a
+cluster, why, since when, and when it is tried again.
 
 A tick consists of units: a step, or the part of a step that concerns one feed, process or storage endpoint. A unit that
 fails is recorded with its reason and put off; all others run. The first success of the unit ends the record. If it is
-an address, all else that has failed on the cluster is due at once: much of it has waited for that address.
+an address, all else that has failed on the cluster is due at once: much of it has waited for that address. The table
+holds only what fails now.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.actions import Action, ActionStatus, record_action
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.tick_failures import TickFailure, TickFailures, TickStep
+from feed_assets.entities.common import Kind
 from feed_assets.errors import NoAnswerError, describe_error
 from feed_assets.log.instances.arrival_polls import ArrivalPolls
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.masking import get_logger
 from feed_assets.patience import Answer, Patience
+from feed_assets.sql.column_types import Choice, Text, UtcDateTime
 from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateUnreachableError
+from feed_assets.sql.rows import RowMapper, TableStore, delete_keys
+from feed_assets.sql.tables import define_table
 from feed_assets.storage.errors import StorageAwayError
+
+
+class TickStep(StrEnum):
+    """The step of a tick to which a unit of work belongs; the comment says what the unit is.
+
+    The last five are steps of the sensors for deadlines and for late data and of the jobs of retention and replication,
+    all others of the arrival sensor.
+    """
+
+    DEFINITIONS = "definitions"  # what the location declares
+    RECONCILIATION = "reconciliation"  # the runs of the cluster
+    SPARK = "Spark"  # a Spark Connect server
+    STAGING_SWEEP = "staging sweep"  # the address of a store
+    STORAGE = "storage"  # the endpoint of stores
+    MATERIALIZATIONS = "materializations"  # a feed that an asset of another Dagster code produces
+    WATCHES = "watches"  # a feed whose instances come as they come
+    STORED_DATA = "stored data"  # a store
+    INBOXES = "inboxes"  # a feed with an inbox
+    ARRIVALS = "arrivals"  # the polls of the cluster
+    PAST_ARRIVALS = "past arrivals"  # a process with older releases
+    RETRIES = "retries"  # a process
+    INSTANCES = "instances"  # a process
+    EVENTS = "events"  # the queues of the cluster
+    TRIGGERS = "triggers"  # a process
+    GATES = "gates"  # a process
+    UPDATES = "updates"  # a process
+    REQUESTS = "requests"  # a process
+    NOTICES = "notices"  # a process
+    REPORTS = "reports"  # a feed
+    PARTITIONS = "partitions"  # a grid
+    POOLS = "pools"  # the pools of the cluster
+    DEADLINES = "deadlines"  # a feed or process with an SLA
+    FORECASTS = "forecasts"  # the same, if it warns
+    LATE_DATA = "late data"  # a feed
+    RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
+    REPLICATION = "replication"  # a flow
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of entity that a unit of the step is; None if it is something else, or not always one kind."""
+        match self:
+            case TickStep.MATERIALIZATIONS | TickStep.WATCHES | TickStep.INBOXES | TickStep.REPORTS:
+                return Kind.FEED
+            case TickStep.PAST_ARRIVALS | TickStep.RETRIES | TickStep.INSTANCES | TickStep.TRIGGERS:
+                return Kind.PROCESS
+            case TickStep.GATES | TickStep.UPDATES | TickStep.NOTICES | TickStep.REQUESTS:
+                return Kind.PROCESS
+            case _:
+                return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickFailure:
+    """A unit of work of a cluster's ticks that failed when it was last tried, and when it is tried next (real times).
+
+    `subject` names the unit within its step; "" if the step has one unit. `failures` counts those in a row.
+    """
+
+    cluster: str
+    step: TickStep
+    subject: str
+    reason: str
+    since: datetime
+    next_try_at: datetime
+    failures: int = 1
+
+
+tick_failures = define_table(
+    "fa_tick_failures",
+    Column("cluster", Text, nullable=False),
+    Column("step", Choice(TickStep), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("since", UtcDateTime, nullable=False),
+    Column("next_try_at", UtcDateTime, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    key=("cluster", "step", "subject"),
+)
+
+
+_T = tick_failures.c
+_KEY = ("cluster", "step", "subject")
+_ROWS = RowMapper(tick_failures, TickFailure)
+
+
+class TickFailures(TableStore):
+    """The failures as one transaction sees them."""
+
+    def all(self) -> list[TickFailure]:
+        """Return the failures of all clusters, ordered by cluster, step and subject."""
+        return _ROWS.find(self._connection, _ROWS.select.order_by(*(_T[name] for name in _KEY)))
+
+    def put(self, failures: Iterable[TickFailure]) -> None:
+        """Record failures; replace earlier ones of the same units."""
+        _ROWS.put(self._connection, failures)
+
+    def try_again(self, cluster: str, now: datetime, *, but: Collection[TickStep]) -> None:
+        """Let the failed units of a cluster be due, but for those of some steps."""
+        late = update(tick_failures).where(_T.cluster == cluster, _T.step.not_in(but), _T.next_try_at > now)
+        self._connection.execute(late.values(next_try_at=now))
+
+    def remove(self, keys: Iterable[tuple[str, TickStep, str]]) -> None:
+        """Remove the failures of units, by (cluster, step, subject)."""
+        delete_keys(self._connection, tick_failures, _KEY, keys)
+
 
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=10)

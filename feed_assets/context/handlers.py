@@ -10,8 +10,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick
-from feed_assets.context.tick_failures import TickStep
 
 _Entry = TypeVar("_Entry")
 _Result = TypeVar("_Result")

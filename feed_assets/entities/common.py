@@ -28,8 +28,7 @@ from feed_assets.entities.metadata import MetadataKey, MetadataKind, Scope
 from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.receivers import Channel
 from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
 
 class Kind(StrEnum):

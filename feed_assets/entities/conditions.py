@@ -8,8 +8,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.process import Process
 from feed_assets.entities.triggers import GROUP_PREFIX, AllOf, AnyOf, Trigger
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
 _DAILY = Frequency(unit=Unit.DAYS, count=1)
 

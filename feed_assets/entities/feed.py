@@ -39,8 +39,7 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.replication import Replication
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import FrequencyError
-from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit, parse_frequency
 
 AGE_BASED_DELETE = "AgeBasedDelete"
 LIMIT_PROPERTY = "retention.policy.agebaseddelete.limit"

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from feed_assets.issues import split_error
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+from feed_assets.timing.sequence import Frequency, Unit, parse_frequency
 
 _SYNTAX = re.compile(r"([1-9][0-9]*) ?([KMGTP]i?)?B?", re.ASCII)  # 10GiB, 500 MB, 4096
 _PREFIXES = "KMGTP"

@@ -33,8 +33,7 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.triggers import Trigger
 from feed_assets.entities.workflow import Workflow
 from feed_assets.issues import FieldPath
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
 BATCH_FREQUENCY = Frequency(unit=Unit.SECONDS, count=1)
 """The frequency of processes that run when something has come: it only says how exact the times of batches are."""

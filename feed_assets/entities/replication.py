@@ -11,7 +11,7 @@ from feed_assets.entities.copies.options import Preserve, PreserveField, Removed
 from feed_assets.entities.fields import Count, FilledText, FrequencyField, Size, SizeField
 from feed_assets.entities.process import CatchUp, Order, Retry, RetryPolicy
 from feed_assets.timing.errors import FrequencyError
-from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+from feed_assets.timing.sequence import Frequency, Unit, parse_frequency
 
 RETRY = Retry(policy=RetryPolicy.EXP_BACKOFF, delay=Frequency(unit=Unit.MINUTES, count=5), attempts=3)
 """The default retry policy of replication; Falcon's `feed.retry.*`."""

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickFailure, TickFailures
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.safe_mode import is_restored, is_safe_mode
-from feed_assets.context.tick_failures import TickFailure, TickFailures
 from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due

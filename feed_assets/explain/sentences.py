@@ -12,7 +12,7 @@ from feed_assets.entities.flow_names import declared_by, describe_process, is_fl
 from feed_assets.entities.process import OnTimeout
 from feed_assets.explain.facts import FeedFacts, ProcessFacts
 from feed_assets.explain.records import Explanation, Reason, ReasonCode
-from feed_assets.external_work.taking import init_command
+from feed_assets.external_work.attempts import init_command
 from feed_assets.instances.gates.reconciliation import suspend_command
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.instances.lists.ranges import render_ranges

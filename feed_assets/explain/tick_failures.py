@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickFailure, TickStep
 from feed_assets.context.operation import OperationContext
-from feed_assets.context.tick_failures import TickFailure, TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.records import Reason, ReasonCode
 from feed_assets.instances.lists.rows import rendered

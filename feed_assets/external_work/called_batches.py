@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feed_assets.context.operation import AttemptContext
-from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, next_step
-from feed_assets.external_work.taking import TakenBatch
+from feed_assets.external_work.attempts import BatchAtWork, OutputStaging, TakenBatch, next_step
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempts import Published
 from feed_assets.instances.steps.records import StepRun

@@ -22,15 +22,19 @@ from feed_assets.errors import describe_error
 from feed_assets.external_work.attempts import (
     BatchAtWork,
     OutputStaging,
+    TakenBatch,
     begin_step,
     discard_stagings,
     end_step,
     find_at_work,
     find_stagings,
+    init_command,
+    refuse,
     require_no_step_under_way,
     require_step,
     require_steps_done,
     stage_outputs,
+    take_batch,
 )
 from feed_assets.external_work.called_batches import (
     CalledBatch,
@@ -42,7 +46,6 @@ from feed_assets.external_work.called_batches import (
     iter_inputs,
 )
 from feed_assets.external_work.queries import AtWork
-from feed_assets.external_work.taking import TakenBatch, init_command, refuse, take_batch
 from feed_assets.instances.attempts.attempt_inputs import find_batch_events
 from feed_assets.instances.attempts.attempts import Published, claim_outputs, finish_attempt, record_published
 from feed_assets.instances.attempts.displacement import OutputPlace

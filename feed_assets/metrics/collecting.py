@@ -18,11 +18,11 @@ from feed_assets.alerts.deadlines.store import SlaMisses
 from feed_assets.alerts.delivery.store import ReceiverStates
 from feed_assets.alerts.delivery.tables import IS_DEAD, IS_OPEN, deliveries
 from feed_assets.clock import open_clock
+from feed_assets.context.bulkheads import TickFailures
 from feed_assets.context.operation import OperationContext, open_context
 from feed_assets.context.safe_mode import is_restored
-from feed_assets.context.tick_failures import TickFailures
 from feed_assets.entities.common import Kind
-from feed_assets.instances.gates.clock_setback import find_last_times
+from feed_assets.instances.gates.reconciliation import find_last_times
 from feed_assets.instances.inbox.inbox_files import find_ahead
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.loading.entity_files import digest_files, read_declared_files

@@ -17,8 +17,7 @@ from feed_assets.plan.edges import InputEdge, Key, OutputEdge
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
-from feed_assets.timing.frequency import Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, Unit
 from feed_assets.timing.windows import Window
 from feed_assets.timing.zones import offset_spread
 

@@ -8,7 +8,7 @@ from feed_assets.parameters import Clusters
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
-    from feed_assets.orchestration.runs.cleanup import CleanUp
+    from feed_assets.orchestration.runs.retention import CleanUp
 
 
 @operation(
@@ -32,6 +32,6 @@ def clean_up(
     same once a day. Runs, instances with their last attempt, partitions and materializations stay. With
     --dry-run it shows what would go.
     """
-    from feed_assets.orchestration.runs.cleanup import clean_up
+    from feed_assets.orchestration.runs.retention import clean_up
 
     return clean_up(context, clusters, author=author, dry_run=dry_run, progress=progress)

@@ -12,7 +12,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.locations.overlaps import NO_OVERLAPS
 from feed_assets.entities.process import CatchUp, Order, Process
-from feed_assets.plan.difference_records import (
+from feed_assets.plan.differences import find_running
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import RetentionRecord
+from feed_assets.plan.release_fingerprint import Step
+from feed_assets.plan.rendering import (
     FOREVER,
     Effect,
     EntityDifference,
@@ -25,10 +29,6 @@ from feed_assets.plan.difference_records import (
     count_ranges,
     validity_of,
 )
-from feed_assets.plan.differences import find_running
-from feed_assets.plan.edges import Key
-from feed_assets.plan.records import RetentionRecord
-from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.sequence import InstanceSequence, is_same_grid

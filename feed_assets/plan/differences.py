@@ -14,14 +14,6 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.compile import runs_here
-from feed_assets.plan.difference_records import (
-    Cause,
-    EntityChange,
-    EntityDifference,
-    FieldDifference,
-    ProcessDifference,
-    ProcessState,
-)
 from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import (
     Step,
@@ -31,6 +23,14 @@ from feed_assets.plan.release_fingerprint import (
     parse_fingerprint,
     release_fingerprint,
     weigh,
+)
+from feed_assets.plan.rendering import (
+    Cause,
+    EntityChange,
+    EntityDifference,
+    FieldDifference,
+    ProcessDifference,
+    ProcessState,
 )
 from feed_assets.timing.sequence import is_same_grid
 

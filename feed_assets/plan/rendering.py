@@ -1,26 +1,312 @@
-"""The text form of a difference: added, changed and removed entities, the consequences, and a line of counts."""
+"""The difference between two sets of definitions: its records, and its text form: added, changed and removed entities,
+the consequences, and a line of counts.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.plan.difference_records import (
-    BatchesDifference,
-    Cause,
-    Effect,
-    EntityChange,
-    EntityDifference,
-    FieldDifference,
-    InputDifference,
-    InstancesDifference,
-    PlanDifference,
-    ProcessDifference,
-    RetentionDifference,
-)
+from feed_assets.entities.differences import FieldChange
+from feed_assets.issues import Source
+from feed_assets.json_form import Hidden, NominalTime, ShownKey, shown
+from feed_assets.plan.edges import Key
 from feed_assets.plan.release_fingerprint import Step, Weight
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.sequence import InstanceSequence
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+_MOMENT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The times `start <= t < stop`; empty if `stop` is not after `start`."""
+
+    start: datetime
+    stop: datetime
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it contains no time."""
+        return self.stop <= self.start
+
+    def upto(self, moment: datetime) -> "Span":
+        """Return the part at or before a moment."""
+        return Span(start=self.start, stop=min(self.stop, moment + _MOMENT))
+
+    def before(self, moment: datetime) -> "Span":
+        """Return the part before a moment."""
+        return Span(start=self.start, stop=min(self.stop, moment))
+
+    def within(self, other: "Span") -> "Span":
+        """Return the part that is also in `other`."""
+        return Span(start=max(self.start, other.start), stop=min(self.stop, other.stop))
+
+    def without(self, other: "Span | None") -> tuple["Span", ...]:
+        """Return the part outside `other`: at most two spans.
+
+        >>> from datetime import datetime
+        >>> day = lambda n: datetime(2015, 1, n, tzinfo=UTC)
+        >>> [part.start.day for part in Span(start=day(1), stop=day(9)).without(Span(start=day(3), stop=day(5)))]
+        [1, 5]
+        """
+        if other is None or self.within(other).is_empty:
+            parts = [self]
+        else:
+            parts = [Span(start=self.start, stop=other.start), Span(start=other.stop, stop=self.stop)]
+        return tuple(part for part in parts if not part.is_empty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRange:
+    """A range of consecutive instances of one sequence: the first, the last, and their number."""
+
+    first: NominalTime
+    last: NominalTime
+    count: int
+
+
+def validity_of(sequence: InstanceSequence) -> Span:
+    """Return the span in which a sequence has instances."""
+    return Span(start=sequence.start, stop=sequence.end or FOREVER)
+
+
+def count_ranges(sequence: InstanceSequence, spans: tuple[Span, ...]) -> tuple[InstanceRange, ...]:
+    """Return the instances in each of some spans; spans without any are left out."""
+    ranges = []
+    for span in spans:
+        indices = sequence.indices_between(span.start, span.stop)
+        if indices:
+            ranges.append(
+                InstanceRange(first=sequence.at(indices[0]), last=sequence.at(indices[-1]), count=len(indices))
+            )
+    return tuple(ranges)
+
+
+class EntityChange(StrEnum):
+    """The change of an entity."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+class Effect(StrEnum):
+    """The effect on instances: due, skipped at once, dropped, expired (older than their limit), or copied."""
+
+    DUE = "due"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+    EXPIRED = "expired"
+    COPIED = "copied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """A field that differs, and its weight for the processes that see it."""
+
+    change: FieldChange
+    weight: Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityDifference:
+    """An entity that is added, changed or removed; `joined` and `left` are the clusters that it enters and leaves."""
+
+    key: ShownKey
+    change: EntityChange
+    fields: tuple[FieldDifference, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    source: Source | None
+
+    @property
+    def label(self) -> str:
+        """The entity's name in messages."""
+        return label_of(self.key)
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether it is a cluster with another version.
+
+        Processes see the change when they are updated to that version.
+        """
+        is_cluster = self.key[0] == Kind.CLUSTER
+        return is_cluster and any(field.change.path == ("version",) for field in self.fields)
+
+    def hard_fields(self, cluster: str) -> tuple[str, ...]:
+        """Return the fields that cause a new release of the processes that see the entity on a cluster."""
+        elsewhere = {"clusters"} if self.key[0] in (Kind.FEED, Kind.PROCESS) else frozenset()
+        return tuple(
+            field.change.field
+            for field in self.fields
+            if field.weight is Weight.RELEASE
+            and not (field.change.path[0] in elsewhere and field.change.path[1] != cluster)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """An entity or a file of the workflow whose change affects a process, and the entity's fields that do.
+
+    There are no fields if the entity was added or removed.
+    """
+
+    key: ShownKey
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """The recorded state of a process on a cluster.
+
+    `is_active` is False for a process that is not scheduled: changes are only stored. `governed_from` is the start of
+    the first release, `newest_from` the start of the newest. `unended` counts the instances that exist and have not
+    ended. With `governs_all` a change applies to all instances that have not begun; `first_unstarted` is the first of
+    these.
+    """
+
+    is_active: bool = True
+    is_suspended: bool = False
+    release: int = 0
+    governed_from: datetime | None = None
+    newest_from: datetime | None = None
+    has_begun: bool = False
+    governs_all: bool = False
+    first_unstarted: datetime | None = None
+    unended: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessDifference:
+    """The next release of a process on a cluster: its new definition governs from `effective_from`.
+
+    `release` is the number of the release that governs then. Instances that have ended never change. A change of a
+    process whose new end is past is refused. If it `is_enumerated`, its instances are known beforehand; else something
+    makes each: a batch.
+    """
+
+    process: str
+    cluster: str
+    step: Step
+    effective_from: NominalTime | None
+    ends_at: NominalTime | None
+    release: int
+    state: Hidden[ProcessState]
+    causes: tuple[Cause, ...]
+    is_refused: bool = False
+    is_enumerated: bool = True
+
+    @property
+    def key(self) -> Key:
+        return (self.process, self.cluster)
+
+    @shown
+    def is_scheduled(self) -> bool:
+        """Whether changes affect it; otherwise they are only stored."""
+        return self.state.is_active
+
+    @shown
+    def is_suspended(self) -> bool:
+        """Whether it is suspended."""
+        return self.state.is_suspended
+
+    @shown
+    def unended(self) -> int:
+        """How many of its instances have not ended."""
+        return self.state.unended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancesDifference:
+    """The immediate effect on some instances of a feed or process on a cluster; `of` is the source of copies."""
+
+    effect: Effect
+    kind: Kind
+    name: str
+    cluster: str
+    ranges: tuple[InstanceRange, ...]
+    of: str | None = None
+
+    @shown
+    def count(self) -> int:
+        """The number of instances."""
+        return sum(run.count for run in self.ranges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputDifference:
+    """What the first batch would take at an input, of so many `pending` events, and what it would pass over."""
+
+    input: str
+    feed: str
+    taken: int
+    passed: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchesDifference:
+    """The batches that a process would cut at once of what is pending, and would not cut without the change.
+
+    There are so many of them, or more if there `are_more`. The next tick cuts the first, and each other one is cut when
+    there is room for it. If `busy` batches are under way and no more may be, the first waits, too.
+    """
+
+    process: str
+    cluster: str
+    batches: int
+    are_more: bool
+    busy: int
+    first: tuple[InputDifference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionDifference:
+    """A retention that becomes stricter by some fields; the schedule acts on it from `acts_from` on."""
+
+    feed: str
+    cluster: str
+    fields: tuple[str, ...]
+    acts_from: NominalTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDifference:
+    """The whole difference. No change of a definition runs instances again that have ended."""
+
+    as_of: datetime
+    entities: tuple[EntityDifference, ...]
+    processes: tuple[ProcessDifference, ...]
+    instances: tuple[InstancesDifference, ...]
+    retention: tuple[RetentionDifference, ...] = ()
+    batches: tuple[BatchesDifference, ...] = ()
+
+    @shown
+    def is_empty(self) -> bool:
+        """Whether there is no difference."""
+        return not self.entities and not self.processes
+
+    @shown
+    def counts(self) -> dict[str, int]:
+        """How many entities have each change, and how many instances each effect."""
+        changes = {change.value: len(self.with_change(change)) for change in EntityChange}
+        return changes | {f"instances_{effect.value}": self.count(effect) for effect in Effect}
+
+    def count(self, effect: Effect, kind: Kind | None = None) -> int:
+        """Return how many instances have an effect."""
+        return sum(
+            each.count for each in self.instances if each.effect is effect and (kind is None or each.kind is kind)
+        )
+
+    def with_change(self, change: EntityChange) -> tuple[EntityDifference, ...]:
+        """Return the entities with a change."""
+        return tuple(entity for entity in self.entities if entity.change is change)
+
 
 _SIGNS = {EntityChange.ADDED: "+", EntityChange.CHANGED: "~", EntityChange.REMOVED: "-"}
 _SHOWN_RANGES = 3

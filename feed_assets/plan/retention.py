@@ -20,7 +20,7 @@ from feed_assets.entities.locations.overlaps import Overlaps
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.places import locate, locate_table
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, SweepLimits
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 from feed_assets.timing.templates import PathTemplate
 
 _SIX_HOURS = Frequency(unit=Unit.HOURS, count=6)
@@ -77,7 +77,7 @@ def decide_cadence(
     Differs from Falcon: its documentation says so, but its code uses the frequency of the feed instead of the limit.
     Here the feed's frequency is used only if there is no limit, but a number or size of instances.
 
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> decide_cadence(parse_frequency("hours(12)"), parse_frequency("days(1)"), None, None).render()
     'hours(6)'
     """
@@ -89,7 +89,7 @@ def decide_cadence(
 def find_stricter(old: RetentionRecord | None, new: RetentionRecord | None) -> tuple[str, ...]:
     """Return the fields by which `new` may remove more than `old` at once; empty if it does not. None keeps everything.
 
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> long = RetentionRecord(limit=parse_frequency("days(9)"), cadence=_DAILY, trash=_DAILY)
     >>> short = replace(long, limit=parse_frequency("days(3)"))
     >>> find_stricter(long, short), find_stricter(short, long), find_stricter(None, short)

@@ -19,8 +19,7 @@ from feed_assets.entities.triggers import (
     Trigger,
     Unchanged,
 )
-from feed_assets.timing.frequency import Frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence
 
 
 class TriggerInput(NamedTuple):

@@ -65,14 +65,12 @@ from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_for_lineage, lock_queues
 from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import NEVER
+from feed_assets.triggers.apply_triggers import find_routed, input_key
 from feed_assets.triggers.input_windows import input_states
 from feed_assets.triggers.queue.changes import QueueChanges
-from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction, QueueChange
 from feed_assets.triggers.queue.store import Triggers
-from feed_assets.triggers.queue_starts import input_key
-from feed_assets.triggers.routing import find_routed
 
 _BATCH = 500
 _MOMENT = timedelta(microseconds=1)

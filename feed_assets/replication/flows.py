@@ -12,9 +12,8 @@ from time import sleep
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.operation import AttemptContext
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.store_polls import find_records
 from feed_assets.instances.attempts.attempt_inputs import find_late_inputs

@@ -35,7 +35,7 @@ from feed_assets.retention.rules.clock_witness import find_clock_obstacle
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.sql.database import Database
 from feed_assets.sql.locks import lock_definitions
-from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+from feed_assets.timing.sequence import Frequency, Unit, parse_frequency
 
 _logger = get_logger(__name__)
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from feed_assets.retention.holding import HoldChange
     from feed_assets.retention.planning import RetentionPlan
     from feed_assets.retention.reading import EvictionReports, ShownSweep
-    from feed_assets.retention.running import SweepRuns
-    from feed_assets.retention.undoing import PurgeResult, UndoResult
+    from feed_assets.retention.running import PurgeResult, SweepRuns, UndoResult
 
 GROUPS = {
     "hold": "Manage holds: they protect instances against retention until they are released or expire.",
@@ -204,7 +203,7 @@ def undo(
     partition key in the time zone of the feed.
     """
     from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.undoing import undo_removals
+    from feed_assets.retention.running import undo_removals
 
     return undo_removals(
         context,
@@ -239,7 +238,7 @@ def purge(
     Held instances stay in the trash.
     """
     from feed_assets.retention.reading import find_sweep
-    from feed_assets.retention.undoing import empty_trash
+    from feed_assets.retention.running import empty_trash
 
     only = [find_sweep(context, plan) for plan in plans]
     return empty_trash(context, author=author, clusters=clusters, only=only, at_once=now, dry_run=dry_run)

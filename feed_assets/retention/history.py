@@ -20,8 +20,8 @@ from feed_assets.log.records import FeedEvent, FeedEventKind, FeedInstanceStatus
 from feed_assets.log.removals.chunks import find_old_chunks
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.sql.locks import lock_log
+from feed_assets.triggers.apply_triggers import routed_cursor
 from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.routing import routed_cursor
 
 EVENTS_A_STEP = 2_000
 _POSITION = "cleanup/events"

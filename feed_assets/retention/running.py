@@ -1,21 +1,39 @@
-"""`retention run`, `approve` and `cancel`: commands on planned sweeps."""
+"""Commands on sweeps: `retention run`, `approve` and `cancel`; `undo` restores their paths, and `purge` empties their
+trash.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.operation import OperationContext, note
+from feed_assets.context.operation import OperationContext, note, resolve_subject
+from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
-from feed_assets.json_form import Hidden, ShownError, shown
-from feed_assets.log.removals.records import Sweep, SweepState
+from feed_assets.instances.attempts.displacement import UNDECLARED_TRASH_LIFETIME
+from feed_assets.json_form import Hidden, ShownError, shown, shows
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import Hold, ItemResult, Sweep, SweepState
 from feed_assets.log.removals.store import Sweeps
 from feed_assets.log.run_names import name_holder
+from feed_assets.plan.rendering import counted
 from feed_assets.retention.errors import SweepRefusedError
+from feed_assets.retention.holding import HoldChange, hold_restored
 from feed_assets.retention.rules.clock_witness import note_clock
+from feed_assets.retention.rules.hold_traces import UnsettledStore
+from feed_assets.retention.sweeps.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.retention.sweeps.sweep_context import SweepContext
 from feed_assets.retention.sweeps.sweeping import require_runnable, run_sweep
+from feed_assets.retention.sweeps.undoing import (
+    REMOVED_OUTCOMES,
+    UNDOABLE,
+    RestoreSelection,
+    require_undoable,
+    undo_sweep,
+)
 from feed_assets.sql.errors import StateError
+from feed_assets.timing.dates import parse_datetime, render_datetime
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the id of a sweep, and the numbers of settled and of all its paths."""
@@ -185,3 +203,198 @@ def _after(context: OperationContext, sweep: Sweep, author: str, action: str, *,
     if not is_changed:
         _require_state(found, (), "because another command was faster")
     return found
+
+
+@shows("result", "outcome, reason")
+@dataclass(frozen=True, slots=True)
+class UnrestoredPath:
+    """A path that could not be restored, and the reason."""
+
+    path: str
+    result: Hidden[ItemResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoResult:
+    """The effects of an undo, and the holds that protect restored instances from the next sweep (see `HoldChange`).
+    `restored` paths are restored, or would be. `is_shared`: other workers lease a part of the sweep.
+    """
+
+    sweep: Sweep
+    restored: int
+    left: tuple[UnrestoredPath, ...] = ()
+    is_shared: bool = False
+    holds: tuple[Hold, ...] = ()
+    unsettled: tuple[UnsettledStore, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was restored, and which stores do not know of the holds."""
+        return (self.render_summary(), *(each.sentence for each in self.unsettled))
+
+    has_failed = property(lambda self: not self.is_complete)
+
+    @shown
+    def is_complete(self) -> bool:
+        """Whether everything requested is restored."""
+        return not self.is_shared and not self.left
+
+    def render_summary(self) -> str:
+        """Return one line: the numbers of restored and unrestored paths, and the end of the hold."""
+        would = "would restore" if self.dry_run else "restored"
+        text = f"undo of {self.sweep.sweep_id}: {would} {self.restored:,} paths"
+        if self.left:
+            text += f", could not restore {len(self.left):,}"
+        if self.is_shared:
+            text += "; other workers hold the rest, repeat the command when they have finished"
+        if ends := [hold.expires_at for hold in self.holds if hold.expires_at is not None]:
+            text += f"; held until {render_datetime(max(ends))} by {self.holds[0].name!r}"
+        return text
+
+
+def _find_times(
+    context: OperationContext, sweep: Sweep, feeds: Collection[str], texts: Collection[str]
+) -> frozenset[datetime]:
+    """Parse nominal times of instances of a sweep: UTC, or days and partition keys in the zone of the feeds.
+
+    Raises:
+        EntityNotFoundError: a time is not UTC, and a feed of the sweep is not declared any more.
+        DateTimeError: a text is not a time.
+        SweepRefusedError: a text is another time for each of several feeds.
+    """
+    named = sorted(set(feeds) or {count.feed for count in sweep.counts})
+    found: set[datetime] = set()
+    for text in texts:
+        local = [] if text.endswith("Z") else named
+        times = {feed: resolve_subject(context, feed, text, kind=Kind.FEED).instance for feed in local}
+        if len(set(times.values())) > 1:
+            listed = ", ".join(f"{render_datetime(time)} for feed '{feed}'" for feed, time in times.items())
+            raise SweepRefusedError(
+                sweep=sweep.sweep_id,
+                reason=f"{text!r} is {listed}",
+                next_step="Write a time in UTC, or choose one of the feeds: "
+                + command_line("retention", "undo", sweep.sweep_id, feed=next(iter(times)), instance=text),
+            )
+        found |= set(times.values()) or {parse_datetime(text, seconds=True)}
+    return frozenset(found)
+
+
+def undo_removals(
+    context: OperationContext,
+    sweep: Sweep,
+    *,
+    author: str,
+    feeds: Collection[str] = (),
+    times: Collection[str] = (),
+    with_hold: bool = True,
+    dry_run: bool = False,
+    progress: OnProgress | None = None,
+) -> UndoResult:
+    """Undo a sweep, or only its removals of some feeds or at some nominal times. Restored instances are still expired.
+    Unless `with_hold` is False, a hold protects them for as long as the trash would have kept them.
+
+    Raises:
+        EntityNotFoundError, DateTimeError: a time is not UTC and its feed is not declared any more, or it is no time.
+        SweepRefusedError: the sweep has removed nothing, nothing of one of the feeds or at one of the times, or its
+            cluster is not declared any more.
+        StorageError: the storage of all feeds fails; nothing is restored.
+        FeedsUnrestoredError: the storage of some feeds failed; a repeat continues.
+    """
+    moments = _find_times(context, sweep, feeds, times)
+    sweep_context = sweep_context_of(context, author=author)
+    unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})
+    if unknown:
+        raise SweepRefusedError(
+            sweep=sweep.sweep_id,
+            reason=f"it does not contain feed {unknown[0]!r}",
+            next_step=f"It contains {', '.join(sorted(count.feed for count in sweep.counts))}.",
+        )
+    selection = RestoreSelection(feeds=frozenset(feeds) or None, times=moments or None)
+    if sweep.state in UNDOABLE:
+        require_undoable(sweep_context, sweep, selection)
+    if dry_run:
+        return _preview(context, sweep, selection)
+    held = HoldChange(holds=())
+    if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
+        held = hold_restored(context, sweep, feeds or None, moments or None, author, _held_until(context, sweep))
+    bound = progress and partial(progress, sweep.sweep_id)
+    undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=bound)
+    note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
+    return UndoResult(
+        sweep=undone.sweep,
+        restored=undone.restored,
+        left=tuple(UnrestoredPath(*each) for each in undone.left),
+        is_shared=not undone.is_complete,
+        holds=held.holds,
+        unsettled=held.unsettled,
+    )
+
+
+def _held_until(context: OperationContext, sweep: Sweep) -> datetime:
+    records = [context.plan.feeds.get((count.feed, sweep.cluster)) for count in sweep.counts]
+    kept = [record.retention.trash for record in records if record is not None and record.retention is not None]
+    return context.as_of + max((each.as_duration() for each in kept), default=UNDECLARED_TRASH_LIFETIME.as_duration())
+
+
+def _preview(context: OperationContext, sweep: Sweep, selection: RestoreSelection) -> UndoResult:
+    with context.database.read() as connection:
+        outcomes = SweepChunks(connection, sweep.sweep_id).count_outcomes(selection.feeds, selection.times)
+    removed = sum(count for (_, outcome), count in outcomes.items() if outcome in REMOVED_OUTCOMES)
+    return UndoResult(sweep=sweep, restored=removed, dry_run=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeResult:
+    """The effects of a purge on the trash of each due sweep."""
+
+    purged: tuple[PurgedSweep, ...]
+    dry_run: bool = False
+
+    @shown
+    def is_complete(self) -> bool:
+        """Whether nothing prevented the purge."""
+        return all(each.obstacle is None for each in self.purged)
+
+    has_failed = property(lambda self: not self.is_complete)
+
+    @property
+    def summary(self) -> str:
+        """One line: the number of sweeps and of their paths, and how many had to stay."""
+        done = [each for each in self.purged if each.obstacle is None]
+        would = "would purge" if self.dry_run else "purged"
+        text = f"{would} {counted(len(done), 'sweep')}, {counted(sum(each.files for each in done), 'file')}"
+        stay = len(self.purged) - len(done)
+        return f"{text}; {stay:,} had to stay" if stay else text
+
+
+def empty_trash(
+    context: OperationContext,
+    *,
+    author: str,
+    clusters: Collection[str] = (),
+    only: Collection[Sweep] = (),
+    at_once: bool = False,
+    dry_run: bool = False,
+) -> PurgeResult:
+    """Delete the trash of sweeps once it has expired; with `at_once`, delete it regardless of its age.
+
+    Raises:
+        InstanceQueryError: there is no such cluster.
+        SweepRefusedError: the clock seems wrong, so the age of trash is unknown.
+        StorageError: the filesystem failed; a repeat continues.
+    """
+    context.require_clusters(clusters)
+    sweep_context = sweep_context_of(context, author=author)
+    ids = {sweep.sweep_id for sweep in only}
+    named = {sweep.cluster for sweep in only}
+    purged: list[PurgedSweep] = []
+    with context.database.read() as connection:
+        undeclared = Sweeps(connection).clusters() - context.plan.clusters.keys() if at_once else set()
+    for cluster in sorted(named or clusters or {*context.plan.clusters, *undeclared}):
+        found = find_purgeable(sweep_context, cluster, context.as_of, at_once=at_once, only=ids or None)
+        done = purge_sweeps(sweep_context, cluster, found, dry_run=dry_run)
+        purged += done
+        for each in done if not dry_run else ():
+            note(context, author, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
+    return PurgeResult(purged=tuple(purged), dry_run=dry_run)

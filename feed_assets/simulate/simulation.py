@@ -25,10 +25,9 @@ from feed_assets.instances.arrival.stored_data import apply_stored_looks
 from feed_assets.instances.arrival.watching import apply_watches
 from feed_assets.instances.attempts.attempts import Published, begin_attempt
 from feed_assets.instances.attempts.execution import InstanceRunner
-from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.instances.gates.plan_changes import apply_plan
 from feed_assets.instances.gates.readiness import ON_TIME, apply_readiness
-from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.instances.gates.reconciliation import RunState, apply_clock, apply_reconciliation, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import apply_late_checks, apply_updates

@@ -27,7 +27,7 @@ TABLE_MODULES = (
     "feed_assets.alerts.deadlines.tables",
     "feed_assets.alerts.delivery.tables",
     "feed_assets.catalog.tables",
-    "feed_assets.context.tick_failures",
+    "feed_assets.context.bulkheads",
     "feed_assets.instances.inbox.store",
     "feed_assets.instances.steps.store",
     "feed_assets.log.agenda",

@@ -17,8 +17,7 @@ from feed_assets.timing.calendar_offsets import CalendarOffset, Truncation
 from feed_assets.timing.calls import Call, Word
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError
-from feed_assets.timing.frequency import Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, Unit
 from feed_assets.timing.zones import is_regular, is_undisturbed, offset_spread
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -143,7 +142,7 @@ class TimeExpression:
         Returns None if this cannot be proven: for different frequencies, for offsets whose result a clock change or a
         month length can alter, and for data-driven expressions. Ignores the ends of validities.
 
-        >>> from feed_assets.timing.frequency import parse_frequency
+        >>> from feed_assets.timing.sequence import parse_frequency
         >>> daily = InstanceSequence(start=datetime(2013, 11, 1, 4, tzinfo=UTC), frequency=parse_frequency("days(1)"),
         ...                          timezone=ZoneInfo("America/New_York"))
         >>> parse_time_expression("yesterday(0,0)").shift(daily, daily)

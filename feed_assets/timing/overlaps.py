@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from feed_assets.timing.template_syntax import TimeVariable, text_of
+from feed_assets.timing.templates import TimeVariable, text_of
 
 _DIGIT = "\0"
 _DIGITS = frozenset("0123456789" + _DIGIT)

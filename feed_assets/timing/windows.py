@@ -39,7 +39,7 @@ class Window:
 
     >>> from datetime import UTC
     >>> from zoneinfo import ZoneInfo
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> hourly = InstanceSequence(start=datetime(2013, 11, 1, tzinfo=UTC), frequency=parse_frequency("hours(1)"),
     ...                           timezone=ZoneInfo("America/New_York"))
     >>> whole_day = parse_window("today(0,0)", "tomorrow(0,-60)")

@@ -17,8 +17,7 @@ from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.releases.timeline import note_changed
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
-from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import EventRange, Mark, QueueAction, RangeUse
 
 _SECOND = timedelta(seconds=1)

@@ -22,14 +22,13 @@ from feed_assets.plan.rendering import counted
 from feed_assets.plan.trigger_records import TriggerInput, TriggerRecord
 from feed_assets.sql.locks import lock_queues
 from feed_assets.timing.dates import render_datetime
-from feed_assets.triggers.apply_triggers import is_followed, pending_of
+from feed_assets.triggers.apply_triggers import find_routed, input_key, is_followed, pending_of
 from feed_assets.triggers.decide_firing import decide_fire
 from feed_assets.triggers.errors import QueueChangeError
 from feed_assets.triggers.queries import EventChoice
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
-from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import (
     EventRange,
     InputKey,
@@ -40,8 +39,6 @@ from feed_assets.triggers.queue.records import (
     TriggerState,
 )
 from feed_assets.triggers.queue.store import Triggers
-from feed_assets.triggers.queue_starts import input_key
-from feed_assets.triggers.routing import find_routed
 from feed_assets.triggers.waiting import Queue, describe_queues
 
 

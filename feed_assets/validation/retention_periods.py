@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from feed_assets.entities.feed import Feed
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.declared_copies import Copy
-from feed_assets.validation.scope import Complaint, Scope, render_ring
+from feed_assets.validation.scope import Complaint, Copy, Scope, render_ring
 
 _SAMPLES = (0, 1, 2, 13, 60, 400)
 """Instances at which chains are followed: early ones, and others on both sides of clock changes and month lengths."""

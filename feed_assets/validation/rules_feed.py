@@ -8,7 +8,7 @@ from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.frequency import Unit
+from feed_assets.timing.sequence import Unit
 from feed_assets.validation.retention_periods import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feed_assets.entities.feed import AGE_BASED_DELETE, LIMIT_PROPERTY, Feed
 from feed_assets.issues import FieldPath
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 from feed_assets.validation.scope import Complaint, Scope
 
 _MOST_FREQUENT = Frequency(unit=Unit.HOURS, count=1)

@@ -9,10 +9,8 @@ from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
-from feed_assets.timing.template_syntax import TimeVariable
-from feed_assets.timing.templates import parse_path_template
-from feed_assets.validation.declared_copies import location_path
-from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
+from feed_assets.timing.templates import TimeVariable, parse_path_template
+from feed_assets.validation.scope import Complaint, Scope, complain, location_path, with_cluster
 
 REFUSED_SEGMENTS = frozenset({".", "..", HIDDEN_FOLDER})
 """The segments of a path that every store refuses: see `storage/paths.py`."""

@@ -7,7 +7,7 @@ from feed_assets.entities.common import Kind, LocationKind, Retention, Retention
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TemplateError
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.validation.retention_periods import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, with_cluster

@@ -14,7 +14,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.content.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import ClusterRole, Feed, Inbox
+from feed_assets.entities.feed import ClusterRole, Feed, Inbox, find_sources, find_targets, flow_sequence
+from feed_assets.entities.graph import iter_rings
 from feed_assets.entities.locations.overlaps import (
     FixedPlace,
     LocationKey,
@@ -22,6 +23,7 @@ from feed_assets.entities.locations.overlaps import (
     describe_location,
     describe_overlaps,
     iter_locations,
+    iter_mirror_locations,
 )
 from feed_assets.entities.locations.places import Places
 from feed_assets.entities.process import Process
@@ -33,7 +35,90 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.timing.windows import Window, parse_window
-from feed_assets.validation.declared_copies import Copy, find_rings, iter_feed_copies, iter_mirror_copies, location_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A copy that an entity declares, from one place to another; both are canonical URLs.
+
+    `read` is None if it is no feed that is copied. The target is declared at `path`.
+    """
+
+    entity: EntityKey
+    path: FieldPath
+    source: str
+    target: str
+    read: LocationKey | None
+    written: LocationKey
+
+
+def iter_feed_copies(feed: Feed, find_address: Callable[[Feed, str], str | None]) -> Iterator[Copy]:
+    """Yield the copies from each source of a feed to each target of it. `find_address` returns the place of data."""
+    for target in find_targets(feed):
+        for source in find_sources(feed):
+            at, to = find_address(feed, source), find_address(feed, target)
+            if at is None or to is None or flow_sequence(feed, source, target) is None:
+                continue
+            yield Copy(
+                entity=feed.key,
+                path=location_path(feed, target),
+                source=at,
+                target=to,
+                read=(feed.name, source, LocationKind.DATA),
+                written=(feed.name, target, LocationKind.DATA),
+            )
+
+
+def iter_mirror_copies(
+    process: Process, find_cluster: Callable[[str], Cluster | None], places: Places
+) -> Iterator[Copy]:
+    """Yield the copies of each directory of a mirror, on each cluster of it; nothing for other processes."""
+    sources: dict[tuple[str, int], str] = {}
+    for place in iter_mirror_locations(find_cluster, process):
+        number = (place.own, place.position)
+        if place.url is None:
+            continue
+        if not place.is_target:
+            sources[number] = places.canonical(place.url)
+        elif number in sources:
+            yield Copy(
+                entity=process.key,
+                path=place.path,
+                source=sources[number],
+                target=places.canonical(place.url),
+                read=None,
+                written=(process.name, place.own, FixedPlace.MIRROR),
+            )
+
+
+def find_rings(
+    copies: Sequence[Copy], are_ever_both: Callable[[LocationKey, LocationKey], bool]
+) -> tuple[tuple[Copy, ...], ...]:
+    """Return rings of copies in which each writes what the next one reads; every ring shares a copy with one of them.
+
+    `are_ever_both` returns whether two locations of feeds are valid at the same time.
+    """
+    after: dict[int, list[int]] = defaultdict(list)
+    for one, other in iter_nested([copy.target for copy in copies], [copy.source for copy in copies]):
+        writer, reader = copies[one], copies[other]
+        are_apart = (
+            reader.read is not None
+            and isinstance(writer.written[2], LocationKind)
+            and not are_ever_both(writer.written, reader.read)
+        )
+        if one != other and not are_apart:
+            after[one].append(other)
+    return tuple(tuple(copies[number] for number in ring) for ring in iter_rings(after))
+
+
+def location_path(feed: Feed, cluster: str, kind: LocationKind | None = LocationKind.DATA) -> tuple[str, ...]:
+    """Return where a location of a feed on a cluster is declared; None is the archive."""
+    entry = feed.clusters[cluster]
+    if kind is None:
+        return ("clusters", cluster, "retention", "archive_to")
+    own = ("clusters", cluster) if entry.locations is not None or entry.table is not None else ()
+    return (*own, "table") if feed.table_on(cluster) is not None else (*own, "locations", kind.value)
+
 
 _Step = TypeVar("_Step")
 _MOST_STEPS = 12

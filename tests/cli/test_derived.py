@@ -15,7 +15,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from feed_assets.catalog.run_metadata import PROGRAM, Facts
-from feed_assets.cli import derived, proposals
+from feed_assets.cli import derived, options
 from feed_assets.cli.main import main
 from feed_assets.context.operation import OperationContext
 from feed_assets.definitions.verbs.context import EntityContext
@@ -27,7 +27,7 @@ from feed_assets.operation_list import MODULES, find_operations
 from feed_assets.pages import Page
 from feed_assets.parameters import Clusters, Files, KindFirst, Name, Names, OnlyKind, OnlyName
 from feed_assets.sql.database import open_database
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 from tests.cli.project import prepare, rows, run
 from tests.cli.retention_project import ok, set_clock
 
@@ -458,7 +458,7 @@ def test_every_example_is_a_call_and_every_parameter_has_a_text(each: Operation)
     if each.example:
         command.make_context(each.name, shlex.split(each.example))
     assert [parameter.name for parameter in each.parameters if not parameter.param.help] == []
-    assert all(hasattr(proposals, f"find_{parameter.param.proposes or 'names'}") for parameter in each.parameters)
+    assert all(hasattr(options, f"find_{parameter.param.proposes or 'names'}") for parameter in each.parameters)
     assert each.about
 
 

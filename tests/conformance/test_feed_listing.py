@@ -24,8 +24,7 @@ from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessIns
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from tests.context.contexts import about, context_of, put, row
 from tests.instances.harness import START, LifecycleHarness, feed, process
 

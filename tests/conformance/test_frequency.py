@@ -9,8 +9,7 @@ import pytest
 
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError, FrequencyError
-from feed_assets.timing.frequency import Frequency, parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, parse_frequency
 from feed_assets.timing.text import TextContext
 from tests.instances.harness import process
 from tests.timing.functions import evaluate_function

@@ -19,7 +19,7 @@ from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from feed_assets.triggers.input_windows import InputState, decide_ready
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 

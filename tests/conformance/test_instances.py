@@ -10,8 +10,7 @@ import pytest
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import FrequencyError
 from feed_assets.timing.expressions import parse_time_expression
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from tests.conformance.conftest import load_differences, load_table
 
 Case = dict[str, Any]

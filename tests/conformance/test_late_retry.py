@@ -35,7 +35,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.sql.database import open_database
 from feed_assets.timing.dates import parse_datetime
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import LifecycleHarness, feed, process
 from tests.retention.harness import RetentionHarness, kept_feed
 

@@ -20,13 +20,11 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.compile import compile_plan
+from feed_assets.plan.compile import compile_plan, copy_options, normalize_slice, slice_path
 from feed_assets.plan.copy_records import CopyOptions, OnError
-from feed_assets.plan.replication import copy_options, normalize_slice, slice_path
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.transfer.plans import CopyFilter, Side, target_side
 from tests.conformance.replicated_feeds import (
     LEVELS,

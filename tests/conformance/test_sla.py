@@ -18,7 +18,7 @@ from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.messages.levels import SlaLevel
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from feed_assets.validation.rules import validate_bundle
 from tests.alerts.deadlines.looks import late, look
 from tests.conformance.test_retention import codes_of, feed_of

@@ -16,9 +16,11 @@ from feed_assets.context.bulkheads import (
     SHORTEST_PAUSE,
     WORK_PER_PAUSE,
     Bulkheads,
+    TickFailure,
+    TickFailures,
+    TickStep,
     without_outages,
 )
-from feed_assets.context.tick_failures import TickFailure, TickFailures, TickStep
 from feed_assets.errors import MOST_CHARACTERS, describe_error
 from feed_assets.settings import Settings
 from feed_assets.sql.database import Database

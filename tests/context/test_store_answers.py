@@ -4,9 +4,8 @@ from datetime import timedelta
 from threading import Event
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads
-from feed_assets.context.store_answers import ask_by_store
-from feed_assets.context.tick_failures import TickFailure
+from feed_assets.context.bulkheads import LONGEST_PAUSE, Bulkheads, TickFailure
+from feed_assets.context.tick import ask_by_store
 from feed_assets.patience import Patience
 from feed_assets.plan.addresses import StoreAddress
 from tests.instances.harness import START

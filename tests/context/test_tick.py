@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from tests.instances.harness import START, LifecycleHarness
 
 

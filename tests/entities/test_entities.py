@@ -13,7 +13,7 @@ from feed_assets.entities.fields import describe
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
 from feed_assets.entities.workflow import Workflow
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 from tests.entities.samples import BASE, build, bundle
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from feed_assets.entities.common import LocationKind, Locations, Retention
 from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, Feed
 from feed_assets.entities.fields import Size, parse_size
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 
 def refusal(**fields: Any) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.forecasting.watches import WATCHED
+from feed_assets.alerts.forecasting.forecasts import WATCHED
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import ReasonCode
 from feed_assets.instances.late.store import LateCheck, LateChecks

@@ -10,7 +10,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain
 from feed_assets.explain.records import Explanation, ReasonCode
 from feed_assets.instances.lists.runs import LEFT_OUT, find_logs
-from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind
+from feed_assets.instances.steps.frames import AttemptStep, StepKind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus

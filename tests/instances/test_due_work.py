@@ -14,8 +14,8 @@ from feed_assets.context.bulkheads import Bulkheads
 from feed_assets.instances.gates.readiness import apply_readiness
 from feed_assets.instances.gates.retries import apply_retries
 from feed_assets.instances.late.detection import apply_late_checks, apply_updates
+from feed_assets.instances.late.lateness import plan_update
 from feed_assets.instances.late.store import LateChecks
-from feed_assets.instances.late.updates import plan_update
 from feed_assets.log.agenda import agenda
 from feed_assets.log.instances.tables import process_instances
 from feed_assets.log.messages.outbox import outbox

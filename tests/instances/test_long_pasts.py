@@ -19,7 +19,7 @@ from feed_assets.entities.process import Process
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.arrival import polling
 from feed_assets.instances.gates import readiness
-from feed_assets.instances.gates.clock_setback import apply_clock
+from feed_assets.instances.gates.reconciliation import apply_clock
 from feed_assets.log import watermarks
 from feed_assets.log.records import ProcessInstanceStatus, WatermarkKind
 from feed_assets.timing.dates import render_datetime

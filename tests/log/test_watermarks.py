@@ -8,8 +8,7 @@ from feed_assets.log.records import Watermark, WatermarkKind
 from feed_assets.log.watermarks import Watermarks, part_past
 from feed_assets.sql.database import Database
 from feed_assets.timing.dates import NEVER
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from tests.log.samples import hour
 
 pytestmark = pytest.mark.both_databases

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from feed_assets.alerts.delivery.store import Deliveries, Delivery, ReceiverState, ReceiverStates
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.instances.gates.clock_setback import apply_clock
+from feed_assets.instances.gates.reconciliation import apply_clock
 from feed_assets.instances.gates.requests import LaunchRequest
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.triggers.apply_triggers import apply_triggers

@@ -15,11 +15,11 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import EntityKey, ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.triggers.apply_triggers import find_routed
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.changes import QueueChanges
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction
-from feed_assets.triggers.routing import find_routed
 from tests.connect_server import ConnectServer
 from tests.orchestration.dagster_home import Home, home_on_postgresql, state_of, wait_until
 from tests.orchestration.small import START

@@ -12,7 +12,7 @@ import pytest
 from dagster import DagsterInstance, RunRequest, SensorResult
 
 from feed_assets.clock import FrozenClock, Stopwatch
-from feed_assets.context.tick_failures import TickFailures, TickStep
+from feed_assets.context.bulkheads import TickFailures, TickStep
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.patience import Patience

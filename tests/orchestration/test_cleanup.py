@@ -34,10 +34,10 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.tick_failures import TickFailures
+from feed_assets.context.bulkheads import TickFailures
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.records import Attempt, ProcessInstanceStatus
-from feed_assets.orchestration.runs.cleanup import DagsterLogs
+from feed_assets.orchestration.runs.retention import DagsterLogs
 from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness

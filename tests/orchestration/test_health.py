@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.context.tick_failures import TickFailure, TickStep
+from feed_assets.context.bulkheads import TickFailure, TickStep
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import HealthPayload
 from feed_assets.orchestration.graph.layout import lay_out

@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Connection
 
-from feed_assets.context.tick_failures import TickFailures, TickStep
+from feed_assets.context.bulkheads import TickFailures, TickStep
 from feed_assets.errors import NoAnswerError
 from feed_assets.instances.arrival import polling
 from feed_assets.log.messages.outbox import Outbox

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.orchestration.graph.partitions import Grid, exact_cron, grid
 from feed_assets.timing.dates import parse_datetime, parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 
 NEW_YORK = "America/New_York"
 

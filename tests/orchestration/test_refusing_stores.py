@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from dagster import DagsterInstance
 
-from feed_assets.context.tick_failures import TickFailures, TickStep
+from feed_assets.context.bulkheads import TickFailures, TickStep
 from feed_assets.instances.late.store import LATE_DATA, LateChecks
 from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.records import render_payload

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind, StepPart
+from feed_assets.instances.steps.frames import AttemptStep, StepKind, StepPart
 from feed_assets.orchestration.runs.instance_runs import DETAILED, RunLog
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,7 +18,10 @@ from feed_assets.instances.gates.readiness import ON_TIME
 from feed_assets.json_form import render_document
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.plan.change_impact import decide_impact
-from feed_assets.plan.difference_records import (
+from feed_assets.plan.differences import decide_processes, diff_bundles, find_affected_processes
+from feed_assets.plan.edges import Key
+from feed_assets.plan.release_fingerprint import Step
+from feed_assets.plan.rendering import (
     Effect,
     EntityChange,
     PlanDifference,
@@ -26,14 +29,10 @@ from feed_assets.plan.difference_records import (
     ProcessState,
     Span,
     count_ranges,
+    render_difference,
 )
-from feed_assets.plan.differences import decide_processes, diff_bundles, find_affected_processes
-from feed_assets.plan.edges import Key
-from feed_assets.plan.release_fingerprint import Step
-from feed_assets.plan.rendering import render_difference
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence, is_same_grid
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
 from tests.instances.harness import START, LifecycleHarness, at, feed, process
 
 NOW = at("03")

@@ -14,10 +14,9 @@ from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.fields import Size
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.issues import FieldPath
-from feed_assets.plan.difference_records import PlanDifference
 from feed_assets.plan.differences import diff_bundles
-from feed_assets.plan.rendering import render_difference
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.plan.rendering import PlanDifference, render_difference
+from feed_assets.timing.sequence import Frequency, Unit
 
 NOW = datetime(2013, 11, 3, tzinfo=UTC)
 

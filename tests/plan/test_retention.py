@@ -14,7 +14,7 @@ from feed_assets.plan.retention import find_stricter
 from feed_assets.retention.rules.locations import archive_path
 from feed_assets.retention.rules.schedule import digest_policy
 from feed_assets.timing.dates import parse_datetime
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 PRIMARY = Cluster(name="primary", colo="nyc", storage="file:///data/primary")
 BACKUP = Cluster(name="backup", colo="sfo", storage="s3://bucket/backup", storage_options={"key": "a"})

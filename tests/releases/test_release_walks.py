@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from feed_assets.log.definitions.records import Release
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.releases.timeline import ActiveRelease, decide_spans, first_at_or_after
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence, is_same_grid
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
 from tests.drills import sized
 from tests.instances.harness import START, LifecycleHarness, at, process
 

@@ -13,8 +13,7 @@ from feed_assets.retention.rules.eligibility import collect_candidates, decide_e
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.storage.table.partition_names import parse_partition_name
 from feed_assets.storage.table.store import PartitionTree
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.tables import TableAddress
 
 Values = Mapping[str, str]

@@ -28,7 +28,7 @@ from feed_assets.retention.cleanup import (
 from feed_assets.setting_sections import CleanupSettings
 from feed_assets.settings import load_settings
 from feed_assets.sql.database import Database
-from feed_assets.timing.frequency import Unit
+from feed_assets.timing.sequence import Unit
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.log.samples import hour, message

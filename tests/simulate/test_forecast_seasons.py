@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from feed_assets.alerts.forecasting.forecasts import forecast_deadlines
+from feed_assets.alerts.forecasting.forecasts import apply_forecasts, forecast_deadlines
 from feed_assets.alerts.forecasting.outlooks import FEWEST
-from feed_assets.alerts.forecasting.watches import apply_forecasts
 from feed_assets.clock import FrozenClock
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import open_tick

@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.storage.copy_port import Staging
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
-from feed_assets.storage.local import staging_header
+from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, prepared, put, read_back, staged
@@ -275,7 +275,7 @@ def test_a_broken_off_publication_is_recovered_unless_its_staging_is_gone(file_h
 
 
 def test_writers_that_do_not_end_are_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_header, "PATIENCE", 0.0)
+    monkeypatch.setattr(local_staging, "PATIENCE", 0.0)
     store = LocalStore(tmp_path)
     number = store.staging(PATH, TOKEN).open()
     writer, other = store.staging(PATH, TOKEN), store.staging(PATH, TOKEN)

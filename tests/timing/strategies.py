@@ -5,8 +5,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
 ZONES = (
     "UTC",

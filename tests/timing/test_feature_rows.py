@@ -8,8 +8,7 @@ import pytest
 
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.expressions import parse_time_expression
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.timing.text import TextContext
 from tests.timing.functions import evaluate_function

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from feed_assets.timing.errors import FrequencyError
-from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
+from feed_assets.timing.sequence import Frequency, Unit, parse_frequency
 
 
 @pytest.mark.parametrize("text", ["minutes(1)", "hours(24)", "days(90)", "months(9000)"])

@@ -5,8 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence, is_same_grid
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
 
 
 def sequence(frequency: str, start: str, zone: str = "UTC") -> InstanceSequence:

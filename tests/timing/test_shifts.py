@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feed_assets.timing.expressions import parse_time_expression
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 from tests.timing.strategies import expressions, moments, zones
 from tests.timing.test_sequence import sequence
 

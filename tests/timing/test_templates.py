@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TemplateError
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.template_syntax import TimeVariable
-from feed_assets.timing.templates import parse_path_template
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
+from feed_assets.timing.templates import TimeVariable, parse_path_template
 from tests.timing.strategies import moments, sequences, zones
 from tests.timing.test_sequence import sequence
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import WindowError
 from feed_assets.timing.expressions import parse_time_expression
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.windows import parse_window
 from tests.timing.outputs import output_index, producers
 from tests.timing.strategies import expressions, moments, sequences

@@ -15,7 +15,6 @@ from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import files as local_files
 from feed_assets.storage.local import reader as local_reader
 from feed_assets.storage.local import staging as local_staging
-from feed_assets.storage.local import staging_header
 from feed_assets.storage.local import store as local
 from feed_assets.storage.local import tree as local_tree
 from feed_assets.storage.object.store import ObjectStore
@@ -30,7 +29,6 @@ MODULES: tuple[ModuleType, ...] = (
     local_exchange,
     local_files,
     local_reader,
-    staging_header,
     local_staging,
     local_tree,
 )

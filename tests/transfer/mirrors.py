@@ -13,7 +13,7 @@ from feed_assets.entities.copies.mirror import MirrorSnapshots
 from feed_assets.entities.copies.options import Existing, RemovedFiles
 from feed_assets.plan.copy_records import CopyOptions, Directory, MirrorRecord
 from feed_assets.storage.records import Clearing
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from feed_assets.transfer.errors import APPROVAL
 from feed_assets.transfer.mirroring import MirrorEngine, PlannedMirror, Shelf, Snapshot, SnapshotKeeper, plan_mirror
 from feed_assets.transfer.plans import Side

@@ -34,10 +34,10 @@ from feed_assets.sql.database import Database
 from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.apply_triggers import TriggerResult, apply_triggers
-from feed_assets.triggers.foresight import foresee_batches
 from feed_assets.triggers.queue.batches import Batches
 from feed_assets.triggers.queue.inputs import TriggerInputs
 from feed_assets.triggers.queue.records import Mark, RangeUse
+from feed_assets.triggers.waiting import foresee_batches
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CLUSTER = "primary"

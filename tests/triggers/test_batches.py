@@ -8,7 +8,7 @@ from feed_assets.log.messages.outbox import Outbox
 from feed_assets.log.messages.payloads import ArrivalPayload
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.sql.database import Database
-from feed_assets.triggers.foresight import FORESEEN_AT_MOST
+from feed_assets.triggers.waiting import FORESEEN_AT_MOST
 from tests.triggers.harness import Queues, at, build_plan, sequence
 
 FEEDS = ("d1", "d2", "d3")

@@ -16,8 +16,7 @@ from feed_assets.sql.database import Database
 from feed_assets.triggers.apply_triggers import pending_of
 from feed_assets.triggers.decide_firing import find_lacking
 from feed_assets.triggers.queue.batches import Batches
-from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import QueueAction
 from feed_assets.triggers.queues import change_queue, verify_queues
 from tests.triggers.harness import CLUSTER, Queues, at, build_plan

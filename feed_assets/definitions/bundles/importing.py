@@ -16,10 +16,9 @@ from feed_assets.definitions.bundles.archive import BundleArchive, BundledEntity
 from feed_assets.definitions.documents import digest_as_written
 from feed_assets.definitions.edits import Put
 from feed_assets.definitions.store import Loaded
-from feed_assets.definitions.verbs.applying import apply_planned
 from feed_assets.definitions.verbs.changes import read_documents
 from feed_assets.definitions.verbs.context import EntityContext, require_reachable
-from feed_assets.definitions.verbs.planning import PlannedChanges, plan_edits, read_edits
+from feed_assets.definitions.verbs.planning import PlannedChanges, apply_planned, plan_edits, read_edits
 from feed_assets.definitions.verbs.settling import settle_releases
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
@@ -30,9 +29,8 @@ from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.log.records import ProcessInstance
-from feed_assets.plan.difference_records import PlanDifference
 from feed_assets.plan.location import compile_location
-from feed_assets.plan.rendering import render_difference
+from feed_assets.plan.rendering import PlanDifference, render_difference
 from feed_assets.releases.timeline import ReleaseTimeline
 from feed_assets.sql.locks import lock_definitions, lock_log
 

@@ -29,8 +29,8 @@ from feed_assets.entities.locations.overlaps import MirrorLocation, iter_mirror_
 from feed_assets.entities.process import Process, iter_workflows
 from feed_assets.errors import FeedAssetsError
 from feed_assets.issues import EntityKey, FieldPath, Issue, Severity, SourceMap, order_of, split_error
+from feed_assets.plan.compile import compile_mirror
 from feed_assets.plan.copy_records import Directory
-from feed_assets.plan.replication import compile_mirror
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.alerts.deadlines.checks import apply_pause
 from feed_assets.alerts.deadlines.records import SlaPause
-from feed_assets.alerts.deadlines.watermarks import apply_pause
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.log.definitions.records import Schedule, ScheduleState

@@ -24,20 +24,18 @@ from feed_assets.log.events import EventLog
 from feed_assets.log.instances.feed_places import OWN_PATHS, FeedPlaces, describe_staying
 from feed_assets.log.watermarks import NEWEST, PAST_A_TICK
 from feed_assets.plan.compile import compile_plan, compile_process
-from feed_assets.plan.difference_records import BatchesDifference, EntityDifference, InputDifference
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
-from feed_assets.plan.rendering import counted, render_length
+from feed_assets.plan.rendering import BatchesDifference, EntityDifference, InputDifference, counted, render_length
 from feed_assets.plan.trigger_records import TriggerInput, compile_trigger
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.overlaps import find_nesting
 from feed_assets.triggers.cuts import Share
-from feed_assets.triggers.foresight import ForeseenBatches, foresee_batches
 from feed_assets.triggers.queue.changes import QueueChanges
-from feed_assets.triggers.queue.inputs import TriggerInputs
-from feed_assets.triggers.queue.pending_events import PendingEvents
+from feed_assets.triggers.queue.inputs import PendingEvents, TriggerInputs
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction, RangeUse
+from feed_assets.triggers.waiting import ForeseenBatches, foresee_batches
 
 FORMER_PLACE = "former-place"
 CLAIMED = "metadata-claimed"

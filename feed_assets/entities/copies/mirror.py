@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from feed_assets.entities.common import EntityModel
 from feed_assets.entities.copies.options import PreserveField, Verification
 from feed_assets.entities.fields import Count, FilledText, FrequencyField, Name, Share, SizeField, refuse
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 
 _WEEK = Frequency(unit=Unit.DAYS, count=7)
 

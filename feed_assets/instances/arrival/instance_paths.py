@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.template_syntax import TimeVariable
-from feed_assets.timing.templates import LONGEST, PathTemplate, parse_path_template
+from feed_assets.timing.templates import LONGEST, PathTemplate, TimeVariable, parse_path_template
 from feed_assets.timing.zones import resolve_wall
 
 _UTC = ZoneInfo("UTC")
@@ -61,7 +60,7 @@ class PathMatcher:
     Differs from Falcon: Falcon globs each variable as `*`, and its date parser rolls over nonexistent dates.
 
     >>> from feed_assets.timing.dates import parse_datetime
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> start, before = parse_datetime("2015-01-01T00:00Z"), parse_datetime("2015-01-03T00:00Z")
     >>> daily = InstanceSequence(start=start, frequency=parse_frequency("days(1)"), timezone=_UTC)
     >>> matcher = PathMatcher(parse_path_template("/d/${YEAR}-${MONTH}-${DAY}"), daily, before)

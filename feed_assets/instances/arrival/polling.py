@@ -15,9 +15,8 @@ from itertools import chain, zip_longest
 
 from sqlalchemy import Connection
 
-from feed_assets.context.bulkheads import pause_by_age
+from feed_assets.context.bulkheads import TickStep, pause_by_age
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined, require_unobstructed
 from feed_assets.instances.late.lateness import decide_feed_check
 from feed_assets.instances.late.store import LateCheck, LateChecks

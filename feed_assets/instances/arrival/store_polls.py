@@ -13,8 +13,7 @@ from itertools import chain
 
 from feed_assets.clock import Stopwatch
 from feed_assets.context.bulkheads import AWAY, SLOW_SECONDS
-from feed_assets.context.store_answers import ask_by_store
-from feed_assets.context.tick import Tick
+from feed_assets.context.tick import Tick, ask_by_store
 from feed_assets.errors import describe_error
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces

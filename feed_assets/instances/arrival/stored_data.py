@@ -16,8 +16,8 @@ from zlib import crc32
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.errors import render_some
 from feed_assets.instances.arrival.polling import decide_poll_result
 from feed_assets.instances.arrival.store_polls import Candidate, find_record, poll_confined, poll_instances

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.store_answers import ask_stores
-from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.tick import Tick, ask_stores, tick_step
 from feed_assets.instances.arrival.instance_paths import PathMatcher
 from feed_assets.instances.arrival.polling import BATCH, ArrivalResult, decide_poll_result, record_poll_results
 from feed_assets.instances.arrival.store_polls import Candidate, poll_confined

@@ -27,7 +27,7 @@ from feed_assets.storage.clearing import find_foreign, refuse_foreign, refuse_un
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Displaced, describe_displaced
-from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import Frequency, Unit
 
 DISPLACED = "displaced"
 """The kind of the paths of such a sweep, and their rule."""

@@ -49,9 +49,8 @@ from feed_assets.sql.database import Database
 from feed_assets.sql.errors import StateError
 from feed_assets.sql.locks import lock_definitions
 from feed_assets.timing.dates import NEVER, parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence, is_same_grid
-from feed_assets.triggers.queue_starts import begin_queues
+from feed_assets.timing.sequence import InstanceSequence, is_same_grid, parse_frequency
+from feed_assets.triggers.apply_triggers import begin_queues
 
 _TRACKED = "definitions/walked"
 _VERSION = 2

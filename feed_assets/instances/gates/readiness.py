@@ -15,16 +15,16 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import is_flow
 from feed_assets.entities.process import CatchUp, Order
 from feed_assets.instances.gates.end_messages import Ended, tell_all_ends
 from feed_assets.instances.gates.requests import Span, find_affected
+from feed_assets.instances.late.lateness import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.instances.late.store import LateChecks
-from feed_assets.instances.late.updates import CONCERNED, CONCERNED_COPIES, plan_update
 from feed_assets.log.cursors import Cursors
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.overdue_notices import first_notice_at

@@ -11,8 +11,8 @@ from typing import TypeAlias, assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.process import Order
 from feed_assets.instances.late.store import LateChecks
 from feed_assets.log.agenda import AgendaKey, AgendaKind

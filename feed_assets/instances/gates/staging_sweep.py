@@ -5,10 +5,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import SLOW_SECONDS
-from feed_assets.context.store_answers import ask_by_store
-from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import SLOW_SECONDS, TickStep
+from feed_assets.context.tick import Tick, ask_by_store, tick_step
 from feed_assets.log.cursors import Cursors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import Plan

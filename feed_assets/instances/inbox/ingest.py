@@ -14,10 +14,9 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from feed_assets.command_lines import command_line
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.store_answers import ask_stores, find_silent
-from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.tick import Tick, ask_stores, find_silent, tick_step
 from feed_assets.instances.arrival.polling import ArrivalResult
 from feed_assets.instances.arrival.recording import find_free_time, record_arrival
 from feed_assets.instances.inbox.inbox_files import (

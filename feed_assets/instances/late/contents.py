@@ -8,10 +8,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.clock import Stopwatch
-from feed_assets.context.bulkheads import TIME_OUT_SECONDS, Bulkheads
+from feed_assets.context.bulkheads import TIME_OUT_SECONDS, Bulkheads, TickStep
 from feed_assets.context.errors import NotAskedError
-from feed_assets.context.store_answers import find_silent
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.tick import find_silent
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import DataRemovedError
 from feed_assets.log.events import EventLog

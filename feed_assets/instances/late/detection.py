@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.handlers import Handler, work_off
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.triggers import OnUpdate
 from feed_assets.instances.late.contents import Content, RecordedContents, record_contents, scan_contents
 from feed_assets.instances.late.lateness import (
@@ -26,10 +26,13 @@ from feed_assets.instances.late.lateness import (
     decide_before_reading,
     decide_check,
     decide_later,
+    decide_update,
+    decide_update_early,
+    is_settled,
+    is_too_late,
     next_check,
 )
 from feed_assets.instances.late.store import LATE_DATA, LateCheck, LateChecks
-from feed_assets.instances.late.updates import decide_update, decide_update_early, is_settled, is_too_late
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances, Progress

@@ -16,8 +16,7 @@ from feed_assets.log.records import FeedEventKind, FeedInstanceStatus, ProcessIn
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
 from feed_assets.timing.dates import parse_datetime, render_datetime
-from feed_assets.timing.frequency import Frequency, Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence, Unit
 
 _Cells = TypeVar("_Cells")
 
@@ -293,7 +292,7 @@ def render_ranges(times: Iterable[datetime], sequence: InstanceSequence) -> str:
     """Return nominal times as ranges of consecutive instances.
 
     >>> from feed_assets.timing.dates import parse_datetime, parse_timezone
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> start = parse_datetime("2013-11-01T00:00Z")
     >>> hourly = InstanceSequence(start=start, frequency=parse_frequency("hours(1)"), timezone=parse_timezone("UTC"))
     >>> render_ranges([hourly.at(n) for n in (0, 1, 2, 5)], hourly)

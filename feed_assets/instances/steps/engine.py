@@ -21,8 +21,7 @@ from feed_assets.entities.workflow import Workflow, last_steps
 from feed_assets.errors import describe_error
 from feed_assets.instances.errors import StepRefusedError
 from feed_assets.instances.leasing import Leased
-from feed_assets.instances.steps.attempt_steps import StepPart
-from feed_assets.instances.steps.frames import StepFrames, StepResult
+from feed_assets.instances.steps.frames import StepFrames, StepPart, StepResult
 from feed_assets.instances.steps.plans import Basis, FormerSteps, plan_steps
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps

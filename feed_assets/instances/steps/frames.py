@@ -6,23 +6,84 @@ into the frames of another, and what nobody removes goes with the sweep of stagi
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
+
+from sqlalchemy import Connection
 
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import Work, WorkReport
 from feed_assets.engines.run_metadata import ReportedMetadata
-from feed_assets.instances.steps.attempt_steps import StepPart
 from feed_assets.instances.steps.records import StepRun, StepStatus
 from feed_assets.instances.steps.store import Steps
-from feed_assets.log.records import ProcessKey
+from feed_assets.log.instances.feed_instances import FeedInstances
+from feed_assets.log.records import FeedKey, ProcessKey
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import Plan
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import StagingPlace
+from feed_assets.triggers.input_windows import InputState
+
+
+class StepKind(StrEnum):
+    """A step of an attempt. Verification reads what was staged; publication makes it visible. A STEP is one of several
+    that the workflow declares. LEFT_OUT tells the optional outputs that the work has not made.
+    """
+
+    INPUTS = "inputs"
+    STEP = "step"
+    WORK = "work"
+    VERIFICATION = "verification"
+    PUBLICATION = "publication"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPart:
+    """An input or output of a step, with its figures; None is unknown or does not apply."""
+
+    name: str
+    instances: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStep:
+    """A step that has been taken, and how long it took; `name` is that of a declared step."""
+
+    kind: StepKind
+    nominal_time: datetime
+    seconds: float
+    parts: tuple[StepPart, ...]
+    name: str = ""
+
+
+OnStep: TypeAlias = Callable[[AttemptStep], None]
+
+
+def measure_inputs(connection: Connection, states: Sequence[InputState]) -> tuple[StepPart, ...]:
+    """Return the inputs of an attempt with the files and bytes that the record has of their instances."""
+    instances = FeedInstances(connection)
+    parts = []
+    for state in states:
+        rows = instances.get_many([FeedKey(*state.edge.feed_key, time) for time in state.present]).values()
+        parts.append(
+            StepPart(
+                name=state.edge.name,
+                instances=len(state.present),
+                files=sum(row.files or 0 for row in rows),
+                bytes=sum(row.bytes or 0 for row in rows),
+            )
+        )
+    return tuple(parts)
+
 
 _logger = get_logger(__name__)
 

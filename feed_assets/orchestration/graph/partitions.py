@@ -16,8 +16,7 @@ import dagster as dg
 from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.frequency import Unit
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, Unit
 from feed_assets.timing.zones import FixedOffset, is_fixed, is_regular
 
 _DAY = "%Y-%m-%d"

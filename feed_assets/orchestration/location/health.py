@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from feed_assets.command_lines import command_line
-from feed_assets.context.bulkheads import ADDRESSES, without_outages
+from feed_assets.context.bulkheads import ADDRESSES, TickFailure, TickFailures, TickStep, without_outages
 from feed_assets.context.safe_mode import HELD, is_restored
-from feed_assets.context.tick_failures import TickFailure, TickFailures, TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.instances.inbox.inbox_files import find_ahead

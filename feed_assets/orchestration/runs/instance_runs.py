@@ -36,7 +36,7 @@ from feed_assets.errors import FeedAssetsError, describe_error
 from feed_assets.instances.attempts.attempts import Published, offer_approval
 from feed_assets.instances.attempts.execution import InstanceRunner
 from feed_assets.instances.attempts.verdicts import Verdict
-from feed_assets.instances.steps.attempt_steps import AttemptStep, StepKind, StepPart
+from feed_assets.instances.steps.frames import AttemptStep, StepKind, StepPart
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import Cause, ProcessKey
 from feed_assets.masking import format_error, get_logger, mask

@@ -161,7 +161,7 @@ def _clean_op(runtime: Runtime, cluster: str) -> dg.OpDefinition:
         description="Removes the captured logs of old runs, once a day. Runs and materializations stay.",
     )
     def clean_op(context: dg.OpExecutionContext) -> None:
-        from feed_assets.orchestration.runs.cleanup import run_cleanup
+        from feed_assets.orchestration.runs.retention import run_cleanup
 
         with masked_errors():
             run_cleanup(runtime, cluster, context)

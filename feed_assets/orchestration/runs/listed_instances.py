@@ -8,9 +8,9 @@ another frequency, has a sensor.
 
 import dagster as dg
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.safe_mode import HELD
 from feed_assets.context.tick import Tick
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.orchestration import names

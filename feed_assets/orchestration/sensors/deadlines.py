@@ -16,15 +16,14 @@ import dagster as dg
 from sqlalchemy import Connection
 
 from feed_assets.alerts.deadlines.alerts import FeedLateness, find_lateness
-from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines, close_all, revision_of
+from feed_assets.alerts.deadlines.checks import LookResult, apply_deadlines, close_all, find_present, revision_of
 from feed_assets.alerts.deadlines.records import LateInstance, Recovery, SlaMiss
 from feed_assets.alerts.deadlines.store import SlaMisses
-from feed_assets.alerts.deadlines.watermarks import find_present
-from feed_assets.alerts.forecasting.watches import WatchResult, apply_forecasts
+from feed_assets.alerts.forecasting.forecasts import WatchResult, apply_forecasts
 from feed_assets.clock import TimeBudget
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.operation import OperationContext
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.common import Kind
 from feed_assets.explain.explanations import explain_instance
 from feed_assets.log.cursors import Cursors

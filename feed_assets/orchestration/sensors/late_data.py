@@ -4,7 +4,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.instances.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.instances.late.lateness import count
 from feed_assets.instances.late.store import LATE_DATA, LateChecks

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 import dagster as dg
 
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.errors import NotAskedError
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.engines.spark.addresses import bare_url, check_spark_remote
 from feed_assets.engines.spark.local_servers import ServerUse
 from feed_assets.engines.spark.sessions import interrupt_run

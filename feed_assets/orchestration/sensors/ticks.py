@@ -11,16 +11,16 @@ from datetime import datetime
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from feed_assets.alerts.deadlines.watermarks import note_looked
+from feed_assets.alerts.deadlines.checks import note_looked
+from feed_assets.context.bulkheads import TickStep
 from feed_assets.context.tick import Tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.explain.tick_failures import note_tick
 from feed_assets.instances.arrival.polling import ArrivalResult, apply_arrivals, apply_past_polls
 from feed_assets.instances.arrival.stored_data import apply_stored_looks
 from feed_assets.instances.arrival.watching import apply_watches
-from feed_assets.instances.gates.clock_setback import apply_clock
 from feed_assets.instances.gates.readiness import ReadinessResult, apply_readiness
+from feed_assets.instances.gates.reconciliation import apply_clock
 from feed_assets.instances.gates.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.instances.gates.retries import RetryResult, apply_retries
 from feed_assets.instances.gates.staging_sweep import apply_staging_sweep
@@ -38,9 +38,8 @@ from feed_assets.orchestration.location.reloading import follow_definitions, fol
 from feed_assets.orchestration.location.runtime import ActiveDefinitions, Runtime
 from feed_assets.orchestration.runs.feed_checks import evaluate_changed
 from feed_assets.orchestration.runs.listed_instances import build_tags
-from feed_assets.orchestration.sensors.hand_reports import follow_hands
 from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_greyed, find_known_runs
-from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
+from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, follow_hands, report_overdue
 from feed_assets.orchestration.sensors.run_states import reconcile, use_server
 from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.orchestration.user_assets.materializations import follow_materializations

@@ -14,9 +14,8 @@ from typing import Self
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from feed_assets.context.bulkheads import Bulkheads
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.context.tick import Tick, open_tick, tick_step
-from feed_assets.context.tick_failures import TickStep
 from feed_assets.instances.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
 from feed_assets.instances.arrival.recording import Signal
 from feed_assets.log.cursors import Cursors

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated
 
 from feed_assets.operation import Param
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from feed_assets.instances.arrival.instance_paths import PathMatcher
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.frequency import Frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import Frequency, InstanceSequence
 
 _EVER = datetime.min.replace(tzinfo=UTC)
 Weight: TypeAlias = tuple[datetime, int | None]
@@ -86,7 +85,7 @@ def garbage_collection_paused() -> Iterator[None]:
 def cutoff(limit: Frequency, as_of: datetime) -> datetime:
     """Return the moment before which instances are older than the limit; a month counts as 31 days.
 
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> cutoff(parse_frequency("months(1)"), datetime(2016, 3, 17, tzinfo=UTC)).isoformat()
     '2016-02-15T00:00:00+00:00'
     """

@@ -11,7 +11,7 @@ from feed_assets.entities.fields import Size
 from feed_assets.log.removals.records import SweepObstacle
 from feed_assets.plan.records import RetentionRecord
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import Frequency
 
 _CADENCES = 2
 _CLOCK_CADENCES = 3
@@ -83,7 +83,7 @@ def count_usual(cadence: Frequency, frequency: Frequency) -> int:
 
     Feeds whose frequency is below the cadence need this minimum.
 
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> count_usual(parse_frequency("hours(6)"), parse_frequency("hours(1)"))
     12
     """

@@ -160,7 +160,7 @@ def decide_next(policy: RetentionRecord, was_due_at: datetime, as_of: datetime) 
     It is due whole cadences after the previous due time, so it does not drift.
 
     >>> from datetime import UTC
-    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> from feed_assets.timing.sequence import parse_frequency
     >>> policy = RetentionRecord(limit=None, cadence=parse_frequency("hours(6)"), trash=parse_frequency("days(7)"))
     >>> str(decide_next(policy, datetime(2013, 11, 1, tzinfo=UTC), datetime(2013, 11, 1, 13, tzinfo=UTC)))
     '2013-11-01 18:00:00+00:00'

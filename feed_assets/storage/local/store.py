@@ -34,8 +34,7 @@ from feed_assets.storage.local.documents import LocalDocuments, LocalSnapshots
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, entry_of, opened, read_chunks
 from feed_assets.storage.local.reader import FILE, LocalReader, LocalReading
-from feed_assets.storage.local.staging import LocalStaging, StagingState
-from feed_assets.storage.local.staging_header import find_header, remove_staging
+from feed_assets.storage.local.staging import LocalStaging, StagingState, find_header, remove_staging
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, newest_change
 from feed_assets.storage.local.walk import LocalMeasure, open_measure, walk_below

@@ -15,7 +15,7 @@ from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstan
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
 from feed_assets.timing.dates import NEVER
-from feed_assets.triggers.queue.pending_events import in_range, is_counted, is_unchanged
+from feed_assets.triggers.queue.inputs import in_range, is_counted, is_unchanged
 from feed_assets.triggers.queue.records import EventRange, InputKey, Mark, QueueAction, RangeUse
 from feed_assets.triggers.queue.tables import batches, queue_changes, trigger_inputs
 

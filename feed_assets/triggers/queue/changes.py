@@ -9,7 +9,7 @@ from sqlalchemy import insert, literal, select, update
 from feed_assets.log.records import EntityKey
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, render_rows, select_keyed
-from feed_assets.triggers.queue.pending_events import in_range, is_of
+from feed_assets.triggers.queue.inputs import in_range, is_of
 from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction, QueueChange
 from feed_assets.triggers.queue.tables import queue_changes
 

@@ -1,32 +1,236 @@
-"""Store what is pending at each input of consumers."""
+"""Store what is pending at each input of consumers; count and find the events of the log that an input has not taken
+yet.
+
+Many inputs wait for the same events from the same place of the log: what was counted for one is counted for all.
+"""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    Connection,
+    Select,
     Update,
     and_,
     bindparam,
     case,
+    exists,
+    func,
+    literal,
     or_,
     select,
+    union_all,
     update,
 )
 
-from feed_assets.log.records import CONTENT, EntityKey
+from feed_assets.log.records import CONTENT, EntityKey, FeedEventKind
 from feed_assets.log.tables import feed_events
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, key_rows, render_rows
-from feed_assets.triggers.queue.pending_events import is_unchanged
-from feed_assets.triggers.queue.records import InputKey, Mark
-from feed_assets.triggers.queue.tables import HAS_PENDING, trigger_inputs
+from feed_assets.triggers.queue.records import InputKey, Mark, QueueAction
+from feed_assets.triggers.queue.tables import HAS_PENDING, queue_changes, trigger_inputs
 
 _E = feed_events.c
+_FORMER = feed_events.alias("former")
+_C = queue_changes.c
+_Columns: TypeAlias = Any  # of the subquery of pending events
+
+
+class Taking(NamedTuple):
+    """What a batch takes of an input: so many `events` up to `to_seq`, and single ones that were free again."""
+
+    to_seq: int
+    events: int
+    freed: tuple[int, ...]
+
+
+def is_counted(*, counts_unchanged: bool) -> ColumnElement[bool]:
+    """Return the condition that an event of the log counts: it brings an instance, and other content than before."""
+    is_arriving = _E.kind.in_(sorted(CONTENT))
+    return is_arriving if counts_unchanged else and_(is_arriving, ~is_unchanged())
+
+
+def is_unchanged() -> ColumnElement[bool]:
+    """Return the condition that an event finds the content that its instance had before. Signals have no content."""
+    of_it = (_FORMER.c.feed == _E.feed, _FORMER.c.cluster == _E.cluster, _FORMER.c.nominal_time == _E.nominal_time)
+    is_former = (*of_it, _FORMER.c.seq < _E.seq, _FORMER.c.kind.in_(sorted(CONTENT)))
+    digest = select(_FORMER.c.manifest_digest).where(*is_former).order_by(_FORMER.c.seq.desc()).limit(1)
+    is_same = func.coalesce(_E.manifest_digest == digest.correlate(feed_events).scalar_subquery(), literal(value=False))
+    has_none = or_(_E.kind == FeedEventKind.SIGNALLED, _E.manifest_digest.is_(None))
+    return case((has_none, literal(value=False)), else_=is_same)
+
+
+def _is_free() -> ColumnElement[bool]:
+    return and_(_C.action == QueueAction.ADD, _C.nominal_time.is_(None))
+
+
+def is_of(mark: InputKey | Mark) -> ColumnElement[bool]:
+    """Return the condition that a row of changes is of this input."""
+    return and_(_C.process == mark.process, _C.cluster == mark.cluster, _C.input == mark.input)
+
+
+def in_range(
+    feed: str, feed_cluster: str, after: int, to: int, *, counts_unchanged: bool, but_changed: InputKey | None = None
+) -> ColumnElement[bool]:
+    """Return the condition that an event counts and is in a range of a feed.
+
+    With `but_changed`, an event about which something was decided singly at this input is left out.
+    """
+    condition = and_(
+        _E.feed == feed,
+        _E.cluster == feed_cluster,
+        _E.seq > after,
+        _E.seq <= to,
+        is_counted(counts_unchanged=counts_unchanged),
+    )
+    if but_changed is None:
+        return condition
+    is_changed = exists().where(is_of(but_changed), _C.event == _E.seq).correlate_except(queue_changes)
+    return and_(condition, ~is_changed)
+
+
+class PendingEvents:
+    """The pending events of inputs as one transaction sees them, up to the event `upto`."""
+
+    def __init__(self, connection: Connection, upto: int, consumers: Collection[EntityKey]) -> None:
+        self._connection = connection
+        self.upto = upto
+        self._changed = _find_changed(connection, consumers)
+        self._known: dict[Hashable, Any] = {}
+
+    def measure(self, mark: Mark, until: str | None, but: tuple[int, ...] = ()) -> Mark:
+        """Return the mark with what is pending after its `taken_seq`, counted anew; without the free events `but`."""
+
+        def measures(events: _Columns) -> Select[Any]:
+            times = (func.min(events.recorded_at), func.max(events.recorded_at))
+            return select(func.count(), func.min(events.seq), *times).where(events.seq.not_in(but))
+
+        count, first, first_at, last_at = self._once("count", mark, but, measures)
+        marker = self._find_marker(mark, until, but) if until is not None and count else None
+        return replace(mark, pending=count, first_seq=first, first_at=first_at, last_at=last_at, marker_seq=marker)
+
+    def count_since(self, mark: Mark, since: datetime) -> int:
+        """Return how many pending events were recorded after a time."""
+        count: int = self._once("since", mark, since, lambda of: select(func.count()).where(of.recorded_at > since))[0]
+        return count
+
+    def find_newest(self, mark: Mark) -> int | None:
+        """Return the newest event of the newest pending instance; None if nothing is pending."""
+
+        def newest(events: _Columns) -> Select[Any]:
+            return select(events.seq).order_by(events.nominal_time.desc(), events.seq.desc()).limit(1)
+
+        found = self._once("newest", mark, None, newest)
+        return None if found is None else found[0]
+
+    def take(self, mark: Mark, most: int | None, *, to_marker: bool) -> Taking:
+        """Return what a batch takes: up to the first marked one if there is one, else the oldest `most` events."""
+        last = mark.marker_seq if to_marker else None
+        if last is None and most is not None and mark.pending > most:
+            place = most - 1
+            nth = self._once("nth", mark, most, lambda of: select(of.seq).order_by(of.seq).offset(place).limit(1))
+            last = nth[0]
+        freed = tuple(seq for seq in self.free(mark) if last is None or seq <= last)
+        if last is None:
+            return Taking(self.upto, mark.pending - len(freed), freed)
+        count = self._once("upto", mark, last, lambda of: select(func.count()).where(of.seq <= last))[0]
+        return Taking(max(last, mark.taken_seq), count - len(freed), freed)
+
+    def count_between(self, mark: Mark, after: int, to: int) -> int:
+        """Return how many pending events are in a range of the log; those that are free again are not counted."""
+        key = ("between", self._place(mark), after, to)
+        if key not in self._known:
+            statement = select(func.count()).select_from(feed_events).where(self._in_range(mark, after, to))
+            self._known[key] = self._connection.scalar(statement)
+        count: int = self._known[key]
+        return count
+
+    def count_ahead(self, mark: Mark, last: int) -> int:
+        """Return how many events up to `last` count and are not routed yet."""
+        return self.count_between(mark, max(self.upto, mark.taken_seq), last) if self.upto < last else 0
+
+    def last_before(self, feed: str, feed_cluster: str, moment: datetime) -> int:
+        """Return the last event of a feed that was recorded before a time; 0 if there is none."""
+        key = ("before", feed, feed_cluster, moment)
+        if key not in self._known:
+            is_before = (_E.feed == feed, _E.cluster == feed_cluster, _E.recorded_at < moment)
+            self._known[key] = self._connection.scalar(select(func.max(_E.seq)).where(*is_before)) or 0
+        last: int = self._known[key]
+        return last
+
+    def free(self, mark: Mark) -> tuple[int, ...]:
+        """Return the events of an input that are free again, in order."""
+        if mark.key[:3] not in self._changed:
+            return ()
+        found = select(_C.event).join_from(queue_changes, feed_events, _C.event == _E.seq)
+        statement = found.where(*_of_feed(mark), is_of(mark), _is_free()).order_by(_C.event)
+        return tuple(self._connection.scalars(statement))
+
+    def _find_marker(self, mark: Mark, until: str, but: tuple[int, ...]) -> int | None:
+        key = ("marker", self._place(mark), until, but)
+        if key not in self._known:
+            events = self._events(mark).subquery()
+            statement = select(events.c.seq, events.c.marking).where(events.c.marking.is_not(None))
+            statement = statement.where(events.c.seq.not_in(but))
+            found = self._connection.execute(statement.order_by(events.c.seq))
+            self._known[key] = next((row.seq for row in found if fnmatchcase(row.marking, until)), None)
+        marker: int | None = self._known[key]
+        return marker
+
+    def _once(self, question: str, mark: Mark, more: Hashable, ask: Callable[[_Columns], Select[Any]]) -> Any:
+        """Return the first row of what `ask` selects of the pending events; it is built if it was not asked before."""
+        key = (question, self._place(mark), more)
+        if key not in self._known:
+            self._known[key] = self._connection.execute(ask(self._events(mark).subquery().c)).first()
+        return self._known[key]
+
+    def _place(self, mark: Mark) -> Hashable:
+        """Return what the pending events of an input depend on."""
+        own = mark.key if mark.key[:3] in self._changed else None
+        return (mark.feed, mark.feed_cluster, mark.taken_seq, mark.counts_unchanged, own)
+
+    def _in_range(self, mark: Mark, after: int, to: int) -> ColumnElement[bool]:
+        own = mark.key if mark.key[:3] in self._changed else None
+        return in_range(
+            mark.feed, mark.feed_cluster, after, to, counts_unchanged=mark.counts_unchanged, but_changed=own
+        )
+
+    def _events(self, mark: Mark) -> Select[Any]:
+        columns = (_E.seq, _E.nominal_time, _E.recorded_at, _E.marking)
+        following = select(*columns).where(self._in_range(mark, mark.taken_seq, self.upto))
+        if mark.key[:3] not in self._changed:
+            return following
+        freed = select(*columns).join(queue_changes, _C.event == _E.seq).where(*_of_feed(mark), is_of(mark), _is_free())
+        both = union_all(following, freed).subquery()
+        return select(*both.c)
+
+
+def _of_feed(mark: Mark) -> tuple[ColumnElement[bool], ...]:
+    return (_E.feed == mark.feed, _E.cluster == mark.feed_cluster)
+
+
+def _find_changed(connection: Connection, consumers: Collection[EntityKey]) -> set[tuple[str, str, str]]:
+    """Return the inputs (process, cluster, input) with pending events about which something was decided singly."""
+    if not consumers:
+        return set()
+    wanted = key_rows(connection.dialect.name, ("process", "cluster"))
+    mark = trigger_inputs.c
+    changes = queue_changes.join(wanted, and_(_C.process == wanted.c.process, _C.cluster == wanted.c.cluster)).join(
+        trigger_inputs, and_(mark.process == _C.process, mark.cluster == _C.cluster, mark.input == _C.input)
+    )
+    statement = select(_C.process, _C.cluster, _C.input).distinct().select_from(changes)
+    is_open = or_(_C.event > mark.taken_seq, _is_free())
+    found = connection.execute(statement.where(is_open), {KEY_ROWS: render_rows(consumers)})
+    return {(row.process, row.cluster, row.input) for row in found}
+
+
 _T = trigger_inputs.c
 _ROWS = RowMapper(trigger_inputs, Mark)
 _AFTER = "after"

@@ -18,8 +18,7 @@ from feed_assets.alerts.forecasting.chains import (
 from feed_assets.alerts.forecasting.outlooks import ENDLESS, FEWEST, MOST, RECENT, Outlook
 from feed_assets.log.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from tests.alerts.forecasting.seasons import (
     HOUR,
     LIMIT,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.alerts.forecasting.watches import (
+from feed_assets.alerts.forecasting.forecasts import (
     INSTANCES_A_STEP,
     WATCHED,
     WatchResult,
     apply_forecasts,
     pause_before,
 )
-from feed_assets.instances.gates.clock_setback import apply_clock
+from feed_assets.instances.gates.reconciliation import apply_clock
 from feed_assets.log.agenda import Agenda, Entry
 from feed_assets.log.definitions.records import ScheduleState
 from tests.alerts.deadlines.looks import look, schedule, told

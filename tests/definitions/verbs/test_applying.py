@@ -8,9 +8,8 @@ import pytest
 from feed_assets.context.errors import PlanOutdatedError, SafeModeError
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.edits import Edit, Put, Remove
-from feed_assets.definitions.verbs.applying import apply_planned, require_digest
 from feed_assets.definitions.verbs.context import EntityContext, open_entity_context
-from feed_assets.definitions.verbs.planning import plan_edits, plan_folder
+from feed_assets.definitions.verbs.planning import apply_planned, plan_edits, plan_folder, require_digest
 from feed_assets.log.audit import Audit
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus

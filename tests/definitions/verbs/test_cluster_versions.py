@@ -6,8 +6,7 @@ from feed_assets.context.errors import SafeModeError
 from feed_assets.context.safe_mode import set_safe_mode
 from feed_assets.definitions.documents import find_entity
 from feed_assets.definitions.verbs import changes as entity_changes
-from feed_assets.definitions.verbs.changes import update_cluster_dependents
-from feed_assets.definitions.verbs.cluster_versions import with_version
+from feed_assets.definitions.verbs.changes import update_cluster_dependents, with_version
 from feed_assets.definitions.verbs.context import EntityContext
 from feed_assets.definitions.verbs.verb_results import VerbOutcome
 from feed_assets.entities.bundle import entity_digest

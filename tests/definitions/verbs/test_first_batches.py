@@ -13,8 +13,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedEventKind, NewFeedEvent, ProcessInstance, ProcessInstanceStatus
-from feed_assets.plan.difference_records import Effect
-from feed_assets.plan.rendering import render_difference
+from feed_assets.plan.rendering import Effect, render_difference
 from feed_assets.settings import load_settings
 from tests.databases import open_migrated
 

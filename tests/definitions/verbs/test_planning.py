@@ -15,9 +15,8 @@ from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.feed_places import FeedPlaces, describe_staying
 from feed_assets.log.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.difference_records import Effect, EntityChange
 from feed_assets.plan.release_fingerprint import Step
-from feed_assets.plan.rendering import render_difference
+from feed_assets.plan.rendering import Effect, EntityChange, render_difference
 from feed_assets.settings import Settings, load_settings
 from feed_assets.sql.database import Database
 from tests.databases import open_migrated

@@ -16,10 +16,8 @@ from feed_assets.plan.records import RetainedLocation
 from feed_assets.retention.rules.eligibility import collect_candidates
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.template_syntax import TimeVariable
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
+from feed_assets.timing.templates import PathTemplate, TimeVariable, parse_path_template
 from tests.drills import sized
 
 ODD_TIMES = {

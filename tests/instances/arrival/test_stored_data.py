@@ -7,8 +7,7 @@ from shutil import rmtree
 import pytest
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.instances.arrival.stored_data import apply_stored_looks, require_stored
 from feed_assets.log.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.rebuild.rebuilding import rebuild_instances

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.entities.feed import Feed
 from feed_assets.instances.arrival import watching
 from feed_assets.instances.arrival.polling import ArrivalResult

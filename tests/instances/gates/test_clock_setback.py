@@ -7,16 +7,17 @@ from typing import Any
 
 from feed_assets.entities.process import Process
 from feed_assets.instances.attempts.attempts import begin_attempt, end_attempt
-from feed_assets.instances.gates.clock_setback import (
+from feed_assets.instances.gates.reconciliation import (
     CHECK_INTERVAL,
+    REQUEST_PATIENCE,
     ClockSetback,
     apply_clock,
     decide_poll,
+    find_launched,
 )
-from feed_assets.instances.gates.reconciliation import REQUEST_PATIENCE, find_launched
 from feed_assets.instances.gates.requests import LaunchRequest
+from feed_assets.instances.late.lateness import plan_update
 from feed_assets.instances.late.store import LateChecks
-from feed_assets.instances.late.updates import plan_update
 from feed_assets.log.agenda import AgendaKey, AgendaKind
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import (

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from feed_assets.instances.gates.plan_changes import apply_plan, decide_watermark
 from feed_assets.log.records import FeedInstanceStatus, ProcessInstanceStatus, Watermark, WatermarkKind
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 AVAILABLE = FeedInstanceStatus.AVAILABLE

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.engines.errors import ServiceAwayError
 from feed_assets.engines.port import Work
 from feed_assets.entities.process import Retry, RetryPolicy
@@ -20,7 +19,7 @@ from feed_assets.log.records import Cause, ProcessInstanceStatus
 from feed_assets.receivers import Topic
 from feed_assets.storage.errors import StorageAwayError
 from feed_assets.timing.dates import NEVER
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import START, LifecycleHarness, feed, process
 
 ENDED = datetime(2024, 1, 1, tzinfo=UTC)

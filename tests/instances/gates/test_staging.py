@@ -5,8 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.clock import SystemClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.plan.addresses import StoreAddress
 from tests.instances.harness import LifecycleHarness, process

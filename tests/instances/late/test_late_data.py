@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from feed_assets.clock import FrozenClock
-from feed_assets.context.bulkheads import Bulkheads
-from feed_assets.context.tick_failures import TickStep
+from feed_assets.context.bulkheads import Bulkheads, TickStep
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Retention

@@ -14,9 +14,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.late import detection
 from feed_assets.instances.late.detection import apply_updates
-from feed_assets.instances.late.lateness import CheckDecision
+from feed_assets.instances.late.lateness import CheckDecision, decide_update
 from feed_assets.instances.late.store import LateCheck
-from feed_assets.instances.late.updates import decide_update
 from feed_assets.log.agenda import AgendaKind
 from feed_assets.log.records import Cause, ProcessInstanceStatus, ProcessKey
 from feed_assets.retention.rules.protections import ProtectionKind, ProtectionQuery, find_protections

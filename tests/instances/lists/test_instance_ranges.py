@@ -4,8 +4,7 @@ from datetime import datetime
 
 from feed_assets.instances.lists.ranges import join_consecutive, render_range
 from feed_assets.timing.dates import parse_datetime, parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 
 HOURLY = InstanceSequence(
     start=parse_datetime("2013-11-01T00:00Z"),

@@ -16,8 +16,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
 from feed_assets.instances.gates.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
-from feed_assets.instances.steps.attempt_steps import AttemptStep
-from feed_assets.instances.steps.frames import StepFrames
+from feed_assets.instances.steps.frames import AttemptStep, StepFrames
 from feed_assets.instances.steps.records import StepRun
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.leases import Leases

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from feed_assets.engines.errors import EngineError
 from feed_assets.engines.port import WorkReport
-from feed_assets.instances.steps.attempt_steps import AttemptStep
+from feed_assets.instances.steps.frames import AttemptStep
 from feed_assets.instances.steps.store import Steps
 from feed_assets.log.records import ProcessKey
 from feed_assets.orchestration.runs.instance_runs import describe_parts

@@ -20,7 +20,7 @@ from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
 from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 FOLDER = Path(__file__).parent / "documents"
 FILES = sorted(FOLDER.glob("*.xml"))

@@ -17,7 +17,7 @@ from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.interpolation import Values
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 VALUES = Values(variables={}, environ={})
 SAID = {

@@ -11,7 +11,7 @@ from feed_assets.log.instances.overdue_notices import LONGEST_PAUSE, SHORTEST_PA
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.plan.records import SlaRecord
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import START, LifecycleHarness, feed, process
 
 HOUR = timedelta(hours=1)

@@ -19,7 +19,7 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.replication.mirrors.queries import MirrorRequest
 from feed_assets.replication.mirrors.templates import COMMENTS, KNOWN, MirrorTemplate, make_mirror, read_properties
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 AS_OF = datetime(2015, 6, 1, 14, 30, tzinfo=UTC)
 DECLARED = Bundle(entities=tuple(Cluster(name=name, storage=f"file:///{name}") for name in ("east", "west")))

@@ -5,7 +5,7 @@ from typing import Any
 
 from feed_assets.plan.records import RetentionRecord
 from feed_assets.retention.rules.schedule import decide_next_retention
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 NOW = datetime(2013, 11, 11, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -25,8 +25,7 @@ from feed_assets.retention.rules.eligibility import (
     needs_all,
 )
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.sequence import InstanceSequence, parse_frequency
 from feed_assets.timing.templates import parse_path_template
 
 START = datetime(2013, 11, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from feed_assets.retention.rules.schedule import (
     reschedule_retention,
 )
 from feed_assets.settings import Settings
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 from tests.instances.harness import START, at
 from tests.retention.harness import RetentionHarness, hourly, kept_feed
 

@@ -16,7 +16,7 @@ from feed_assets.retention.rules.limits import (
     decide_clock,
     decide_limits,
 )
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import parse_frequency
 
 NOW = datetime(2013, 11, 11, 12, tzinfo=UTC)
 HOURLY = parse_frequency("hours(1)")

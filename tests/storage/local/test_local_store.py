@@ -189,7 +189,7 @@ def test_a_half_removed_staging_is_never_published(store: LocalStore) -> None:
         assert not (Path(folder) / "staging.json").exists()
         raise Gone
 
-    with patch("feed_assets.storage.local.staging_header.shutil.rmtree", remove_a_little), pytest.raises(Gone):
+    with patch("feed_assets.storage.local.staging.shutil.rmtree", remove_a_little), pytest.raises(Gone):
         store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
     with pytest.raises(StagingLostError):
         store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
