@@ -9,7 +9,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.instances.lists.commands import Named
 from feed_assets.operation import Does, Param, operation
-from feed_assets.parameters import End, Feed, MaybeInstance, Process, Start
+from feed_assets.parameters import End, Feed, Limit, MaybeInstance, OnlyCluster, Process, Start
 
 if TYPE_CHECKING:
     from feed_assets.catalog.run_metadata import Fact
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from feed_assets.instances.inbox.inbox_lists import InboxResult
     from feed_assets.instances.lists.contents import FileList
     from feed_assets.instances.lists.control import Controlled
+    from feed_assets.instances.lists.feed_events import FeedEvents
     from feed_assets.instances.lists.polled_ranges import PolledRanges
 
 GROUPS = {
     "facts": "Show what runs have reported.",
-    "feed": "Report arrivals of feed instances, take files from inboxes, and list files.",
+    "feed": "Report arrivals of feed instances, show their events, take files from inboxes, and list files.",
 }
 
 FeedCluster = Annotated[str | None, Param("The cluster; not needed if the feed is on one only.", of=(Kind.CLUSTER,))]
@@ -111,6 +112,30 @@ def notify(
         is_again=again,
     )
     return record_notice(context, notice, dry_run=dry_run)
+
+
+@operation(
+    "feed events",
+    table="event=seq, at=recorded_at:seconds, cluster, instance=nominal_time, kind, by=origin, marking, payload=said",
+    rows="events",
+    example="flights --start 2013-11-03 --payload source=airport",
+)
+def events(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    start: Annotated[datetime | None, Param("From this nominal time on.")] = None,
+    end: Annotated[datetime | None, Param("Before this nominal time.")] = None,
+    cluster: OnlyCluster = None,
+    payload: Annotated[dict[str, str] | None, Param("With this value in the payload.", metavar="NAME=VALUE")] = None,
+    limit: Limit = 20,
+) -> "FeedEvents":
+    """Show what happened to instances of FEED: when, by whom, with which marking and payload; newest first."""
+    from feed_assets.context.operation import resolve_subject
+    from feed_assets.instances.lists.feed_events import find_events
+
+    subject = resolve_subject(context, feed, kind=Kind.FEED, clusters=(cluster,) if cluster else ())
+    return find_events(context, subject, start=start, end=end, payload=payload or {}, limit=limit)
 
 
 @operation("feed take", does=Does.ACTS, safe=True, rows="inboxes", long=True, example="orders --dry-run")

@@ -1,6 +1,6 @@
 """Append events of feed instances to a log, and read them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from feed_assets.log.tables import HAS_KEY, feed_events
 from feed_assets.sql.locks import lock_log
 from feed_assets.sql.rows import KEY_ROWS, RowMapper, TableStore, delete_keys, key_rows, render_rows, select_keys
 from feed_assets.sql.totals import Total, TotalKind, Totals, microseconds
+
+EVENTS_AT_ONCE = 500
 
 _T = feed_events.c
 _ROWS = RowMapper(feed_events, FeedEvent)
@@ -89,6 +91,26 @@ class EventLog(TableStore):
         """Return the events from `first` to `last`, both inclusive, that have brought content of a feed, in order."""
         is_one = (_T.feed == feed, _T.cluster == cluster, _T.seq.between(first, last), _T.kind.in_(sorted(CONTENT)))
         return _ROWS.find(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq))
+
+    def iter_newest(self, feed: str, cluster: str, start: datetime | None, end: datetime | None) -> Iterator[FeedEvent]:
+        """Yield the events of the instances of a feed from `start` to before `end`, if given; the newest first."""
+        is_one = [_T.feed == feed, _T.cluster == cluster]
+        is_one += [_T.nominal_time >= start] if start is not None else []
+        is_one += [_T.nominal_time < end] if end is not None else []
+        # Added to, so that a range is found by the index of instances, and not among all events of the feed.
+        seq = _T.seq if start is None and end is None else _T.seq + 0
+        before = self.last_seq() + 1
+        while before > 0:
+            statement = _ROWS.select.where(*is_one, seq < before).order_by(seq.desc()).limit(EVENTS_AT_ONCE)
+            found = _ROWS.find(self._connection, statement)
+            yield from found
+            before = found[-1].seq if len(found) == EVENTS_AT_ONCE else 0
+
+    def count_removed(self, feed: str, cluster: str) -> int:
+        """Return how many events of a feed a clean-up has removed."""
+        is_there = (_T.feed == feed, _T.cluster == cluster)
+        there = self._connection.scalar(select(func.count()).select_from(feed_events).where(*is_there)) or 0
+        return max(0, Totals(self._connection).occurrences(TotalKind.EVENTS, feed, cluster) - there)
 
     def heads(self, after: int, limit: int, as_of: datetime) -> list[EventHead]:
         """Return what at most `limit` events above `after` are about, in order; none recorded later than `as_of`."""

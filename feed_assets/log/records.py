@@ -292,6 +292,11 @@ class FeedEvent(NewFeedEvent):
         """The payload that its sender gave it."""
         return cast("Mapping[str, object]", self.payload.get(MESSAGE) or {})
 
+    @property
+    def said(self) -> str:
+        """That payload for people."""
+        return ", ".join(f"{name}={value}" for name, value in self.message.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedInstance(OfFeedInstance):

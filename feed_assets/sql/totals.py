@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 from typing import NamedTuple, cast
 
-from sqlalchemy import BigInteger, Column, Connection, Insert
+from sqlalchemy import BigInteger, Column, Connection, Insert, func, select
 
 from feed_assets.sql.column_types import Choice, Text
 from feed_assets.sql.rows import RowMapper, TableStore, build_insert
@@ -93,6 +93,11 @@ class Totals(TableStore):
         """
         statement = _ROWS.select.where(_T.kind.in_(list(TotalKind)))
         return sorted(_ROWS.find(self._connection, statement))
+
+    def occurrences(self, kind: TotalKind, entity: str, cluster: str) -> int:
+        """Return how often something has happened to an entity on a cluster, as it is committed."""
+        is_one = (_T.kind == kind, _T.entity == entity, _T.cluster == cluster)
+        return int(self._connection.scalar(select(func.sum(_T.occurrences)).where(*is_one)) or 0)
 
 
 def microseconds(span: timedelta) -> int:

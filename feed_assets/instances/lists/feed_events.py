@@ -1,0 +1,58 @@
+"""The events of the instances of a feed, with what their senders say, and how many were cleaned up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+
+from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.json_form import Hidden
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import FeedEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEvents:
+    """Some events of a feed, the newest first; `cleaned_up` of the feed are not in the log any more."""
+
+    feed: Hidden[str]
+    events: tuple[FeedEvent, ...]
+    has_more: bool
+    cleaned_up: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not shown."""
+        more = f"only the newest {len(self.events):,}; --limit shows more" if self.has_more else ""
+        gone = f"{self.cleaned_up:,} events of feed {self.feed!r} were cleaned up, long after their data were evicted"
+        return (more, gone if self.cleaned_up else "")
+
+
+def find_events(
+    context: OperationContext,
+    subject: Subject,
+    *,
+    start: datetime | None,
+    end: datetime | None,
+    payload: Mapping[str, str],
+    limit: int,
+) -> FeedEvents:
+    """Return at most `limit` events of the instances of a feed from `start` to before `end`, if given. `payload` are
+    values of what the sender or the program says.
+    """
+    with context.read() as connection:
+        log = EventLog(connection)
+        newest = merge(
+            *(log.iter_newest(subject.name, cluster, start, end) for cluster in subject.asked),
+            key=lambda event: event.seq,
+            reverse=True,
+        )
+        found = (
+            each
+            for each in newest
+            if all(str({**each.payload, **each.message}.get(name)) == value for name, value in payload.items())
+        )
+        events = tuple(islice(found, limit + 1))
+        gone = sum(log.count_removed(subject.name, cluster) for cluster in subject.asked)
+    return FeedEvents(feed=subject.name, events=events[:limit], has_more=len(events) > limit, cleaned_up=gone)
