@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
 from feed_assets.operation import Param, operation
-from feed_assets.parameters import SCHEDULABLE, KindFirst
+from feed_assets.parameters import SCHEDULABLE, Feed, KindFirst
 
 if TYPE_CHECKING:
     from feed_assets.context.operation import OperationContext
@@ -42,6 +42,8 @@ Levels = Annotated[int, Param("How many steps from data to data.", least=1)]
 From = Annotated[datetime | None, Param("Without INSTANCE: what attempts touched that had not ended before this time.")]
 Before = Annotated[datetime | None, Param("And that began before this time; by default now.")]
 InForm = Annotated[Literal["cdap"] | None, Param("Without INSTANCE: the JSON of CDAP.", option="format")]
+MaybeColumn = Annotated[str | None, Param("The column; by default each.", argument=True)]
+OfInstance = Annotated[str | None, Param("As this instance was made, and the others were then; by default the newest.")]
 AsOf = Annotated[datetime | None, Param("Only what was recorded at this time or before; by default now.")]
 
 
@@ -112,3 +114,30 @@ def group(
     from feed_assets.lineage.groups import GroupKind, show_group
 
     return show_group(context, GroupKind(kind), name)
+
+
+@operation("lineage column", text="text", forms=("dot",), example="delays delay --up")
+def column(
+    context: "OperationContext",
+    *,
+    feed: Feed,
+    column: MaybeColumn = None,
+    clusters: On = (),
+    up: Up = False,
+    down: Down = False,
+    levels: Levels = 10,
+    instance: OfInstance = None,
+    as_of: AsOf = None,
+) -> "LineageGraph":
+    """Show the columns that COLUMN of FEED came of, and those that came of it, by which expressions; without COLUMN, of
+    each column.
+
+    `of` and `in` tell of values, `decided by` and `decides` of filters, joins, groups and orders. FEED.* stands for all
+    columns of a feed. Without --up and --down both directions are shown.
+    """
+    from feed_assets.context.operation import resolve_subject
+    from feed_assets.lineage.columns import ALL, find_column_lineage
+
+    subject = resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=clusters)
+    wanted: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
+    return find_column_lineage(context, subject, column or ALL, **wanted)

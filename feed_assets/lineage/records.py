@@ -37,6 +37,8 @@ class NodeKind(StrEnum):
     TAG = "tag"
     OWNER = "owner"
     COLO = "colo"
+    COLUMN = "column"
+    EXPRESSION = "expression"
 
 
 class EdgeKind(StrEnum):
@@ -50,6 +52,8 @@ class EdgeKind(StrEnum):
     THEN = "then"
     HAS = "has"
     HANDS = "hands on"
+    DIRECT = "direct"
+    INDIRECT = "indirect"
 
 
 _UPSTREAM = {
@@ -61,6 +65,8 @@ _UPSTREAM = {
     EdgeKind.THEN: "after",
     EdgeKind.HAS: "of",
     EdgeKind.HANDS: "gets {name} from",
+    EdgeKind.DIRECT: "of",
+    EdgeKind.INDIRECT: "decided by",
 }
 _DOWNSTREAM = {
     EdgeKind.MADE: "made",
@@ -71,6 +77,8 @@ _DOWNSTREAM = {
     EdgeKind.THEN: "then",
     EdgeKind.HAS: "has",
     EdgeKind.HANDS: "hands {name} to",
+    EdgeKind.DIRECT: "in",
+    EdgeKind.INDIRECT: "decides",
 }
 
 

@@ -162,10 +162,19 @@ class EventLog(TableStore):
         return {row.seq: EventPlace(*row[1:]) for row in rows}
 
     def newest(
-        self, feed: str, cluster: str, kinds: Collection[FeedEventKind], *, besides: Collection[datetime] = ()
+        self,
+        feed: str,
+        cluster: str,
+        kinds: Collection[FeedEventKind],
+        *,
+        besides: Collection[datetime] = (),
+        until: datetime | None = None,
     ) -> FeedEvent | None:
-        """Return the newest event of some kinds of a feed on a cluster, not one of the instances `besides`."""
-        is_one = (_T.feed == feed, _T.cluster == cluster, _T.kind.in_(sorted(kinds)), _T.nominal_time.not_in(besides))
+        """Return the newest event of some kinds of a feed on a cluster, not one of the instances `besides`, recorded at
+        `until` or before.
+        """
+        is_one = [_T.feed == feed, _T.cluster == cluster, _T.kind.in_(sorted(kinds)), _T.nominal_time.not_in(besides)]
+        is_one += [_T.recorded_at <= until] if until is not None else []
         return _ROWS.find_one(self._connection, _ROWS.select.where(*is_one).order_by(_T.seq.desc()).limit(1))
 
     def find_key(self, idempotency_key: str) -> FeedEvent | None:

@@ -111,6 +111,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance triage": ("instance", "triage", "process", "counting", LAST),
     "lineage show": ("lineage", "show", "clicks", "--start", FIRST, "--end", "2013-11-04T00:00Z"),
     "lineage group": ("lineage", "group", "cluster", "primary"),
+    "lineage column": ("lineage", "column", "clicks", "--down"),
     "lineage run": ("lineage", "run", "run-1"),
     "instance search": ("instance", "search", "--kind", "process", "--nameseq", "counting", *RANGE),
     "quality show": ("quality", "show", "counts", FIRST),

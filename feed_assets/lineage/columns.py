@@ -1,0 +1,227 @@
+"""Which columns a column came of, and which came of it: a walk from set to set, of those that the newest productions of
+feeds have recorded. Copies have the columns of their sources.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain, product
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from feed_assets.catalog.column_sets import NOT_TOLD, ColumnSet, ColumnSets
+from feed_assets.catalog.descriptions import COLUMN
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext, Subject
+from feed_assets.entities.content.columns import iter_columns
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.flow_names import source_of
+from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.log.events import EventLog
+from feed_assets.log.records import COLUMNS, FeedEvent, FeedEventKind, FeedKey
+from feed_assets.plan.edges import Key
+from feed_assets.plan.records import Plan
+from feed_assets.timing.dates import render_datetime
+
+ALL = "*"
+"""Stands for all columns of a feed: what decides which rows are there decides each of them."""
+
+_MAKING = (FeedEventKind.PRODUCED, FeedEventKind.REPLICATED)
+
+
+class Column(NamedTuple):
+    """A column of a feed on a cluster."""
+
+    feed: str
+    cluster: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return (self.feed, self.cluster)
+
+    @property
+    def id(self) -> str:
+        return "/".join((COLUMN, *self))
+
+    def covers(self, name: str) -> bool:
+        """Return whether it is the column of a name, as Spark compares them, or one is a field in the other."""
+        one, other = f"{self.name.lower()}.", f"{name.lower()}."
+        return self.name == ALL or one.startswith(other) or other.startswith(one)
+
+
+class Step(NamedTuple):
+    """That a column came of another one, and by which expression."""
+
+    source: Column
+    target: Column
+    kind: EdgeKind
+    text: str = ""
+
+
+class Made(NamedTuple):
+    """How the newest data of a feed were made: by a process of these columns, or by a flow as a copy."""
+
+    process: str
+    columns: ColumnSet
+
+    @property
+    def source(self) -> str | None:
+        """The cluster that they were copied from."""
+        return source_of(self.process)
+
+
+def find_column_lineage(
+    context: OperationContext, feed: Subject, column: str, *, up: bool, down: bool, levels: int, as_of: datetime | None
+) -> LineageGraph:
+    """Return what a column of a feed came of and what came of it, or one of both; each level is a step between feeds.
+
+    Raises:
+        EntityNotFoundError: the feed has other columns.
+        InstanceQueryError: nothing on record has made the instance that is asked for.
+    """
+    ways = [way for way in (True, False) if up is down or way is up]
+    walks: list[_Walk] = []
+    starts: dict[str, None] = {}
+    with context.read() as connection:
+        for upwards, cluster in product(ways, feed.asked):
+            key = context.feed_on(feed.name, cluster).key
+            walk = _Walk(context.plan, connection, as_of or context.as_of)
+            if feed.nominal_time is not None and not walk.begin_with(key, feed.instance, upwards=upwards):
+                continue
+            known = walk.known(key)
+            asked = {name.lower(): name for name in known}.get(column.lower(), column)
+            if known and not any(map(Column(*key, asked).covers, known)):
+                raise EntityNotFoundError(kind=COLUMN, name=f"{feed.name}.{asked}", suggestions=tuple(known))
+            began = [Column(*key, name) for name in (known or [ALL] if asked == ALL else [asked])]
+            starts |= dict.fromkeys(each.id for each in began)
+            walk.follow(began, levels, upwards=upwards)
+            walks.append(walk)
+    if not walks:
+        subject, reason = f"feed {feed.name!r} at {render_datetime(feed.instance)}", "no production of it is on record"
+        raise InstanceQueryError(subject=subject, reason=reason, next_step="Name another instance.")
+    return LineageGraph(
+        starts=tuple(starts),
+        nodes=tuple({node.id: node for walk in walks for node in walk.nodes.values()}.values()),
+        edges=tuple(dict.fromkeys(edge for walk in walks for edge in walk.edges)),
+        is_whole=all(walk.is_whole for walk in walks),
+        up=True in ways,
+        down=False in ways,
+    )
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What was found until a time; how the data of each feed were made is asked once."""
+
+    plan: Plan
+    connection: Connection
+    until: datetime
+    nodes: dict[str, Node] = field(default_factory=dict)
+    edges: dict[Edge, None] = field(default_factory=dict)
+    is_whole: bool = True
+    _made: dict[Key, Made | None] = field(default_factory=dict)
+
+    def begin_with(self, key: Key, nominal_time: datetime, *, upwards: bool) -> bool:
+        """Ask for the data of an instance, and upwards for what others were then; return whether they are on record."""
+        events = EventLog(self.connection).for_instances([(*key, nominal_time)]).get(FeedKey(*key, nominal_time), [])
+        found = [each for each in events if each.kind in _MAKING and each.recorded_at <= self.until]
+        if found:
+            self._made[key] = self._load(found[-1])
+            self.until = found[-1].recorded_at if upwards else self.until
+        return bool(found)
+
+    def made(self, key: Key) -> Made | None:
+        """Return how the newest data of a feed were made; None if they came from outside."""
+        if key not in self._made:
+            event = EventLog(self.connection).newest(*key, _MAKING, until=self.until)
+            self._made[key] = None if event is None else self._load(event)
+        return self._made[key]
+
+    def _load(self, event: FeedEvent) -> Made:
+        digest = str(event.payload.get(COLUMNS))
+        unknown = ColumnSet(unknown=NOT_TOLD if event.kind is FeedEventKind.PRODUCED else None)
+        found = ColumnSets(self.connection).find([digest]).get(digest, unknown)
+        return Made(str(event.payload["process"]), found)
+
+    def known(self, key: Key) -> list[str]:
+        """Return the columns of a feed that are declared, or else on record; none if they are not known."""
+        record, made = self.plan.feeds.get(key), self.made(key)
+        if record is not None and record.columns is not None:
+            return [each.path for each in iter_columns(record.columns)]
+        if made is not None:
+            return sorted(made.columns.columns)
+        sets = [found.columns for _, found in self._readers(key)]
+        read = [source for each in sets for sources in (*each.columns.values(), each.indirect) for source in sources]
+        return sorted({each.column for each in read if each.feed == key[0]})
+
+    def follow(self, began: Iterable[Column], levels: int, *, upwards: bool) -> None:
+        """Add what is above or below some columns."""
+        frontier = list(dict.fromkeys(began))
+        seen = set(frontier)
+        for each in frontier:
+            self._add(each)
+        for level in range(levels + 1):
+            steps = [step for each in frontier for step in (self._origins(each) if upwards else self._readings(each))]
+            if level == levels:
+                self.is_whole = not steps
+                return
+            for step in steps:
+                self._connect(step)
+            found = dict.fromkeys(step.source if upwards else step.target for step in steps)
+            frontier = [each for each in found if each not in seen]
+            seen.update(frontier)
+
+    def _origins(self, column: Column) -> Iterator[Step]:
+        """Yield the steps to what a column came of."""
+        made = self.made(column.key)
+        if made is not None and made.source is not None:
+            yield Step(column._replace(cluster=made.source), column, EdgeKind.COPIED)
+        elif made is not None:
+            own = (sources for name, sources in made.columns.columns.items() if column.covers(name))
+            for each in (*chain.from_iterable(own), *made.columns.indirect):
+                yield Step(Column(each.feed, column.cluster, each.column), column, EdgeKind(each.kind), each.text)
+
+    def _readers(self, key: Key) -> Iterator[tuple[Key, Made]]:
+        """Yield the feeds whose newest data readers of a feed have made: by the edges of the plan."""
+        record = self.plan.feeds.get(key)
+        for edge in record.inputs_of if record is not None else ():
+            for output in self.plan.processes[edge.process_key].outputs:
+                made = self.made(output.feed_key)
+                if made is not None and made.process == edge.process:
+                    yield output.feed_key, made
+
+    def _readings(self, column: Column) -> Iterator[Step]:
+        """Yield the steps to what came of a column."""
+        for key, made in self._readers(column.key):
+            if made.source is not None:
+                yield Step(column, Column(*key, column.name), EdgeKind.COPIED)
+            if made.columns.unknown is not None:
+                yield Step(column, Column(*key, ALL), EdgeKind.READ)
+            for name, sources in {**made.columns.columns, ALL: made.columns.indirect}.items():
+                for each in sources:
+                    if each.feed == column.feed and column.covers(each.column):
+                        yield Step(column, Column(*key, name), EdgeKind(each.kind), each.text)
+
+    def _add(self, column: Column) -> str:
+        if column.id not in self.nodes:
+            name, made = f"{column.feed}.{column.name}", self.made(column.key)
+            is_told = made is None or (column.name != ALL and any(map(column.covers, made.columns.columns)))
+            unknown = None if made is None or is_told else made.columns.unknown
+            remarks = [f"what it is made of is unknown: {unknown}"] if unknown is not None else []
+            remarks += [f"its work has also read {each}" for each in (made.columns.beyond if made is not None else ())]
+            self.nodes[column.id] = Node(
+                id=column.id, kind=NodeKind.COLUMN, name=name, cluster=column.cluster, remarks=tuple(remarks)
+            )
+        return column.id
+
+    def _connect(self, step: Step) -> None:
+        """Add a step: through its expression, unless that is only the column."""
+        source, target = self._add(step.source), self._add(step.target)
+        if step.text and step.text.lower() != step.source.name.lower():
+            between = f"expression/{target}/{step.text}"
+            self.nodes.setdefault(between, Node(id=between, kind=NodeKind.EXPRESSION, name=step.text))
+            self.edges[Edge(source=source, target=between, kind=step.kind)] = None
+            source = between
+        self.edges[Edge(source=source, target=target, kind=step.kind)] = None
