@@ -22,6 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "init": ("feed_assets.scaffolding.commands",),
         "instance": (
             "feed_assets.instances.lists.commands",
+            "feed_assets.lineage.commands",
             "feed_assets.definitions.lists.commands",
             "feed_assets.instances.commands",
         ),

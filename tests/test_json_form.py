@@ -19,7 +19,6 @@ from feed_assets.explain.records import Explanation
 from feed_assets.instances.arrival.arrival_notices import NoticeResult
 from feed_assets.instances.lists.control import Controlled
 from feed_assets.instances.lists.feed_listings import FeedListing
-from feed_assets.instances.lists.neighbours import TriageGraph
 from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
 from feed_assets.issues import EntityKey
 from feed_assets.json_form import (
@@ -33,6 +32,7 @@ from feed_assets.json_form import (
     shown,
     shows,
 )
+from feed_assets.lineage.instance_views import TriageGraph
 from feed_assets.replication.auditing import Verified
 from feed_assets.replication.mirrors.templates import MirrorPlans, MirrorSnapshotList
 from feed_assets.replication.repairing import Repaired

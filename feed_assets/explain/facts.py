@@ -3,7 +3,7 @@ instances one step further upstream. Each level costs a few statements, however 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
@@ -17,7 +17,6 @@ from feed_assets.entities.flow_names import declared_by
 from feed_assets.instances.gates.blockers import Launches, NotReached
 from feed_assets.instances.gates.readiness import find_awaited, part_due
 from feed_assets.instances.gates.requests import RUN_TIME, find_beginnings, find_next, group_ready, plan_run
-from feed_assets.instances.lists.neighbours import iter_writers
 from feed_assets.log.definitions.records import Schedule, ScheduleState
 from feed_assets.log.definitions.schedules import Schedules
 from feed_assets.log.events import EventLog
@@ -42,6 +41,7 @@ from feed_assets.log.records import (
 from feed_assets.log.watermarks import Watermarks
 from feed_assets.plan.edges import Key
 from feed_assets.plan.records import FeedRecord
+from feed_assets.releases.neighbours import find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import NEVER
 from feed_assets.triggers.input_windows import InputState, closed_gates, input_states_many
@@ -281,7 +281,7 @@ def _feed_facts(
             row=rows.get(key),
             poll=polls.get(key),
             events=tuple(events.get(key, ())),
-            writers=tuple(_writers(context, connection, record, key)) if _is_awaited(rows.get(key)) else (),
+            writers=_writers(context, connection, record, key) if _is_awaited(rows.get(key)) else (),
         )
         for key, record in keys.items()
     }
@@ -293,6 +293,5 @@ def _is_awaited(row: FeedInstance | None) -> bool:
 
 def _writers(
     context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
-) -> Iterator[ProcessKey]:
-    for _, edge, time in iter_writers(context, connection, record, key.nominal_time):
-        yield ProcessKey(edge.process, key.cluster, time)
+) -> tuple[ProcessKey, ...]:
+    return tuple(each.key for each in find_writers(context.timeline, connection, record, [key.nominal_time]))

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from feed_assets.entities.common import Kind
 from feed_assets.errors import WrongUsageError
+from feed_assets.instances.lists.commands import Named
 from feed_assets.operation import Param, operation
-from feed_assets.parameters import SCHEDULABLE, Feed, KindFirst
+from feed_assets.parameters import SCHEDULABLE, Feed, Instance, KindFirst
 
 if TYPE_CHECKING:
+    from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext
     from feed_assets.definitions.verbs.context import EntityContext
+    from feed_assets.lineage.instance_views import Neighbours, TriageGraph
     from feed_assets.lineage.records import LineageGraph
     from feed_assets.lineage.runs import RunThen
     from feed_assets.lineage.windows import WindowLineage
@@ -84,7 +87,7 @@ def show(
     if len(instances) != 1 or is_window:
         raise WrongUsageError("Give one NAME and one INSTANCE, or one NAME and --start.")
     subject = resolve_subject(context, name, instances[0], kind=kind, clusters=clusters)
-    return show_lineage(context, subject, up=up, down=down, as_of=as_of)
+    return show_lineage(context, subject, up=up, down=down, levels=levels, as_of=as_of)
 
 
 @operation("lineage run", text="text", rows="attempts", example="4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
@@ -141,3 +144,19 @@ def column(
     subject = resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=clusters)
     wanted: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
     return find_column_lineage(context, subject, column or ALL, **wanted)
+
+
+@operation("instance dependency", table="tag, kind, name, cluster, instance, by", rows="dependencies")
+def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "Neighbours":
+    """Show the instances that one depends on, and its dependents, one step away."""
+    from feed_assets.lineage.instance_views import find_dependencies
+
+    return find_dependencies(context, subject.resolve(context, instance))
+
+
+@operation("instance triage", rows="graphs", text="text", forms=("dot",))
+def triage(context: "OperationContext", *, subject: Named, instance: Instance) -> "Consolidated[TriageGraph]":
+    """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
+    from feed_assets.lineage.instance_views import find_triage
+
+    return find_triage(context, subject.resolve(context, instance))

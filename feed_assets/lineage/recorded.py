@@ -1,69 +1,237 @@
-"""Lineage from the record: the event log, attempts with what they have frozen, batches, sweeps and releases."""
+"""Lineage from the record: the event log, attempts with what they have frozen, batches, sweeps and inboxes."""
 
-from datetime import datetime
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
 
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.common import Kind
-from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.entities.flow_names import flow_name, source_of
+from feed_assets.instances.inbox.ingest import ORIGIN as INBOX
+from feed_assets.instances.inbox.store import TakenFiles
+from feed_assets.instances.late.lateness import UNSETTLED
+from feed_assets.lineage.port import Giver, LineagePort, Reading
+from feed_assets.lineage.records import LineageGraph, NodeKind
+from feed_assets.lineage.walk import walk_lineage
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
-from feed_assets.log.records import Attempt, FeedEvent, FeedKey, ProcessKey
+from feed_assets.log.instances.process_instances import ProcessInstances
+from feed_assets.log.records import (
+    Attempt,
+    FeedEvent,
+    FeedKey,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.log.removals.records import Sweep
+from feed_assets.log.removals.store import Sweeps
+from feed_assets.plan.edges import Key
+from feed_assets.releases.neighbours import find_readers, find_writers
+from feed_assets.timing.expressions import DataDriven
+from feed_assets.triggers.queue.batches import Batches, TakenEvent
+
+_GIVERS = {"notice:": NodeKind.AUTHOR, "asset:": NodeKind.ASSET}
+_PAGE = 200
+_MOMENT = timedelta(microseconds=1)
 
 
 def show_lineage(
-    context: OperationContext, subject: Subject, *, up: bool, down: bool, as_of: datetime | None
+    context: OperationContext, subject: Subject, *, up: bool, down: bool, levels: int, as_of: datetime | None = None
 ) -> LineageGraph:
     """Return what an instance came of, and what came of it; both if neither is asked for.
 
     Raises:
         InstanceError: the time is no instance.
+        InstanceQueryError: the subject is not on a cluster.
     """
-    until = as_of or context.as_of
-    nodes: list[Node] = []
-    edges: list[Edge] = []
+    is_both, starts = up is down, list[FeedKey | ProcessKey]()
     with context.read() as connection:
         for cluster in subject.asked:
             if subject.kind is Kind.FEED:
                 context.feed_on(subject.name, cluster).sequence.index(subject.instance)
-                key = FeedKey(subject.name, cluster, subject.instance)
-                events = EventLog(connection).for_instances([key]).get(key, [])
-                found = [_event_node(each) for each in events if each.recorded_at <= until]
+                starts.append(FeedKey(subject.name, cluster, subject.instance))
             else:
                 context.active_release(connection, subject.name, cluster, subject.instance)
-                attempts = Attempts(connection).of(ProcessKey(subject.name, cluster, subject.instance))
-                found = [_attempt_node(each) for each in attempts if each.started_at <= until]
-            nodes += found
-            edges += [Edge(source=one.id, target=other.id, kind=EdgeKind.THEN) for one, other in pairwise(found)]
-    both = up is down
-    starts = tuple(each.id for each in nodes)
-    return LineageGraph(starts=starts, nodes=tuple(nodes), edges=tuple(edges), up=up or both, down=down or both)
+                starts.append(ProcessKey(subject.name, cluster, subject.instance))
+        port = RecordedLineage(context, connection, as_of)
+        return walk_lineage(port, starts, up=up or is_both, down=down or is_both, levels=levels)
 
 
-def _event_node(event: FeedEvent) -> Node:
-    return Node(
-        id=f"event/{event.seq}",
-        kind=NodeKind.EVENT,
-        name=event.feed,
-        cluster=event.cluster,
-        nominal_time=event.nominal_time,
-        state=event.kind.value,
-        at=event.recorded_at,
-        number=event.seq,
-        digest=event.manifest_digest,
-    )
+class RecordedLineage(LineagePort):
+    """The record as one transaction sees it, up to a time, if one is given."""
+
+    def __init__(self, context: OperationContext, connection: Connection, as_of: datetime | None = None) -> None:
+        self._plan = context.plan
+        self._timeline = context.timeline
+        self._connection = connection
+        self._as_of = as_of
+
+    def _is_known(self, at: datetime | None) -> bool:
+        return self._as_of is None or (at is not None and at <= self._as_of)
+
+    def _as_it_was(self, attempts: Iterable[Attempt]) -> list[Attempt]:
+        running = ProcessInstanceStatus.RUNNING
+        return [
+            each if self._is_known(each.ended_at) else replace(each, status=running, ended_at=None, reason=None)
+            for each in attempts
+            if self._is_known(each.started_at)
+        ]
+
+    def find_events(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
+        found = EventLog(self._connection).for_instances(keys)
+        return {key: [*self._known(events)] for key, events in found.items()}
+
+    def _known(self, events: Iterable[FeedEvent]) -> Iterator[FeedEvent]:
+        return (each for each in events if each.is_of_data and self._is_known(each.recorded_at))
+
+    def find_attempts(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, Sequence[Attempt]]:
+        if not keys:
+            return {}
+        found = Attempts(self._connection).of_many(keys)
+        rows = ProcessInstances(self._connection)
+        lacking = [key for key in keys if key not in found]
+        last = rows.get_many(lacking) if lacking else {}
+        found |= {key: [_last_attempt(row)] for key, row in last.items() if row.attempt}
+        return {key: self._as_it_was(attempts) for key, attempts in found.items()}
+
+    def find_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
+        found = Attempts(self._connection).find_makers(events)
+        return {seq: each for seq, attempt in found.items() for each in self._as_it_was([attempt])}
+
+    def find_writers(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[Attempt]]:
+        writers: dict[FeedKey, list[ProcessKey]] = defaultdict(list)
+        for feed, times in _by_feed(keys).items():
+            if (record := self._plan.feeds.get(feed)) is not None:
+                for each in find_writers(self._timeline, self._connection, record, times):
+                    writers[FeedKey(*feed, each.feed_time)].append(each.key)
+        attempts = self.find_attempts({each for listed in writers.values() for each in listed})
+        return {key: [attempts[each][-1] for each in listed if attempts.get(each)] for key, listed in writers.items()}
+
+    def find_read(self, attempts: Collection[Attempt]) -> Sequence[Reading]:
+        processes = self._plan.processes
+        triggered = [each for each in attempts if (p := processes.get(each.key[:2])) is None or p.trigger is not None]
+        taken = Batches(self._connection).taken_by({each.key for each in triggered}) if triggered else []
+        return [*(read for each in attempts for read in _iter_frozen(each)), *_iter_taken(taken, triggered)]
+
+    def find_readers(self, keys: Collection[FeedKey]) -> Sequence[Reading]:
+        by_feed = _by_feed(keys)
+        wanted: set[ProcessKey] = set()
+        latest: dict[Key, list[datetime]] = defaultdict(list)
+        for feed, times in by_feed.items():
+            if (record := self._plan.feeds.get(feed)) is None:
+                continue
+            readers = find_readers(self._timeline, self._connection, record, times)
+            wanted |= {each.key for each in readers}
+            for edge in {*record.inputs_of, *(each.edge for each in readers)}:
+                if edge.window is not None and edge.window.start.data_driven is DataDriven.LATEST:
+                    latest[edge.process_key] += times
+        for process, times in latest.items():
+            wanted |= self._page(process, by_feed, min(times), max(times))
+        has_triggers = any(each.trigger for each in self._plan.processes.values())
+        taken = Batches(self._connection).takers(keys) if has_triggers else []
+        attempts = [
+            attempt
+            for listed in self.find_attempts(wanted | {each.batch for each in taken}).values()
+            for attempt in listed
+        ]
+        asked = set(keys)
+        frozen = [each for attempt in attempts for each in _iter_frozen(attempt, by_feed) if each.instance in asked]
+        return [*frozen, *_iter_taken(taken, attempts)]
+
+    def _page(self, process: Key, feeds: Collection[Key], oldest: datetime, newest: datetime) -> set[ProcessKey]:
+        """Return the instances of a process that may have read one of a feed by `latest`: from the oldest of these on,
+        and before it, as far as what they have read does not lie behind all of them.
+        """
+        found: set[ProcessKey] = set()
+        for backwards in (False, True):
+            start = oldest if backwards else oldest - _MOMENT
+            while page := ProcessInstances(self._connection).run_page(*process, start, _PAGE, backwards=backwards):
+                found |= {row.key for row in page}
+                read = [
+                    time
+                    for row in page
+                    for each in row.inputs
+                    if (each.feed, source_of(row.process) or row.cluster) in feeds
+                    for time in each.nominal_times
+                ]
+                if read and (max(read) < oldest if backwards else min(read) > newest):
+                    break
+                start = page[-1].nominal_time
+        return found
+
+    def find_published(self, attempts: Collection[Attempt]) -> Mapping[int, FeedEvent]:
+        seqs = {seq for each in attempts for seq in each.outputs}
+        found = EventLog(self._connection).of_numbers(seqs).values() if seqs else ()
+        return {each.seq: each for each in self._known(found)}
+
+    def find_copies(self, keys: Collection[FeedKey]) -> Mapping[FeedKey, Sequence[FeedEvent]]:
+        targets = {
+            FeedKey(key.feed, cluster, key.nominal_time): flow
+            for key in keys
+            for cluster in self._plan.clusters
+            if ((flow := flow_name(key.feed, key.cluster)), cluster) in self._plan.processes
+        }
+        found = self.find_events(targets) if targets else {}
+        return {
+            key: [each for each in events if each.payload.get("process") == targets[key]]
+            for key, events in found.items()
+            if not any("attempt" in each.payload for each in events)
+        }
+
+    def find_sweeps(self, sweep_ids: Collection[str]) -> Mapping[str, Sweep]:
+        return Sweeps(self._connection).find_many(sweep_ids)
+
+    def find_givers(self, events: Collection[FeedEvent]) -> Mapping[int, Sequence[Giver]]:
+        found: dict[int, list[Giver]] = defaultdict(list)
+        for event in events:
+            for prefix, kind in _GIVERS.items():
+                if event.origin.startswith(prefix):
+                    found[event.seq].append(Giver(kind, event.origin.removeprefix(prefix)))
+        taken = [each.seq for each in events if each.origin == INBOX]
+        for file in TakenFiles(self._connection).of_events(taken) if taken else ():
+            found[file.event].append(Giver(NodeKind.FILE, file.name))
+        return found
 
 
-def _attempt_node(attempt: Attempt) -> Node:
-    return Node(
-        id="/".join(["attempt", *attempt.key[:2], attempt.nominal_time.isoformat(), str(attempt.attempt)]),
-        kind=NodeKind.ATTEMPT,
-        name=attempt.process,
-        cluster=attempt.cluster,
-        nominal_time=attempt.nominal_time,
-        state=attempt.status.value,
-        at=attempt.started_at,
-        number=attempt.attempt,
-        run_id=attempt.run_id,
-        release=attempt.release,
+def _by_feed(keys: Iterable[FeedKey]) -> dict[Key, list[datetime]]:
+    found: dict[Key, list[datetime]] = defaultdict(list)
+    for feed, cluster, time in keys:
+        found[feed, cluster].append(time)
+    return found
+
+
+def _iter_frozen(attempt: Attempt, feeds: Collection[Key] | None = None) -> Iterator[Reading]:
+    """Yield what an attempt has frozen, of some feeds if given; a flow reads at its source."""
+    cluster = source_of(attempt.process) or attempt.cluster
+    for frozen in attempt.inputs:
+        if feeds is None or (frozen.feed, cluster) in feeds:
+            for time, digest in zip(frozen.nominal_times, frozen.digests, strict=True):
+                known = None if digest == UNSETTLED else digest
+                yield Reading(attempt, frozen.name, FeedKey(frozen.feed, cluster, time), known)
+
+
+def _iter_taken(taken: Iterable[TakenEvent], attempts: Collection[Attempt]) -> Iterator[Reading]:
+    """Yield the events that the batches of attempts have taken, unless they have frozen that input."""
+    for each in taken:
+        for attempt in attempts:
+            if attempt.key == each.batch and all(frozen.name != each.input for frozen in attempt.inputs):
+                yield Reading(attempt, each.input, each.event.key, each.event.manifest_digest, each.event.seq)
+
+
+def _last_attempt(row: ProcessInstance) -> Attempt:
+    """Return the last attempt at an instance as the instance has it."""
+    return Attempt(
+        **row.key._asdict(),
+        attempt=row.attempt,
+        run_id=row.run_id,
+        status=row.status,
+        started_at=row.started_at or row.updated_at,
+        ended_at=row.ended_at,
+        cause=row.cause,
+        release=row.release,
+        inputs=row.inputs,
     )

@@ -14,6 +14,9 @@ from typing import TypeVar
 from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.timing.dates import render_datetime
 
+MOST_NODES = 2_000
+"""How large a graph becomes before it is cut off."""
+
 _DIGEST = 12
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -169,16 +172,12 @@ class LineageGraph:
     @property
     def dot(self) -> str:
         """The graph in the language of Graphviz."""
-        labels = {each.id: f'"{_escape(each.label)}"' for each in self.nodes}
-        edges = ((labels[each.source], labels[each.target], each.name or each.kind) for each in self.edges)
-        return "\n".join(
-            [
-                'digraph "lineage" {',
-                *(f"  {label};" for label in labels.values()),
-                *(f'  {source} -> {target} [label="{_escape(name)}"];' for source, target, name in edges),
-                "}",
-            ]
+        nodes = (f'  "{_escape(each.id)}" [label="{_escape(each.label)}"];' for each in self.nodes)
+        edges = (
+            f'  "{_escape(each.source)}" -> "{_escape(each.target)}" [label="{_escape(each.name or each.kind)}"];'
+            for each in self.edges
         )
+        return "\n".join(['digraph "lineage" {', *nodes, *edges, "}"])
 
     @property
     def text(self) -> str:
@@ -208,8 +207,8 @@ class LineageGraph:
 
         def series(above: str, each: str) -> Hashable:
             node = nodes[each]
-            is_alone = node.nominal_time is None or node.remarks
-            return each if is_alone else (prefixes[above, each], node.subject, node.state, node.proof)
+            sort = (prefixes[above, each], node.subject, node.state, node.remarks, node.proof)
+            return each if node.nominal_time is None else sort
 
         starts = reversed(self.starts) if upwards else self.starts
         return render_tree(starts, following, line, series)

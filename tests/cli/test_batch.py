@@ -511,6 +511,30 @@ def test_of_what_comes_and_of_batches_there_are_only_those_that_there_are(projec
     assert (times["orders"], times["rejected"]) == ([*reversed(seconds)], [])
 
 
+def walked(*arguments: str) -> set[tuple[str, str, str | None]]:
+    nodes = shown("lineage", "show", *arguments)["nodes"]
+    return {(each["kind"], each["name"], each["state"]) for each in nodes}
+
+
+@on_each
+def test_lineage_leads_through_a_batch_both_ways(project: Path) -> None:
+    """The load has frozen two orders, and taken the news of the rates, which it does not read."""
+    batch, _ = loaded(project, 1, 2), come(project, 3)
+    work = {("attempt", "load", "SUCCEEDED"), ("event", "loaded", "PRODUCED")}
+    given = {("event", "orders", "ARRIVED"), ("event", "rates", "SIGNALLED")}
+    (rates,) = shown("instance", "listing", "rates")["instances"]
+    second = "2026-03-01T06:00:02Z"
+    author = {each for each in walked("loaded", batch) if each[0] == "author"}
+    assert len(author) == 1
+    assert walked("loaded", batch) == walked("process", "load", batch) == work | given | author
+    assert walked("rates", rates["nominal_time"], "--down") == work | author | {("event", "rates", "SIGNALLED")}
+    assert walked("orders", second, "--down") == work | author | {("event", "orders", "ARRIVED")}
+    third = walked("orders", "2026-03-01T06:00:03Z", "--down")
+    assert third == author | {("event", "orders", "ARRIVED")}
+    read = [each for each in shown("lineage", "show", "loaded", batch)["edges"] if each["kind"] == "read"]
+    assert sorted(each["name"] for each in read) == ["orders", "orders", "rates"]
+
+
 @on_each
 def test_a_trigger_from_now_begins_with_its_declaration(project: Path) -> None:
     entities = project / "entities/all.yaml"

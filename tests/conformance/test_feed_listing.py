@@ -17,8 +17,8 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.instances.lists.feed_listings import ListedInstance, list_feed
-from feed_assets.instances.lists.neighbours import find_triage
 from feed_assets.instances.lists.ranges import decide_range
+from feed_assets.lineage.instance_views import find_triage
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.storage.local.store import LocalStore

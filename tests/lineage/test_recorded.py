@@ -1,29 +1,183 @@
 """Lineage of instances from a real record, on both databases."""
 
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from feed_assets.context.operation import resolve_subject
+from feed_assets.context.errors import InstanceQueryError
+from feed_assets.context.operation import OperationContext, resolve_subject
+from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import WrongUsageError
 from feed_assets.lineage.commands import show
 from feed_assets.lineage.recorded import show_lineage
+from feed_assets.lineage.records import LineageGraph, NodeKind
+from feed_assets.log.events import EventLog
 from tests.context.contexts import context_of, counting_harness
-from tests.instances.harness import START, at
+from tests.instances.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
+from tests.replication.test_flows import FLOW, HOUR, harness_of, pass_time, replicated
+from tests.retention.harness import RetentionHarness, kept_feed
 
 
-def test_what_happened_to_an_instance_is_told_in_its_order(tmp_path: Path, state_url: str) -> None:
+def lineage(context: OperationContext, name: str, time: datetime = START, **more: Any) -> LineageGraph:
+    """The lineage of an instance, by default both ways."""
+    options = {key: more.pop(key) for key in ("kind", "clusters") if key in more}
+    given = {"up": False, "down": False, "levels": 10, **more}
+    return show_lineage(context, resolve_subject(context, name, time, **options), **given)
+
+
+def told(graph: LineageGraph) -> set[tuple[str, str | None, int | None]]:
+    """What is in a graph: names, states, and hours."""
+    return {(each.name, each.state, each.nominal_time.hour if each.nominal_time else None) for each in graph.nodes}
+
+
+def edges_of(graph: LineageGraph) -> set[tuple[str, str, str]]:
+    """The edges of a graph in words, without the instances."""
+    names = {each.id: each for each in graph.nodes}
+    words = {name: f"{each.name} {each.number}" if each.number else each.name for name, each in names.items()}
+    return {(words[each.source], each.kind.value, words[each.target]) for each in graph.edges}
+
+
+def run_all(lifecycle: LifecycleHarness) -> None:
+    """Four hours of clicks are counted, the first of them twice, and a report is made after each time."""
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.flag("clicks", *hours(4))
+    lifecycle.arrive(at("01T04:00"))
+    texts = iter("abcdefgh")
+    lifecycle.job = lambda work: {target.name: next(texts) for target in work.outputs}
+    for time in hours(4):
+        lifecycle.run("count", time, at("01T04:10"), f"count-{time.hour}")
+    lifecycle.run("report", START, at("01T04:20"), "report-1")
+    lifecycle.run("count", START, at("01T05:00"), "again")
+    lifecycle.run("report", START, at("01T05:10"), "report-2")
+
+
+@pytest.mark.both_databases
+def test_up_leads_through_what_was_frozen_to_both_attempts_and_to_what_arrived(tmp_path: Path, state_url: str) -> None:
     lifecycle = counting_harness(tmp_path, state_url)
+    run_all(lifecycle)
+    context = context_of(lifecycle, at("01T06:00"))
+    graph = lineage(context, "reports", up=True)
+    assert told(graph) == {
+        *(("clicks", "ARRIVED", hour) for hour in range(4)),
+        *((name, state, hour) for name, state in (("count", "SUCCEEDED"), ("counts", "PRODUCED")) for hour in range(4)),
+        ("report", "SUCCEEDED", 0),
+        ("reports", "PRODUCED", 0),
+    }
+    attempts = [(each.name, each.number, each.run_id) for each in graph.nodes if each.kind is NodeKind.ATTEMPT]
+    assert {each for each in attempts if each[0] == "report"} == {("report", 1, "report-1"), ("report", 2, "report-2")}
+    assert ("count", 2, "again") in attempts
+    read = {(s, t) for s, kind, t in edges_of(graph) if kind == "read" and t.startswith("report ")}
+    first, again = (
+        each.number for each in graph.nodes if (each.name, each.nominal_time) == ("counts", START) and each.number
+    )
+    assert {(f"counts {first}", "report 1"), (f"counts {again}", "report 2")} <= read
+    assert (f"counts {again}", "report 1") not in read
+    early = lineage(context, "reports", up=True, as_of=at("01T04:30"))
+    assert {each.number for each in early.nodes if each.name == "report"} == {1}
+    assert (again, "again") not in {(each.number, each.run_id) for each in early.nodes}
+    assert {each.name for each in lineage(context, "reports", up=True, levels=1).nodes} == {
+        "reports",
+        "report",
+        "counts",
+    }
+
+
+@pytest.mark.both_databases
+def test_down_leads_to_who_has_frozen_it_and_a_level_costs_a_few_statements(tmp_path: Path, state_url: str) -> None:
+    lifecycle = counting_harness(tmp_path, state_url)
+    run_all(lifecycle)
+    context = context_of(lifecycle, at("01T06:00"))
+    graph = lineage(context, "clicks", down=True)
+    assert {each.name for each in graph.nodes} == {"clicks", "count", "counts", "report", "reports"}
+    assert {each.nominal_time for each in graph.nodes if each.name == "counts"} == {START}
+    last = lineage(context, "clicks", START + 3 * HOUR, down=True)
+    assert {(each.name, each.number) for each in last.nodes if each.kind is NodeKind.ATTEMPT} == {
+        ("count", 1),
+        ("report", 1),
+        ("report", 2),
+    }
+    with counted_statements() as statements:
+        lineage(context, "reports", up=True)
+    assert len(statements) < 20
+
+
+@pytest.mark.both_databases
+def test_copies_lead_from_the_source_to_the_target_and_back(tmp_path: Path, state_url: str) -> None:
+    lifecycle = harness_of(tmp_path, replicated(flag="_DONE"))
     lifecycle.land("clicks", START)
     lifecycle.flag("clicks", START)
-    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    pass_time(lifecycle, at("01T00:10"))
     context = context_of(lifecycle, at("01T01:00"))
-    graph = show_lineage(context, resolve_subject(context, "clicks", START), up=False, down=False, as_of=None)
-    assert [(each.name, each.state, each.number) for each in graph.nodes] == [("clicks", "ARRIVED", 1)]
-    early = show_lineage(context, resolve_subject(context, "count", START), up=False, down=False, as_of=START)
-    assert early.nodes == ()
+    down = lineage(context, "clicks", clusters=["primary"], down=True)
+    assert [(each.name, each.cluster, each.state) for each in down.nodes] == [
+        ("clicks", "primary", "ARRIVED"),
+        (FLOW, "backup", "SUCCEEDED"),
+        ("clicks", "backup", "REPLICATED"),
+    ]
+    up = lineage(context, "clicks", clusters=["backup"], up=True)
+    assert {each.cluster for each in up.nodes} == {"backup", "primary"}
+    flow = lineage(context, FLOW, clusters=["backup"], up=True)
+    assert {each.state for each in flow.nodes} == {"SUCCEEDED", "ARRIVED"}
 
 
-def test_an_instance_must_be_named(tmp_path: Path) -> None:
+def test_what_was_evicted_says_whether_undo_brings_it_back(tmp_path: Path, state_url: str) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(), state=state_url)
+    harness.land("clicks", START)
+    harness.arrive(at("01T00:10"))
+    harness.wait(at("20"))
+    sweep = harness.sweep_now("clicks")
+    context = context_of(harness.lifecycle, at("20T01:00"))
+    gone = lineage(context, "clicks")
+    assert [each.state for each in gone.nodes] == ["ARRIVED", "EVICTED", sweep.state.value]
+    assert gone.nodes[0].remarks == (f"evicted by sweep {sweep.sweep_id}: undo brings it back",)
+    harness.undo(sweep)
+    back = lineage(context, "clicks")
+    assert [each.state for each in back.nodes if each.kind is NodeKind.EVENT] == ["ARRIVED", "EVICTED", "RESTORED"]
+
+
+@pytest.mark.both_databases
+def test_latest_is_found_from_both_sides_of_the_time_until_what_was_frozen_has_passed(
+    tmp_path: Path, state_url: str
+) -> None:
+    peek = process("peek", inputs={"clicks": "latest(0)"}, outputs={"peeks": "now(0,0)"})
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("peeks"), peek, state=state_url)
+    lifecycle.land("clicks", *hours(3))
+    lifecycle.arrive(at("01T02:10"))
+    for hour in range(3):
+        lifecycle.run("peek", START + hour * HOUR, at("01T02:20"), f"run-{hour}")
+    context = context_of(lifecycle, at("01T03:00"))
+    assert {each.name for each in lineage(context, "clicks", START + HOUR, down=True).nodes} == {"clicks"}
+    read = lineage(context, "clicks", START + 2 * HOUR, down=True)
+    assert {each.nominal_time.hour for each in read.nodes if each.name == "peek" and each.nominal_time} == {0, 1, 2}
+
+
+def test_attempts_that_were_cleaned_up_are_answered_from_the_instance(tmp_path: Path, state_url: str) -> None:
+    lifecycle = counting_harness(tmp_path, state_url)
+    run_all(lifecycle)
+    context = context_of(lifecycle, at("01T06:00"))
+    with lifecycle.database.begin() as connection:
+        log = EventLog(connection)
+        counts = [each.seq for each in log.read(0, 100, ["counts"]) if each.nominal_time == START]
+        log.remove(counts)
+    up = lineage(context, "reports", up=True)
+    gone = [each for each in up.nodes if each.kind is NodeKind.FEED]
+    assert {each.name for each in gone} == {"counts"}
+    assert all("cleaned up" in each.remarks[0] for each in gone)
+    assert ("clicks", "ARRIVED", 0) in told(up)
+    down = lineage(context, "count", down=True)
+    assert {each.remarks for each in down.nodes if each.name == "count"} == {
+        ("events of what it has made were cleaned up",)
+    }
+
+
+def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
+    context = context_of(counting_harness(tmp_path), at("02"))
     with pytest.raises(WrongUsageError, match="Give one NAME and one INSTANCE"):
-        show(context_of(counting_harness(tmp_path), at("02")), names=("count",))
+        show(context, names=("count",))
+    with pytest.raises(EntityNotFoundError, match="nothing"):
+        lineage(context, "nothing")
+    with pytest.raises(InstanceQueryError, match="it is not on cluster 'elsewhere'"):
+        lineage(context, "clicks", kind=Kind.FEED, clusters=["elsewhere"])

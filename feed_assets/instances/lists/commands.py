@@ -1,4 +1,4 @@
-"""What can be asked about instances: their states, work, data and neighbours, and how good their rows were."""
+"""What can be asked about instances: their states, work and data, and how good their rows were."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from feed_assets.context.consolidation import Consolidated
     from feed_assets.context.operation import OperationContext, Subject
     from feed_assets.instances.lists.feed_listings import FeedListing
-    from feed_assets.instances.lists.neighbours import Neighbours, TriageGraph
     from feed_assets.instances.lists.quality import InstanceQuality, QualityTrend
     from feed_assets.instances.lists.queries import InstancePage, InstanceSummary
     from feed_assets.instances.lists.ranges import InstanceQuery
@@ -228,22 +227,6 @@ def listing(
         look=look,
         author=author,
     )
-
-
-@operation("instance dependency", table="tag, kind, name, cluster, instance, by", rows="dependencies")
-def dependency(context: "OperationContext", *, subject: Named, instance: Instance) -> "Neighbours":
-    """Show the instances that one depends on, and its dependents, one step away."""
-    from feed_assets.instances.lists.neighbours import find_dependencies
-
-    return find_dependencies(context, subject.resolve(context, instance))
-
-
-@operation("instance triage", rows="graphs", text="text", forms=("dot",))
-def triage(context: "OperationContext", *, subject: Named, instance: Instance) -> "Consolidated[TriageGraph]":
-    """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    from feed_assets.instances.lists.neighbours import find_triage
-
-    return find_triage(context, subject.resolve(context, instance))
 
 
 @operation("quality show", rows="instances", text="lines", example="flights 2013-11-03")

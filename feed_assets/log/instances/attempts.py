@@ -157,6 +157,17 @@ class Attempts(TableStore):
             found[attempt.key].append(attempt)
         return {key: sorted(listed, key=lambda attempt: attempt.attempt) for key, listed in found.items()}
 
+    def find_makers(self, events: Collection[FeedEvent]) -> dict[int, Attempt]:
+        """Return the attempts that have made events, by the numbers of these; of others nothing is known any more."""
+        runs = {(find_run(each.origin) or each.origin, each.payload.get("process"), each.cluster) for each in events}
+        columns = (*(_T[name] for name in ProcessKey._fields), _T.attempt, _T.outputs)
+        found = select_keys(self._connection, attempts, ("run_id", "process", "cluster"), columns, runs)
+        seqs = {each.seq for each in events}
+        made = {seq: (ProcessKey(*row[:3]), row.attempt) for row in found for seq in seqs.intersection(row.outputs)}
+        known = self.of_many({key for key, _ in made.values()}) if made else {}
+        by_number = {(each.key, each.attempt): each for listed in known.values() for each in listed}
+        return {seq: by_number[key] for seq, key in made.items()}
+
     def remove_past(self, published: Collection[FeedEvent]) -> None:
         """Remove the attempts at the instances that have published some events, which the log does not have any more.
 

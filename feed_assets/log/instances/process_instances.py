@@ -125,6 +125,15 @@ class ProcessInstances(TableStore):
             ).order_by(_T.nominal_time)
         )
 
+    def run_page(
+        self, process: str, cluster: str, start: datetime, limit: int, *, backwards: bool = False
+    ) -> list[ProcessInstance]:
+        """Return the next `limit` instances after a time that have run, or `backwards` before it, the nearest first."""
+        is_its = (_T.process == process, _T.cluster == cluster, _T.attempt > 0)
+        is_after = _T.nominal_time < start if backwards else _T.nominal_time > start
+        order = _T.nominal_time.desc() if backwards else _T.nominal_time
+        return self._find(ROWS.select.where(*is_its, is_after).order_by(order).limit(limit))
+
     def with_status(
         self,
         status: ProcessInstanceStatus,

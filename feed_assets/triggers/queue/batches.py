@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Subquery, and_, exists, func, or_, select, union, update
 
+from feed_assets.log.events import EventLog
 from feed_assets.log.instances.tables import HAS_FAILED, process_instances
 from feed_assets.log.records import EntityKey, FeedEvent, FeedKey, ProcessInstanceStatus, ProcessKey
 from feed_assets.log.tables import feed_events
@@ -45,6 +46,14 @@ class BatchEvents(NamedTuple):
     feed: str
     feed_cluster: str
     events: tuple[FeedEvent, ...]
+
+
+class TakenEvent(NamedTuple):
+    """An event that a batch has taken for an input."""
+
+    batch: ProcessKey
+    input: str
+    event: FeedEvent
 
 
 class Batches(TableStore):
@@ -114,20 +123,37 @@ class Batches(TableStore):
             is_its.append(_B.nominal_time == batch)
         return _ROWS.find(self._connection, _ROWS.select.where(*is_its).order_by(_B.input, _B.feed, _B.to_seq))
 
-    def takers(self, instance: FeedKey) -> list[tuple[ProcessKey, str]]:
-        """Return the batches that have taken events of a feed instance, each with its input."""
-        of_it = (_E.feed == instance.feed, _E.cluster == instance.cluster, _E.nominal_time == instance.nominal_time)
+    def takers(self, instances: Collection[FeedKey]) -> list[TakenEvent]:
+        """Return the events of some feed instances that batches have taken, in one statement."""
+        wanted = key_rows(self._dialect, FeedKey._fields)
+        is_its = (_E.feed == wanted.c.feed, _E.cluster == wanted.c.cluster, _E.nominal_time == wanted.c.nominal_time)
+        return self._find_taken(wanted, and_(*is_its), and_(*is_its), instances)
+
+    def taken_by(self, consumers: Collection[ProcessKey]) -> list[TakenEvent]:
+        """Return the events that some batches have taken, in one statement."""
+        wanted = key_rows(self._dialect, ProcessKey._fields)
+        together, singly = (and_(*(table[name] == wanted.c[name] for name in ProcessKey._fields)) for table in (_B, _C))
+        return self._find_taken(wanted, together, singly, consumers)
+
+    def _find_taken(
+        self,
+        wanted: Subquery,
+        together: ColumnElement[bool],
+        singly: ColumnElement[bool],
+        keys: Collection[tuple[str, str, datetime]],
+    ) -> list[TakenEvent]:
         of_feed = (_B.feed == _E.feed, _B.feed_cluster == _E.cluster, _B.after_seq < _E.seq, _B.to_seq >= _E.seq)
         is_taken = (_B.use == RangeUse.TAKEN, _B.nominal_time.is_not(None), is_counted(counts_unchanged=True))
         of_input = (_C.process == _B.process, _C.cluster == _B.cluster, _C.input == _B.input, _C.event == _E.seq)
         counts = (or_(_B.counts_unchanged, ~is_unchanged()), ~exists().where(*of_input).correlate(batches, feed_events))
-        together = select(*(_B[name] for name in ProcessKey._fields), _B.input).where(
-            *of_it, *of_feed, *is_taken, *counts
-        )
         is_freed = (_C.event == _E.seq, _C.action == QueueAction.ADD, _C.nominal_time.is_not(None))
-        singly = select(*(_C[name] for name in ProcessKey._fields), _C.input).where(*of_it, *is_freed)
-        found = sorted(self._connection.execute(union(together, singly)))
-        return [(ProcessKey(process, cluster, time), name) for process, cluster, time, name in found]
+        columns = (*(_B[name] for name in ProcessKey._fields), _B.input, _E.seq)
+        in_ranges = select(*columns).select_from(wanted).where(together, *of_feed, *is_taken, *counts)
+        columns = (*(_C[name] for name in ProcessKey._fields), _C.input, _E.seq)
+        alone = select(*columns).select_from(wanted).where(singly, *is_freed)
+        found = sorted(self._connection.execute(union(in_ranges, alone), {KEY_ROWS: render_rows(keys)}))
+        of_numbers = EventLog(self._connection).of_numbers({row[-1] for row in found}) if found else {}
+        return [TakenEvent(ProcessKey(*row[:3]), row[3], of_numbers[row[4]]) for row in found]
 
     def find_range(self, key: InputKey, event: int) -> EventRange | None:
         """Return the range of an input that an event is in; None if it is in none."""

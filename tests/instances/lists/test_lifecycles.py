@@ -14,12 +14,12 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import Controlled, control_instances
-from feed_assets.instances.lists.neighbours import find_dependencies, find_triage
 from feed_assets.instances.lists.queries import find_running, list_instances, summarize_instances
 from feed_assets.instances.lists.ranges import parse_filter
 from feed_assets.instances.lists.rows import InstanceRow
 from feed_assets.instances.lists.runs import find_logs, find_params
 from feed_assets.json_form import render_document
+from feed_assets.lineage.instance_views import find_dependencies, find_triage
 from feed_assets.log.definitions.records import ScheduleState
 from feed_assets.log.events import EventLog
 from feed_assets.log.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus

@@ -11,8 +11,8 @@ from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
 from feed_assets.explain.explanations import explain
 from feed_assets.instances.gates.actions import InstanceAction
 from feed_assets.instances.lists.control import control_instances
-from feed_assets.instances.lists.neighbours import find_dependencies
 from feed_assets.instances.lists.runs import find_params
+from feed_assets.lineage.instance_views import find_dependencies
 from tests.context.contexts import context_of
 from tests.instances.harness import START, at, feed, process
 from tests.replication.test_flows import FLOW, harness_of, replicated

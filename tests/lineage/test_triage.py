@@ -4,8 +4,9 @@ from feed_assets.context.consolidation import Result
 from feed_assets.context.operation import resolve_subject
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
-from feed_assets.instances.lists.neighbours import MOST_VERTICES, TriageGraph, find_triage
 from feed_assets.json_form import render_document
+from feed_assets.lineage.instance_views import TriageGraph, find_triage
+from feed_assets.lineage.records import MOST_NODES
 from feed_assets.log.records import ProcessInstanceStatus
 from tests.context.contexts import about, context_of, counting_harness, put, row
 from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process, validity
@@ -122,5 +123,5 @@ def test_a_graph_that_grows_too_large_is_cut_off_and_says_so(tmp_path: Path) -> 
     )
     graph = triage(lifecycle, Kind.PROCESS, "sum")
     assert not graph.is_whole
-    assert len(graph.vertices) <= MOST_VERTICES + 1
+    assert len(graph.vertices) <= MOST_NODES + 1
     assert graph.text.endswith("... and more")

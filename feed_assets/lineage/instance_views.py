@@ -4,11 +4,9 @@ is resolved by the definitions that govern it, so that releases with other windo
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from itertools import groupby
 
 from sqlalchemy import Connection
 
@@ -18,15 +16,16 @@ from feed_assets.entities.common import Kind
 from feed_assets.instances.lists.lifecycles import find_single
 from feed_assets.instances.lists.ranges import UNSCHEDULED, join_consecutive, render_range
 from feed_assets.json_form import NominalTime
+from feed_assets.lineage.recorded import RecordedLineage
+from feed_assets.lineage.records import MOST_NODES, render_tree
 from feed_assets.log.instances.feed_instances import FeedInstances
 from feed_assets.log.instances.process_instances import ProcessInstances
 from feed_assets.log.records import FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
-from feed_assets.plan.edges import InputEdge, Key, OutputEdge
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.edges import Key
+from feed_assets.releases.neighbours import Reader, find_readers, find_writers
 from feed_assets.releases.timeline import ActiveRelease
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.windows import Window, parse_window
 from feed_assets.triggers.input_windows import input_states, input_states_many
 from feed_assets.triggers.queue.batches import Batches
 
@@ -75,9 +74,8 @@ def find_dependencies(context: OperationContext, subject: Subject) -> Neighbours
     it. Of what comes as it comes, and of batches, there are only those that have come or were cut. A cluster where the
     time is no instance fails without the others.
 
-    Differs from Falcon: all producers of a feed are found, exactly also across clock changes; `latest` and `future` are
-    resolved as they were when the instance ran, or as they are now. Only the readers through `latest` and `future` are
-    guessed, as in Falcon: as if they were `now(0,0)`.
+    Differs from Falcon: all producers of a feed are found, exactly also across clock changes. Who has run is a reader
+    of what it has frozen, and of nothing else; `latest` and `future` of others are resolved as they are now.
 
     Raises:
         InstanceQueryError: the entity does not have the lifecycle.
@@ -103,15 +101,33 @@ def _of_process(
 def _of_feed(
     context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
 ) -> Iterator[NeighbourInstance]:
-    record = context.feed_on(name, cluster)
+    record, key = context.feed_on(name, cluster), FeedKey(name, cluster, nominal_time)
     record.sequence.index(nominal_time)
-    for _, written, time in iter_writers(context, connection, record, nominal_time):
-        yield _process(written, time, OUTPUT)
-    for _, read, time in iter_readers(context, connection, record, nominal_time):
-        yield _process(read, time, INPUT)
-    for batch, name in Batches(connection).takers(FeedKey(*record.key, nominal_time)):
-        process, where, time = batch
-        yield NeighbourInstance(kind=Kind.PROCESS, name=process, cluster=where, nominal_time=time, tag=INPUT, by=name)
+    for writer in find_writers(context.timeline, connection, record, [nominal_time]):
+        yield _process(writer.key, writer.edge.name, OUTPUT)
+    found = {(each.attempt.key, each.input) for each in RecordedLineage(context, connection).find_readers([key])}
+    planned = find_readers(context.timeline, connection, record, [nominal_time])
+    taken = Batches(connection).takers([key])
+    ran = ProcessInstances(connection).get_many({*(each.key for each in planned), *(each.batch for each in taken)})
+    has_read = {(row.key, frozen.name) for row in ran.values() for frozen in row.inputs}
+    found |= {(each.batch, each.input) for each in taken if (each.batch, each.input) not in has_read}
+    found |= {
+        (each.key, each.edge.name)
+        for each in planned
+        if (each.key not in ran or not ran[each.key].inputs) and _will_read(context, connection, each)
+    }
+    for process, by in sorted(found):
+        yield _process(process, by, INPUT)
+
+
+def _will_read(context: OperationContext, connection: Connection, reader: Reader) -> bool:
+    """Return whether an instance that has not run would read what its window names, or what it finds now."""
+    edge, time = reader.edge, reader.key.nominal_time
+    if not edge.is_data_driven:
+        return True
+    active = context.active_release(connection, edge.process, edge.cluster, time)
+    states = input_states(connection, active.plan, active.record, [time], context.as_of)[time]
+    return any(state.edge.name == edge.name and reader.feed_time in (state.expected or ()) for state in states)
 
 
 def _inputs(
@@ -144,72 +160,14 @@ def _feed(key: Key, time: datetime, tag: str, by: str) -> NeighbourInstance:
     return NeighbourInstance(kind=Kind.FEED, name=key[0], cluster=key[1], nominal_time=time, tag=tag, by=by)
 
 
-def _process(edge: InputEdge | OutputEdge, time: datetime, tag: str) -> NeighbourInstance:
+def _process(key: ProcessKey, by: str, tag: str) -> NeighbourInstance:
     return NeighbourInstance(
-        kind=Kind.PROCESS, name=edge.process, cluster=edge.cluster, nominal_time=time, tag=tag, by=edge.name
+        kind=Kind.PROCESS, name=key.process, cluster=key.cluster, nominal_time=key.nominal_time, tag=tag, by=by
     )
-
-
-def iter_writers(
-    context: OperationContext, connection: Connection, record: FeedRecord, nominal_time: datetime
-) -> Iterator[tuple[ActiveRelease, OutputEdge, datetime]]:
-    """Yield the process instances that write an instance of a feed, with the definitions that govern them."""
-    for active in _spans(context, connection, record, [edge.process_key for edge in record.outputs_of]):
-        for edge in active.record.outputs:
-            if edge.feed_key == record.key:
-                for time in _times(connection, active, record, edge.window, nominal_time):
-                    yield active, edge, time
-
-
-def iter_readers(
-    context: OperationContext, connection: Connection, record: FeedRecord, nominal_time: datetime
-) -> Iterator[tuple[ActiveRelease, InputEdge, datetime]]:
-    """Yield the process instances that read a feed's instance by a window, with the definitions that govern them."""
-    for active in _spans(context, connection, record, [edge.process_key for edge in record.inputs_of]):
-        for edge in active.record.inputs:
-            if edge.feed_key == record.key and edge.window is not None:
-                window = _own_time() if edge.window.is_data_driven else edge.window
-                for time in _times(connection, active, record, window, nominal_time):
-                    yield active, edge, time
-
-
-def _spans(
-    context: OperationContext, connection: Connection, record: FeedRecord, processes: Iterable[Key]
-) -> Iterator[ActiveRelease]:
-    """Yield the releases in effect of all processes that touch a feed, by the current definitions or an older
-    release.
-    """
-    timeline = context.timeline
-    older = [*timeline.older(record.cluster), *timeline.older_readers(record.cluster)]
-    for process in sorted({*processes, *(each.record.key for each in older)}):
-        yield from timeline.spans(connection, process)
-
-
-def _times(
-    connection: Connection, active: ActiveRelease, record: FeedRecord, window: Window, nominal_time: datetime
-) -> Iterator[datetime]:
-    """Yield the instances of a release span whose window contains the feed's instance, by the feed of that span; only
-    those that there are, if something makes each.
-    """
-    feed, process = active.plan.feeds.get(record.key), active.record
-    if feed is None or not feed.sequence.contains(nominal_time):
-        return
-    found = window.consumers(feed.sequence.index(nominal_time), feed.sequence, process.sequence)
-    times: Iterable[datetime] = map(process.sequence.at, found)
-    if found and not process.is_enumerated:
-        first, last = process.sequence.at(found[0]), process.sequence.at(found[-1])
-        times = (row.nominal_time for row in ProcessInstances(connection).find_between(*process.key, first, last))
-    yield from filter(active.contains, times)
-
-
-@cache  # building the parser of expressions takes a tenth of a second, which `why` need not wait for
-def _own_time() -> Window:
-    return parse_window("now(0,0)", "now(0,0)")
 
 
 PRODUCES = "produces"
 CONSUMED_BY = "consumed by"
-MOST_VERTICES = 2_000
 
 _HEALTHY = frozenset({FeedInstanceStatus.AVAILABLE.value, ProcessInstanceStatus.SUCCEEDED.value})
 
@@ -275,33 +233,18 @@ class TriageGraph:
         upstream: dict[int, list[int]] = defaultdict(list)
         for edge in self.edges:
             upstream[edge.target].append(edge.source)
-        lines: list[str] = []
-        shown: set[int] = set()
 
-        def show(index: int, depth: int) -> None:
-            again = " (see above)" if index in shown and upstream[index] else ""
-            lines.append(f"{'  ' * depth}{self.vertices[index].label}{again}")
-            if index not in shown:
-                shown.add(index)
-                for _, series in groupby(upstream[index], lambda source: self._ending(source, upstream)):
-                    show_series(list(series), depth + 1)
+        def line(_: int | None, first: int, last: int | None) -> str:
+            vertex = self.vertices[first]
+            if last is None:
+                return vertex.label
+            until = render_datetime(self.vertices[last].nominal_time)
+            return f"{vertex.subject}:{render_datetime(vertex.nominal_time)} to {until} [{vertex.status}]"
 
-        def show_series(series: list[int], depth: int) -> None:
-            if len(series) == 1 or upstream[series[0]]:
-                for source in series:
-                    show(source, depth)
-                return
-            first, last = self.vertices[series[0]], self.vertices[series[-1]]
-            span = f"{render_datetime(first.nominal_time)} to {render_datetime(last.nominal_time)}"
-            lines.append(f"{'  ' * depth}{first.subject}:{span} [{first.status}] ({len(series)} instances)")
+        def series(_: int, each: int) -> Hashable:
+            return (self.vertices[each].subject, self.vertices[each].status)
 
-        show(0, 0)
-        return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
-
-    def _ending(self, index: int, upstream: Mapping[int, list[int]]) -> object:
-        """Return a key that only equal vertices without anything upstream share."""
-        vertex = self.vertices[index]
-        return index if upstream[index] else (vertex.subject, vertex.status)
+        return "\n".join([*render_tree([0], upstream, line, series), *([] if self.is_whole else ["... and more"])])
 
 
 def find_triage(context: OperationContext, subject: Subject) -> Consolidated[TriageGraph]:
@@ -319,12 +262,12 @@ def find_triage(context: OperationContext, subject: Subject) -> Consolidated[Tri
                 context.active_release(connection, each.name, cluster, each.instance)
             else:
                 context.feed_on(each.name, cluster).sequence.index(each.instance)
-            return [_Walk(context, connection, cluster).graph((each.kind, each.name, cluster, each.instance))]
+            return [_Triage(context, connection, cluster).graph((each.kind, each.name, cluster, each.instance))]
 
         return find_single(context, subject).consolidate(read)
 
 
-class _Walk:
+class _Triage:
     """A breadth-first walk, one level at a time, so that each level costs a few statements."""
 
     def __init__(self, context: OperationContext, connection: Connection, cluster: str) -> None:
@@ -338,7 +281,7 @@ class _Walk:
         vertices: list[Vertex] = []
         edges: list[Edge] = []
         level = [start]
-        while level and len(places) <= MOST_VERTICES:
+        while level and len(places) <= MOST_NODES:
             statuses = self._statuses(level)
             vertices += [self._vertex(node, statuses[node]) for node in level]
             following: list[Node] = []
@@ -385,6 +328,5 @@ class _Walk:
         for kind, name, cluster, time in nodes:
             record = self._context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
             if record is not None:
-                writers = iter_writers(self._context, self._connection, record, time)
-                made: list[Node] = [(Kind.PROCESS, edge.process, edge.cluster, at) for _, edge, at in writers]
-                yield (kind, name, cluster, time), made, PRODUCES
+                writers = find_writers(self._context.timeline, self._connection, record, [time])
+                yield (kind, name, cluster, time), [(Kind.PROCESS, *writer.key) for writer in writers], PRODUCES

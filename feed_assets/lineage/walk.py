@@ -1,0 +1,332 @@
+"""The walk from event to event over the port, breadth-first: up by what attempts have frozen, down by who has frozen
+it. What was visited is not visited again, so cycles end.
+
+An instance is told whole: whatever happened to its data. Upstream is what had happened before it was read. Downstream
+are those that have read these very bytes, whether they were restored meanwhile or not.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import TypeVar
+
+from feed_assets.entities.flow_names import parse_flow
+from feed_assets.instances.late.lateness import prove_difference
+from feed_assets.lineage.port import LineagePort, Reading
+from feed_assets.lineage.records import MOST_NODES, Edge, EdgeKind, LineageGraph, Node, NodeKind
+from feed_assets.log.records import CONTENT, Attempt, FeedEvent, FeedEventKind, FeedKey, ProcessKey
+from feed_assets.log.removals.records import Sweep
+from feed_assets.timing.dates import render_datetime
+
+_Key = TypeVar("_Key")
+_Each = TypeVar("_Each")
+
+
+def walk_lineage(
+    port: LineagePort,
+    starts: Collection[FeedKey | ProcessKey],
+    *,
+    up: bool,
+    down: bool,
+    levels: int,
+    most: int = MOST_NODES,
+) -> LineageGraph:
+    """Return what some instances came of, and what came of them. A level leads from data to data. The graph is cut off
+    where it has more than `most` nodes.
+    """
+    walk = _Walk(port, most)
+    walk.load(key for key in starts if isinstance(key, FeedKey))
+    events = _flat(walk.histories)
+    attempts = walk.add(_flat(port.find_attempts([key for key in starts if isinstance(key, ProcessKey)])), set())
+    for one, other in pairwise(attempts):
+        if one.key == other.key:
+            walk.link(attempt_id(one), attempt_id(other), EdgeKind.THEN)
+    first = tuple(walk.nodes)
+    wholes = [walk.go_up(events, attempts, levels)] if up else []
+    wholes += [walk.go_down(events, attempts, levels)] if down else []
+    walk.tell_ends()
+    nodes, edges = tuple(walk.nodes.values()), tuple(walk.edges)
+    return LineageGraph(starts=first, nodes=nodes, edges=edges, up=up, down=down, is_whole=all(wholes))
+
+
+def find_version(
+    events: Sequence[FeedEvent], digest: str | None, read_at: datetime, until: datetime | None = None
+) -> FeedEvent | None:
+    """Return the event whose content somebody has read, with this digest, at about this time; None if none has it.
+
+    It is the last before with the same content, else the last that nothing proves to be another; at last what came
+    while it was read, `until` a time.
+    """
+    content = [each for each in events if each.kind in CONTENT]
+    before = [each for each in reversed(content) if each.recorded_at <= read_at]
+    after = [each for each in content if read_at < each.recorded_at and (until is None or each.recorded_at <= until)]
+    same = (each for each in (*before, *after) if digest is not None and each.manifest_digest == digest)
+    alike = (each for each in (*before, *after) if not prove_difference(digest, each.manifest_digest))
+    return next(same, None) or next(alike, None)
+
+
+def event_id(event: FeedEvent) -> str:
+    """Return the id of the node of an event."""
+    return f"event/{event.seq}"
+
+
+def attempt_id(attempt: Attempt) -> str:
+    """Return the id of the node of an attempt."""
+    return "/".join(["attempt", *attempt.key[:2], render_datetime(attempt.nominal_time), str(attempt.attempt)])
+
+
+def _flat(found: Mapping[_Key, Sequence[_Each]]) -> list[_Each]:
+    return [each for listed in found.values() for each in listed]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The graph so far; `histories` has all events of the instances that were visited."""
+
+    port: LineagePort
+    most: int
+    nodes: dict[str, Node] = field(default_factory=dict)
+    edges: dict[Edge, None] = field(default_factory=dict)
+    histories: dict[FeedKey, Sequence[FeedEvent]] = field(default_factory=dict)
+
+    def load(self, keys: Iterable[FeedKey]) -> None:
+        """Ask for what happened to the data of instances; their events become nodes."""
+        new = dict.fromkeys(key for key in keys if key not in self.histories)
+        found = self.port.find_events(new) if new else {}
+        for key in new:
+            events = self.histories[key] = found.get(key, ())
+            self.nodes |= {event_id(each): _event_node(each) for each in events}
+            for one, other in pairwise(events):
+                self.link(event_id(one), event_id(other), EdgeKind.THEN)
+
+    def add(self, attempts: Iterable[Attempt], seen: set[str]) -> list[Attempt]:
+        """Make attempts nodes; return those that were not seen before."""
+        new = {attempt_id(each): each for each in attempts if attempt_id(each) not in seen}
+        seen.update(new)
+        for name, attempt in new.items():
+            self.nodes.setdefault(name, _attempt_node(attempt))
+        return [*new.values()]
+
+    def link(self, source: str, target: str, kind: EdgeKind, name: str | None = None) -> None:
+        """Add an edge."""
+        self.edges[Edge(source=source, target=target, kind=kind, name=name)] = None
+
+    def remark(self, name: str, text: str) -> None:
+        """Say something about a node."""
+        node = self.nodes[name]
+        if text not in node.remarks:
+            self.nodes[name] = replace(node, remarks=(*node.remarks, text))
+
+    def go_up(self, events: Sequence[FeedEvent], attempts: Sequence[Attempt], levels: int) -> bool:
+        """Walk upstream; return whether nothing was cut off."""
+        seen: set[str] = set()
+        visited: set[int] = set()
+        for _ in range(levels):
+            events = [each for each in events if each.seq not in visited]
+            visited.update(each.seq for each in events)
+            makers = self._tell_makers(events)
+            asked = self.add([*attempts, *makers.values()], seen)
+            wanted: list[tuple[FeedKey, str | None, Reading | FeedEvent]] = [
+                *((each.instance, each.digest, each) for each in self.port.find_read(asked)),
+                *((*found, each) for each in events if each.seq not in makers and (found := _source_of(each))),
+            ]
+            self.load(key for key, _, _ in wanted)
+            following: list[FeedEvent] = []
+            lost: dict[FeedKey, str] = {}
+            for key, digest, by in wanted:
+                version = self._version(key, digest, by)
+                source = event_id(version) if version else lost.setdefault(key, self._tell_gone(key, digest))
+                if isinstance(by, Reading):
+                    self.link(source, attempt_id(by.attempt), EdgeKind.READ, by.input)
+                else:
+                    self.link(source, event_id(by), EdgeKind.COPIED)
+                following += [each for each in self.histories[key] if version and each.seq <= version.seq]
+            writers = self.port.find_writers(lost) if lost else {}
+            events, attempts = following, _flat(writers)
+            for key, listed in writers.items():
+                for attempt in listed:
+                    self.link(attempt_id(attempt), lost[key], EdgeKind.MADE)
+            self.add(attempts, set())
+            if len(self.nodes) > self.most:
+                return not events and not attempts
+        return True
+
+    def _tell_makers(self, events: Collection[FeedEvent]) -> Mapping[int, Attempt]:
+        """Ask what has made events, and tell the process of which there is no attempt."""
+        made = {each.seq: each for each in events if each.payload.get("process")}
+        makers = self.port.find_makers(made.values()) if made else {}
+        for seq, event in made.items():
+            process, output = str(event.payload["process"]), event.payload.get("output")
+            name = attempt_id(makers[seq]) if seq in makers else f"process/{process}/{event.cluster}"
+            if seq not in makers and not _source_of(event):
+                remarks = ("its attempt is not in the record",)
+                self.nodes[name] = Node(
+                    id=name, kind=NodeKind.PROCESS, name=process, cluster=event.cluster, remarks=remarks
+                )
+            if seq in makers or name in self.nodes:
+                self.link(name, event_id(event), EdgeKind.MADE, str(output) if output else None)
+        return makers
+
+    def go_down(self, events: Sequence[FeedEvent], attempts: Sequence[Attempt], levels: int) -> bool:
+        """Walk downstream; return whether nothing was cut off."""
+        seen: set[str] = set()
+        visited: dict[int, FeedEvent] = {}
+        for _ in range(levels):
+            events = [each for each in events if each.seq not in visited]
+            visited |= {each.seq: each for each in events}
+            newest = {each.key: each for each in events}
+            readers = self._tell_readers(newest, visited)
+            asked = self.add([*attempts, *readers], seen)
+            published = self.port.find_published(asked) if asked else {}
+            copies = [*self._find_copies(newest)]
+            self.load(each.key for each in (*published.values(), *(copy for _, copy in copies)))
+            for source, copy in copies:
+                self.link(event_id(source), event_id(copy), EdgeKind.COPIED)
+            for attempt in asked:
+                made = [published[seq] for seq in attempt.outputs if seq in published]
+                for event in made:
+                    output = str(event.payload.get("output") or "") or None
+                    self.link(attempt_id(attempt), event_id(event), EdgeKind.MADE, output)
+                if len(made) < len(attempt.outputs) and attempt.ended_at is not None:
+                    self.remark(attempt_id(attempt), "events of what it has made were cleaned up")
+            new = [*published.values(), *(copy for _, copy in copies)]
+            events, attempts = [one for each in new for one in self._restored(each)], ()
+            if len(self.nodes) > self.most:
+                return not events
+        return True
+
+    def _tell_readers(self, newest: Mapping[FeedKey, FeedEvent], visited: Collection[int]) -> list[Attempt]:
+        """Ask who has read instances; return those that have read these bytes, and tell the others."""
+        readers: list[Attempt] = []
+        for each in self.port.find_readers(newest) if newest else ():
+            version = self._version(each.instance, each.digest, each)
+            if version is not None and version.seq in visited:
+                readers.append(each.attempt)
+                self.link(event_id(version), attempt_id(each.attempt), EdgeKind.READ, each.input)
+            else:
+                work = _attempt_node(each.attempt)
+                by = f"{work.subject} {render_datetime(each.attempt.nominal_time)} attempt {work.number}"
+                self.remark(event_id(newest[each.instance]), f"{by} has read another version")
+        return readers
+
+    def _find_copies(self, newest: Mapping[FeedKey, FeedEvent]) -> Iterable[tuple[FeedEvent, FeedEvent]]:
+        """Yield the copies of which there is no attempt, each with its source."""
+        for listed in (self.port.find_copies(newest) if newest else {}).values():
+            for copy in listed:
+                found = _source_of(copy)
+                source = self._version(*found, copy) if found and found[0] in self.histories else None
+                if source is not None:
+                    yield source, copy
+
+    def _version(self, key: FeedKey, digest: str | None, by: Reading | FeedEvent) -> FeedEvent | None:
+        """Return the event of which somebody has read the content."""
+        if isinstance(by, FeedEvent):
+            return find_version(self.histories[key], digest, by.recorded_at, by.recorded_at)
+        if by.event is not None:
+            return next((each for each in self.histories[key] if each.seq == by.event), None)
+        return find_version(self.histories[key], digest, by.attempt.started_at, by.attempt.ended_at)
+
+    def _restored(self, event: FeedEvent) -> list[FeedEvent]:
+        """Return an event, and those after it as long as nothing brings other content."""
+        found = [event]
+        for each in self.histories[event.key]:
+            if each.seq > event.seq and each.kind in CONTENT and each.manifest_digest != event.manifest_digest:
+                break
+            found += [each] if each.seq > event.seq else []
+        return found
+
+    def _tell_gone(self, key: FeedKey, digest: str | None) -> str:
+        name = "/".join(["feed", *key[:2], render_datetime(key.nominal_time), digest or ""])
+        self.nodes[name] = Node(
+            id=name,
+            kind=NodeKind.FEED,
+            name=key.feed,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            digest=digest,
+            remarks=("the record has no event with this content: it was cleaned up",),
+        )
+        return name
+
+    def tell_ends(self) -> None:
+        """Tell who has given and who has removed the data, and what came of them since."""
+        events = [each for listed in self.histories.values() for each in listed]
+        given = [each for each in events if not each.payload.get("process")]
+        for seq, givers in self.port.find_givers(given).items() if given else ():
+            for kind, name in givers:
+                self.nodes.setdefault(f"{kind}/{name}", Node(id=f"{kind}/{name}", kind=kind, name=name))
+                self.link(f"{kind}/{name}", f"event/{seq}", EdgeKind.GAVE)
+        swept = {each.seq: str(each.payload["sweep"]) for each in events if each.payload.get("sweep")}
+        sweeps = self.port.find_sweeps({*swept.values()}) if swept else {}
+        fates: dict[int, str] = {}
+        for event in events:
+            if (sweep := sweeps.get(swept.get(event.seq, ""))) is not None:
+                name, is_evicted = f"sweep/{sweep.sweep_id}", event.kind is FeedEventKind.EVICTED
+                self.nodes.setdefault(name, _sweep_node(name, sweep))
+                self.link(name, event_id(event), EdgeKind.REMOVED if is_evicted else EdgeKind.GAVE)
+                is_there = sweep.has_trash or "archive" in event.payload
+                undo = "undo brings it back" if is_there else "it cannot be brought back"
+                fates[event.seq] = f"evicted by sweep {sweep.sweep_id}: {undo}"
+        for listed in self.histories.values():
+            for one, other in pairwise(listed):
+                if fate := _fate(one, other, fates.get(other.seq, "evicted")):
+                    self.remark(event_id(one), fate)
+
+
+def _fate(one: FeedEvent, other: FeedEvent, evicted: str) -> str | None:
+    """Return what came of the content of an event by the next one."""
+    match other.kind:
+        case _ if one.kind not in CONTENT:
+            return None
+        case FeedEventKind.EVICTED:
+            return evicted
+        case FeedEventKind.VANISHED:
+            return "storage has lost it since"
+        case _:
+            return None if one.manifest_digest == other.manifest_digest else "replaced since"
+
+
+def _source_of(event: FeedEvent) -> tuple[FeedKey, str | None] | None:
+    """Return the instance that an event has copied, and its digest; None if it is no copy."""
+    flow, copy = parse_flow(str(event.payload.get("process"))), event.payload.get("copy")
+    if flow is None:
+        return None
+    digest = copy.get("source_digest") if isinstance(copy, Mapping) else None
+    return FeedKey(flow[0], flow[1], event.nominal_time), digest
+
+
+def _event_node(event: FeedEvent) -> Node:
+    late = event.payload.get("late")
+    return Node(
+        id=event_id(event),
+        kind=NodeKind.EVENT,
+        name=event.feed,
+        cluster=event.cluster,
+        nominal_time=event.nominal_time,
+        state=event.kind.value,
+        at=event.recorded_at,
+        number=event.seq,
+        digest=event.manifest_digest,
+        remarks=(f"made again for late data of {', '.join(map(str, late))}",) if isinstance(late, list) else (),
+    )
+
+
+def _sweep_node(name: str, sweep: Sweep) -> Node:
+    cluster, state = sweep.cluster, sweep.state.value
+    return Node(id=name, kind=NodeKind.SWEEP, name=sweep.sweep_id, cluster=cluster, state=state, at=sweep.started_at)
+
+
+def _attempt_node(attempt: Attempt) -> Node:
+    return Node(
+        id=attempt_id(attempt),
+        kind=NodeKind.ATTEMPT,
+        name=attempt.process,
+        cluster=attempt.cluster,
+        nominal_time=attempt.nominal_time,
+        state=attempt.status.value,
+        at=attempt.started_at,
+        number=attempt.attempt,
+        run_id=attempt.run_id,
+        release=attempt.release,
+    )
