@@ -70,7 +70,7 @@ def test_row_131_what_hangs_on_a_word_or_a_place_is_a_graph_of_its_entities(harn
     assert {"  has feed clicks", "    read by process count", "      made feed counts"} <= {*on_cluster}
     assert lines(harness, "colo", "north")[:2] == ["colo north", "  has cluster primary"]
     assert (
-        '"tag owner=ops" -> "feed counts" [label="has"];' in group(harness.context(), kind="tag", name="owner=ops").dot
+        '"tag/owner=ops" -> "feed/counts" [label="has"];' in group(harness.context(), kind="tag", name="owner=ops").dot
     )
 
 
