@@ -62,12 +62,10 @@ class ColumnSet:
 class ColumnSets(TableStore):
     """The sets as one transaction sees them. None is ever changed."""
 
-    def add(self, found: ColumnSet) -> str:
-        """Record a set unless it is known; return its digest."""
-        digest = found.digest
-        row = {"digest": digest, "content": found.content}
+    def add(self, found: ColumnSet) -> None:
+        """Record a set unless it is known."""
+        row = {"digest": found.digest, "content": found.content}
         self._connection.execute(build_insert_if_absent(self._dialect, column_sets), row)
-        return digest
 
     def find(self, digests: Collection[str]) -> dict[str, ColumnSet]:
         """Return the sets with some digests in one statement."""
@@ -105,15 +103,10 @@ def _render(sources: Iterable[FeedColumn]) -> list[dict[str, str]]:
 
 
 def _load(content: Mapping[str, Any]) -> ColumnSet:
-    return ColumnSet(
-        columns={name: _sources(sources) for name, sources in content.get("columns", {}).items()},
-        indirect=_sources(content.get("indirect", ())),
-        beyond=tuple(content.get("beyond", ())),
-        unknown=content.get("unknown"),
-    )
+    def sources(listed: Iterable[Mapping[str, str]]) -> tuple[FeedColumn, ...]:
+        kinds = ((each, SourceKind(each["kind"])) for each in listed)
+        return tuple(FeedColumn(each["feed"], each["column"], kind, each.get("text", "")) for each, kind in kinds)
 
-
-def _sources(listed: Iterable[Mapping[str, str]]) -> tuple[FeedColumn, ...]:
-    return tuple(
-        FeedColumn(each["feed"], each["column"], SourceKind(each["kind"]), each.get("text", "")) for each in listed
-    )
+    columns = {name: sources(listed) for name, listed in content.get("columns", {}).items()}
+    indirect, beyond = sources(content.get("indirect", ())), tuple(content.get("beyond", ()))
+    return ColumnSet(columns=columns, indirect=indirect, beyond=beyond, unknown=content.get("unknown"))

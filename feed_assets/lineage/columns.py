@@ -61,15 +61,11 @@ class Step(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How the newest data of a feed were made: by a process of these columns, or by a flow as a copy."""
+    """How the newest data of a feed were made: by a process of these columns, or by a flow as a copy of a cluster's."""
 
     process: str
     columns: ColumnSet
-
-    @property
-    def source(self) -> str | None:
-        """The cluster that they were copied from."""
-        return source_of(self.process)
+    source: str | None
 
 
 def find_column_lineage(
@@ -135,15 +131,16 @@ class _Walk:
     def made(self, key: Key) -> Made | None:
         """Return how the newest data of a feed were made; None if they came from outside."""
         if key not in self._made:
-            event = EventLog(self.connection).newest(*key, _MAKING, until=self.until)
+            record, log = self.plan.feeds.get(key), EventLog(self.connection)
+            is_made = record is None or not record.is_external  # else its many arrivals would be read
+            event = log.newest(*key, _MAKING, until=self.until) if is_made else None
             self._made[key] = None if event is None else self._load(event)
         return self._made[key]
 
     def _load(self, event: FeedEvent) -> Made:
-        digest = str(event.payload.get(COLUMNS))
+        process, digest = (str(event.payload.get(name)) for name in ("process", COLUMNS))
         unknown = ColumnSet(unknown=NOT_TOLD if event.kind is FeedEventKind.PRODUCED else None)
-        found = ColumnSets(self.connection).find([digest]).get(digest, unknown)
-        return Made(str(event.payload["process"]), found)
+        return Made(process, ColumnSets(self.connection).find([digest]).get(digest, unknown), source_of(process))
 
     def known(self, key: Key) -> list[str]:
         """Return the columns of a feed that are declared, or else on record; none if they are not known."""
@@ -208,9 +205,9 @@ class _Walk:
         if column.id not in self.nodes:
             name, made = f"{column.feed}.{column.name}", self.made(column.key)
             is_told = made is None or (column.name != ALL and any(map(column.covers, made.columns.columns)))
-            unknown = None if made is None or is_told else made.columns.unknown
-            remarks = [f"what it is made of is unknown: {unknown}"] if unknown is not None else []
-            remarks += [f"its work has also read {each}" for each in (made.columns.beyond if made is not None else ())]
+            found = ColumnSet() if made is None else made.columns
+            remarks = [f"what it is made of is unknown: {found.unknown}"] if found.unknown and not is_told else []
+            remarks += [f"its work has also read {each}" for each in found.beyond]
             self.nodes[column.id] = Node(
                 id=column.id, kind=NodeKind.COLUMN, name=name, cluster=column.cluster, remarks=tuple(remarks)
             )

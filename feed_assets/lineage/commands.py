@@ -142,8 +142,7 @@ def column(
     from feed_assets.lineage.columns import ALL, find_column_lineage
 
     subject = resolve_subject(context, feed, instance, kind=Kind.FEED, clusters=clusters)
-    wanted: dict[str, Any] = {"up": up, "down": down, "levels": levels, "as_of": as_of}
-    return find_column_lineage(context, subject, column or ALL, **wanted)
+    return find_column_lineage(context, subject, column or ALL, up=up, down=down, levels=levels, as_of=as_of)
 
 
 @operation("instance dependency", table="tag, kind, name, cluster, instance, by", rows="dependencies")

@@ -18,11 +18,10 @@ def check_lineage(scope: Scope, process: Process) -> Iterator[Complaint]:
             yield from _check_column(feed, column, path)
             for source in sources:
                 read, _, of_input = source.partition(".")
-                if read in inputs:
-                    yield from _check_column(inputs[read], of_input, path)
-                    continue
-                remedy = f"Write one of {', '.join(inputs)}." if inputs else "Remove the source."
-                yield Complaint(path=path, message=f"{source!r} names {read!r}, which is no input", remedy=remedy)
+                yield from _check_column(inputs.get(read), of_input, path)
+                if read not in inputs:
+                    remedy = f"Write one of {', '.join(inputs)}." if inputs else "Remove the source."
+                    yield Complaint(path=path, message=f"{source!r} names {read!r}, which is no input", remedy=remedy)
 
 
 def _check_column(feed: Feed | None, column: str, path: FieldPath) -> Iterator[Complaint]:

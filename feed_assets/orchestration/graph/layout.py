@@ -36,14 +36,10 @@ def column_lineage(found: ColumnSet, cluster: str, find_asset: FindAsset) -> dic
     """Return what columns were made of in the form of Dagster, as metadata; `cluster` is that of the feeds that were
     read. What has only decided which rows are there is left out: all columns would come of it.
     """
-    deps = {
-        name: [
-            dg.TableColumnDep(asset[0], column)
-            for feed, column in dict.fromkeys((each.feed, each.column) for each in sources)
-            if (asset := find_asset((feed, cluster))) is not None
-        ]
-        for name, sources in found.columns.items()
-    }
+    deps = {}
+    for name, sources in found.columns.items():
+        read = {(each.feed, each.column): find_asset((each.feed, cluster)) for each in sources}
+        deps[name] = [dg.TableColumnDep(asset[0], column) for (_, column), asset in read.items() if asset is not None]
     return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else {}
 
 

@@ -433,12 +433,11 @@ class InstanceRun:
 
     def _column_lineage(self, done: Published) -> dict[str, dg.TableColumnLineage]:
         """Return what the columns were made of; those of a copy that are known are those of its source."""
-        copy, found, cluster = self.process.copy, done.column_set, self.process.cluster
-        if copy is not None and done.record.columns is not None:
-            names_of, cluster = [name for name, _ in parse_columns(done.record.columns)], copy.source
-            feed = done.record.feed
-            found = ColumnSet(columns={name: (FeedColumn(feed, name, SourceKind.DIRECT),) for name in names_of})
-        return column_lineage(found, cluster, self.find_asset) if found is not None else {}
+        copy, record, found = self.process.copy, done.record, done.column_set or ColumnSet()
+        if copy is not None and record.columns is not None:
+            own = (FeedColumn(record.feed, name, SourceKind.DIRECT) for name, _ in parse_columns(record.columns))
+            found = ColumnSet(columns={each.column: (each,) for each in own})
+        return column_lineage(found, copy.source if copy is not None else self.process.cluster, self.find_asset)
 
     def _report_verdict(self, verdict: Verdict) -> None:
         """Tell the quality of an instance. Dagster shows it where the feed's asset has the check."""
