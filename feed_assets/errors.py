@@ -95,7 +95,7 @@ FeedAssetsError
 ├── DeliveryError             a receiver of messages cannot be used
 │   ├── ReceiverError         a receiver of the settings is wrong, or lacks something
 │   ├── UnknownReceiverError  no receiver of this name is declared
-│   └── PackageMissingError   a channel needs a package that is not installed
+│   └── ChatMissingError      chats need a package that is not installed
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance
 │   ├── SourceEmptiedError        a source without files would empty its target

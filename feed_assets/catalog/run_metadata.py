@@ -79,6 +79,10 @@ class Facts(TableStore):
 
 _logger = get_logger(__name__)
 
+QUALITY = "quality/"
+"""The category of the facts of an output, before its name."""
+RULE = "rule."
+"""The name of the fact of a rule, before the rule's; its value is the number of rows that broke the rule."""
 PROGRAM = "program"
 """The category of facts that the code of a process says."""
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import exists, func, insert, select
 
+from feed_assets.log.messages.lineage import tell_data
 from feed_assets.log.records import CONTENT, FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
 from feed_assets.log.tables import HAS_KEY, feed_events
 from feed_assets.sql.locks import lock_log
@@ -67,6 +68,7 @@ class EventLog(TableStore):
             seqs.append(seq)
         if rows:
             self._connection.execute(insert(feed_events), rows)
+            tell_data(self._connection, new, last - len(new) + 1)
             Totals(self._connection).add(total for event in new for total in _totals_of(event))
         return seqs
 

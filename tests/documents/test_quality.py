@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.catalog.run_metadata import Facts
+from feed_assets.catalog.run_metadata import QUALITY, Facts
 from feed_assets.definitions.checks.code_trials import RULE_CODE
 from feed_assets.entities.content.quality import BROKEN_RULES, Quality
 from feed_assets.entities.workflow import WorkflowEngine
-from feed_assets.instances.attempts.verdicts import QUALITY, Verdict
+from feed_assets.instances.attempts.verdicts import Verdict
 from feed_assets.log.records import ProcessKey
 from feed_assets.orchestration import names
 from feed_assets.orchestration.runs.feed_checks import QUALITY_CHECK

@@ -62,6 +62,16 @@ def name_path(store: StoreAddress, path: str) -> DatasetName:
     return DatasetName(namespace, whole if scheme in _KEYED else f"/{whole}")
 
 
+def locate_path(store: StoreAddress, path: str) -> str:
+    """Return the address of a path below a store.
+
+    >>> locate_path(StoreAddress(url="s3://lake/raw"), "a/b"), locate_path(StoreAddress(url="/data"), "a")
+    ('s3://lake/raw/a/b', 'file:///data/a')
+    """
+    namespace, name = name_path(store, path)
+    return f"{'file://' if namespace == 'file' else namespace}/{name.lstrip('/')}"
+
+
 def trim_times(template: str) -> str:
     """Return a path without the folders at its end that only say the time. Others stay as they were written.
 

@@ -16,12 +16,12 @@ class ReceiverError(DeliveryError):
         super().__init__(f"receiver {name!r}: {reason}. {next_step}")
 
 
-class PackageMissingError(DeliveryError):
-    """A channel needs a package that is not installed."""
+class ChatMissingError(DeliveryError):
+    """Chats need a package that is not installed."""
 
-    def __init__(self, *, name: str, package: str, extra: str) -> None:
+    def __init__(self, *, name: str) -> None:
         super().__init__(
-            f"receiver {name!r}: the package {package} is not installed. Install it: pip install 'feed-assets[{extra}]'"
+            f"receiver {name!r}: the package apprise is not installed. Install it: pip install 'feed-assets[chat]'"
         )
 
 

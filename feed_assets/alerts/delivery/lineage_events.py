@@ -1,71 +1,51 @@
-"""Compose the events of OpenLineage from messages about lineage and what the record has when they leave.
+"""Compose the events of OpenLineage (https://openlineage.io, 2-0-2) from messages about lineage.
 
 What happened is in the message; inputs, outputs and figures come from the record, words and schemas from the plan. What
 is not there any more is left out: an event always leaves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, uuid5
 
-from openlineage.client.event_v2 import (
-    Dataset,
-    InputDataset,
-    Job,
-    JobEvent,
-    OutputDataset,
-    Run,
-    RunEvent,
-    RunState,
-)
-from openlineage.client.facet_v2 import (
-    base_subset_dataset,
-    data_quality_assertions_dataset,
-    documentation_dataset,
-    documentation_job,
-    error_message_run,
-    job_type_job,
-    lifecycle_state_change_dataset,
-    nominal_time_run,
-    output_statistics_output_dataset,
-    ownership_dataset,
-    ownership_job,
-    parent_run,
-    schema_dataset,
-    sql_job,
-    tags_dataset,
-    tags_job,
-)
-from openlineage.client.serde import Serde
-from openlineage.client.uuid import generate_static_uuid
 from sqlalchemy import Connection
 
-from feed_assets.alerts.delivery.dataset_names import DatasetName, name_feed, name_path
-from feed_assets.alerts.delivery.words import TEST
-from feed_assets.catalog.run_metadata import Facts
+from feed_assets.alerts.delivery.dataset_names import locate_path, name_feed
+from feed_assets.alerts.delivery.words import RUN, TEST
+from feed_assets.catalog.column_sets import ColumnSet, ColumnSets, FeedColumn
+from feed_assets.catalog.run_metadata import QUALITY, RULE, Facts
+from feed_assets.entities.common import LocationKind
 from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.flow_names import source_of
+from feed_assets.entities.maps import EMPTY
 from feed_assets.entities.workflow import WorkflowEngine
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.messages.payloads import Happening, LineagePayload
 from feed_assets.log.messages.records import OutboxMessage
-from feed_assets.log.records import CONTENT, Attempt, FeedEvent, ProcessInstanceStatus, ProcessKey
+from feed_assets.log.records import COLUMNS, CONTENT, Attempt, FeedEvent, FeedEventKind, ProcessKey
+from feed_assets.log.removals.chunks import SweepChunks
+from feed_assets.log.removals.records import ItemOutcome
 from feed_assets.masking import mask_values
-from feed_assets.plan.records import EntityFacts, Plan, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.releases.pinning import find_pinned_files
 from feed_assets.releases.store import Releases, WorkflowFiles
 from feed_assets.settings import DEFAULT_NAMESPACE
+from feed_assets.sql.errors import SweepDamagedError
+from feed_assets.timing.dates import render_datetime
 
 PRODUCER = "urn:feed-assets"
 SOURCE = "FEED_ASSETS"
-_QUALITY = "quality/"
-_PASSED = "did.dq.pass"
-_RULE = "rule."
-_PRODUCERS = ("producer", "_producer")
+_SPEC = "https://openlineage.io/spec"
+_REMOVED = frozenset({ItemOutcome.EVICTED, ItemOutcome.RESTORED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
+"""What a sweep has removed, also if it was undone by now."""
+_SUBSET = "1-0-0/BaseSubsetDatasetFacet"
+
+Facets = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,250 +57,244 @@ class LineageEvents:
     namespace: str | None
 
     def compose(self, message: OutboxMessage) -> dict[str, Any]:
-        """Return the event that a message is about, as JSON values without secrets. One that tries the receiver, or is
-        of another topic, is a remark on a job that never runs.
+        """Return the event that a message is about, as JSON values without secrets. One that tries the receiver is a
+        remark on a job that never runs.
         """
-        payload = message.payload
+        payload, at = message.payload, message.recorded_at.isoformat()
+        content: dict[str, Any]
         if not isinstance(payload, LineagePayload) or payload.others.get(TEST):
-            event: Any = self._compose_test(message)
+            said = _facet("1-1-0/DocumentationJobFacet", description="a test of this receiver: nothing has happened")
+            kind, content = "JobEvent", {"job": self._job("test", {"documentation": said})}
+        elif payload.event is not None:
+            kind, content = "DatasetEvent", {"dataset": self._changed(payload, payload.event)}
         else:
-            event = self._compose_attempt(payload, message.recorded_at)
-        found: dict[str, Any] = _sign(mask_values(Serde.to_dict(event)))
+            kind, content = "RunEvent", {"eventType": payload.happening.value}
+            content |= self._attempt(payload) if payload.process is not None else self._sweep(payload)
+        head = {"eventTime": at, "producer": PRODUCER, "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/{kind}"}
+        found: dict[str, Any] = mask_values(head | content)
         return found
 
     @property
     def _jobs(self) -> str:
         return f"feed-assets/{self.namespace or DEFAULT_NAMESPACE}"
 
-    def _compose_test(self, message: OutboxMessage) -> JobEvent:
-        said = documentation_job.DocumentationJobFacet(description="a test of this receiver: nothing has happened")
-        job = Job(namespace=self._jobs, name="test", facets={"documentation": said})
-        return JobEvent(eventTime=_render(message.recorded_at), job=job)
+    def _job(self, name: str, facets: Facets) -> dict[str, Any]:
+        return {"namespace": self._jobs, "name": name, "facets": facets}
 
-    def _compose_attempt(self, payload: LineagePayload, at: datetime) -> RunEvent:
-        attempt = self._find_attempt(payload, at)
-        process = self.plan.processes.get((attempt.process, attempt.cluster))
-        run: dict[str, Any] = {"nominalTime": nominal_time_run.NominalTimeRunFacet(_render(attempt.nominal_time))}
-        if _is_uuid(attempt.run_id):
-            parent = parent_run.Run(runId=attempt.run_id or "")
-            run["parent"] = parent_run.ParentRunFacet(
-                run=parent, job=parent_run.Job(namespace=self._jobs, name="dagster")
-            )
+    def _run(self, payload: LineagePayload, *names: object) -> dict[str, Any]:
+        """Return a run with the id that its begin and end share, whoever tells them."""
+        whole = "/".join(map(str, (self._jobs, payload.cluster, *names, payload.begun_at)))
+        facets: Facets = {}
+        if payload.nominal_time is not None:
+            time = payload.nominal_time.isoformat()
+            facets["nominalTime"] = _facet("1-0-1/NominalTimeRunFacet", nominalStartTime=time)
+        if RUN.fullmatch(payload.run_id or ""):
+            job = {"namespace": self._jobs, "name": "dagster"}
+            facets["parent"] = _facet("1-2-0/ParentRunFacet", run={"runId": payload.run_id}, job=job)
         if payload.happening is Happening.FAIL:
-            run["errorMessage"] = error_message_run.ErrorMessageRunFacet(
-                message=payload.reason or "unknown", programmingLanguage=_language(process)
-            )
-        place = f"{attempt.process}/{attempt.cluster}/{_render(attempt.nominal_time)}/{attempt.attempt}"
-        return RunEvent(
-            eventType=RunState(payload.happening.value),
-            eventTime=_render(at),
-            run=Run(runId=self._run_id(attempt.started_at, place), facets=run),
-            job=self._job(f"{attempt.cluster}.{attempt.process}", self._describe_work(attempt, process)),
-            inputs=self._inputs(attempt, process),
-            outputs=self._outputs(attempt, process, payload.happening),
-        )
+            said = {"message": payload.reason or "unknown", "programmingLanguage": "PYTHON"}
+            facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **said)
+        return {"runId": str(uuid5(NAMESPACE_URL, whole)), "facets": facets}
 
-    def _run_id(self, begun_at: datetime, place: str) -> str:
-        """Return the id that begin and end of a run share, whoever tells them."""
-        return str(generate_static_uuid(begun_at, f"{self._jobs}/{place}".encode()))
-
-    def _find_attempt(self, payload: LineagePayload, at: datetime) -> Attempt:
-        assert payload.nominal_time is not None
+    def _attempt(self, payload: LineagePayload) -> dict[str, Any]:
         assert payload.process is not None
+        assert payload.nominal_time is not None
         key = ProcessKey(payload.process, payload.cluster, payload.nominal_time)
-        begun_at = payload.begun_at or at
-        bare = Attempt(
-            **key._asdict(),
-            attempt=payload.attempt or 0,
-            run_id=payload.run_id,
-            status=ProcessInstanceStatus.RUNNING,
-            started_at=begun_at,
-        )
+        process = self.plan.processes.get(key[:2])
         found = (each for each in Attempts(self.connection).of(key) if each.attempt == payload.attempt)
-        return replace(next(found, bare), started_at=begun_at, run_id=payload.run_id)
+        attempt = next(found, None)
+        kind = "PROCESS" if source_of(payload.process) is None else "REPLICATION"
+        facets = _describe(process.facts, "Job") if process is not None else {}
+        facets["jobType"] = _type(kind)
+        if query := self._find_query(attempt, process):
+            facets["sql"] = _facet("1-1-0/SQLJobFacet", query=query, dialect="spark")
+        return {
+            "run": self._run(payload, *key[::2], payload.attempt),
+            "job": self._job(f"{payload.cluster}.{payload.process}", facets),
+            "inputs": list(self._inputs(key, attempt, process)),
+            "outputs": list(self._outputs(key, attempt, process, payload.happening)),
+        }
 
-    def _job(self, name: str, facets: Mapping[str, Any]) -> Job:
-        return Job(namespace=self._jobs, name=name, facets=dict(facets))
+    def _sweep(self, payload: LineagePayload) -> dict[str, Any]:
+        """Return the part of a sweep for a feed: at its end, what it has removed."""
+        record = self.plan.feeds.get((payload.entity, payload.cluster))
+        chunks, paths = SweepChunks(self.connection, payload.sweep or ""), list[str]()
+        with suppress(SweepDamagedError):
+            for chunk in chunks.iter_all(feed=payload.entity) if payload.happening is not Happening.START else ():
+                if chunk.kind == LocationKind.DATA and chunk.place is None and record is not None:
+                    removed = (each for each, result in chunk.results.items() if result.outcome in _REMOVED)
+                    paths += [locate_path(record.store, each.path) for each in removed]
+        facets = {"lifecycleStateChange": _change("DROP")} if paths else {}
+        return {
+            "run": self._run(payload, "sweep", payload.sweep, payload.entity),
+            "job": self._job(f"{payload.cluster}.{payload.entity}.retention", {"jobType": _type("RETENTION")}),
+            "inputs": [],
+            "outputs": [self._output(payload.entity, payload.cluster, paths, facets)],
+        }
 
-    def _describe_work(self, attempt: Attempt, process: ProcessRecord | None) -> dict[str, Any]:
-        kind = "PROCESS" if source_of(attempt.process) is None else "REPLICATION"
-        facets = {"jobType": job_type_job.JobTypeJobFacet("BATCH", SOURCE, kind)}
-        if process is None:
-            return facets
-        facets |= _describe_job(process.facts)
-        query = self._find_query(attempt, process)
-        return facets | ({"sql": sql_job.SQLJobFacet(query=query, dialect="spark")} if query else {})
+    def _changed(self, payload: LineagePayload, seq: int) -> dict[str, Any]:
+        """Return a feed of which an instance has changed without a run; the version names the instance."""
+        facets: Facets = {}
+        if payload.nominal_time is not None:
+            version = render_datetime(payload.nominal_time)
+            facets["version"] = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
+        event = EventLog(self.connection).of_numbers([seq]).get(seq)
+        if event is not None:
+            facets["lifecycleStateChange"] = self._lifecycle(event)
+        return self._dataset(payload.entity, payload.cluster, facets)
 
-    def _find_query(self, attempt: Attempt, process: ProcessRecord) -> str | None:
+    def _find_query(self, attempt: Attempt | None, process: ProcessRecord | None) -> str | None:
         """Return the text of the SQL file in the release of an attempt; None if it was not kept, or there is none."""
-        workflow, releases = process.workflow, Releases(self.connection).of(*process.key)
-        release = next((each for each in releases if each.release == attempt.release), None)
-        if workflow is None or workflow.engine is not WorkflowEngine.SQL or release is None:
+        workflow = process.workflow if process is not None else None
+        if attempt is None or process is None or workflow is None or workflow.engine is not WorkflowEngine.SQL:
             return None
-        pinned = find_pinned_files(self.connection, parse_fingerprint(release.fingerprint).files)
-        file = next((each for each in pinned.files if each.path == workflow.path), None) if pinned else None
-        content = WorkflowFiles(self.connection).find(file.digest) if file is not None else None
-        return content.decode("utf-8", "replace") if content else None
+        releases = Releases(self.connection).of(*process.key)
+        digests = [parse_fingerprint(each.fingerprint).files for each in releases if each.release == attempt.release]
+        pinned = find_pinned_files(self.connection, digests[0]) if digests else None
+        files = [each.digest for each in pinned.files if each.path == workflow.path] if pinned is not None else []
+        content = WorkflowFiles(self.connection).find(files[0]) if files else None
+        return content.decode("utf-8", "replace") if content is not None else None
 
-    def _inputs(self, attempt: Attempt, process: ProcessRecord | None) -> list[InputDataset]:
-        """Return what an attempt has read; before that is known, what it will read."""
-        cluster = source_of(attempt.process) or attempt.cluster
-        read = [(each.feed, each.nominal_times) for each in attempt.inputs]
-        if not read and process is not None:
-            read = [(edge.feed, ()) for edge in process.inputs]
-        found = []
-        for feed, times in dict(read).items():
-            dataset = self._dataset(feed, cluster)
-            facets: dict[str, Any] = {}
-            if locations := self._locations(feed, cluster, times):
-                condition = base_subset_dataset.LocationSubsetCondition(locations)
-                facets["subset"] = base_subset_dataset.InputSubsetInputDatasetFacet(condition)
-            found.append(InputDataset(dataset.namespace, dataset.name, facets, facets=dataset.facets))
-        return found
+    def _inputs(
+        self, key: ProcessKey, attempt: Attempt | None, process: ProcessRecord | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what an attempt has read; before that is known, what it will read."""
+        cluster, times = source_of(key.process) or key.cluster, dict[str, set[datetime]]()
+        for edge in process.inputs if process is not None and not (attempt and attempt.inputs) else ():
+            times[edge.feed] = set()
+        for read in attempt.inputs if attempt is not None else ():
+            times.setdefault(read.feed, set()).update(read.nominal_times)
+        for feed in times:
+            paths = self._paths(self.plan.feeds.get((feed, cluster)), sorted(times[feed]))
+            facets = {"subset": _subset("InputSubsetInputDatasetFacet", inputCondition=paths)} if paths else {}
+            yield {**self._dataset(feed, cluster), "inputFacets": facets}
 
-    def _outputs(self, attempt: Attempt, process: ProcessRecord | None, happening: Happening) -> list[OutputDataset]:
-        """Return what an attempt has published; unless it has succeeded, also what it would."""
-        has_ended = happening is not Happening.START
-        events = EventLog(self.connection).of_numbers(attempt.outputs if has_ended else ())
-        before = EventLog(self.connection).for_instances({event.key for event in events.values()})
-        judged = self._assertions(attempt) if has_ended else {}
-        found = []
+    def _outputs(
+        self, key: ProcessKey, attempt: Attempt | None, process: ProcessRecord | None, happening: Happening
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what an attempt has published; unless it has succeeded, also what it would."""
+        has_ended = attempt is not None and happening is not Happening.START
+        events = EventLog(self.connection).of_numbers(attempt.outputs if attempt is not None and has_ended else ())
+        judged = self._judged(key, attempt.attempt) if attempt is not None and has_ended else {}
+        names = set()
         for event in events.values():
-            output = str(event.payload.get("output"))
-            found.append(self._published(event, before.get(event.key, ()), judged.pop(output, None)))
-        if happening is Happening.COMPLETE or process is None:
-            return found
-        names = {str(event.payload.get("output")) for event in events.values()}
-        for edge in process.outputs:
-            time = self.plan.output_time(edge, attempt.nominal_time)
+            name = str(event.payload.get("output"))
+            names.add(name)
+            yield self._published(event, judged.get(name, {}))
+        for edge in process.outputs if process is not None and happening is not Happening.COMPLETE else ():
+            time = self.plan.output_time(edge, key.nominal_time)
             if edge.name not in names and time is not None:
-                locations = self._locations(edge.feed, attempt.cluster, (time,))
-                found.append(self._output(edge.feed, attempt.cluster, locations, judged.get(edge.name), {}, {}))
-        return found
+                paths = self._paths(self.plan.feeds.get(edge.feed_key), [time])
+                yield self._output(edge.feed, key.cluster, paths, judged.get(edge.name, {}))
 
-    def _published(self, event: FeedEvent, events: Sequence[FeedEvent], judged: Any) -> OutputDataset:
-        rows = event.payload.get("rows")
-        figures = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=rows if isinstance(rows, int) else None, size=event.bytes, fileCount=event.files
-        )
-        locations = self._locations(event.feed, event.cluster, (event.nominal_time,), event.payload.get("path"))
-        change = {"lifecycleStateChange": _lifecycle(event, events)}
-        return self._output(event.feed, event.cluster, locations, judged, change, {"outputStatistics": figures})
+    def _published(self, event: FeedEvent, judged: Facets) -> dict[str, Any]:
+        """Return an output with its figures, and what its columns were made of."""
+        figures: dict[str, Any] = {"rowCount": event.payload.get("rows"), "size": event.bytes, "fileCount": event.files}
+        facets = {**judged, "lifecycleStateChange": self._lifecycle(event)}
+        for columns in ColumnSets(self.connection).find([str(event.payload.get(COLUMNS))]).values():
+            if columns.columns:
+                facets["columnLineage"] = self._columns(columns, event.cluster)
+        record = self.plan.feeds.get((event.feed, event.cluster))
+        paths = [locate_path(record.store, str(event.payload["path"]))] if record and record.has_data else []
+        more = {"outputStatistics": _facet("1-0-2/OutputStatisticsOutputDatasetFacet", **figures)}
+        return self._output(event.feed, event.cluster, paths, facets, more)
 
-    def _output(
-        self,
-        feed: str,
-        cluster: str,
-        locations: list[str],
-        judged: Any,
-        facets: Mapping[str, Any],
-        output_facets: Mapping[str, Any],
-    ) -> OutputDataset:
-        dataset, of_output = self._dataset(feed, cluster), dict(output_facets)
-        if locations:
-            condition = base_subset_dataset.LocationSubsetCondition(locations)
-            of_output["subset"] = base_subset_dataset.OutputSubsetOutputDatasetFacet(condition)
-        said = {"dataQualityAssertions": judged} if judged is not None else {}
-        return OutputDataset(
-            dataset.namespace, dataset.name, of_output, facets={**(dataset.facets or {}), **facets, **said}
-        )
+    def _columns(self, found: ColumnSet, cluster: str) -> dict[str, Any]:
+        def render(sources: Iterable[FeedColumn]) -> list[dict[str, Any]]:
+            return [
+                {
+                    **dict(zip(("namespace", "name"), self._name(each.feed, cluster), strict=True)),
+                    "field": each.column,
+                    "transformations": [{"type": each.kind.value.upper(), "description": each.text}],
+                }
+                for each in sources
+            ]
 
-    def _assertions(self, attempt: Attempt) -> dict[str, Any]:
+        fields = {name: {"inputFields": render(sources)} for name, sources in found.columns.items()}
+        return _facet("1-2-0/ColumnLineageDatasetFacet", fields=fields, dataset=render(found.indirect))
+
+    def _lifecycle(self, event: FeedEvent) -> dict[str, Any]:
+        """Return what an event is for its instance: new content, other content, or the end of it."""
+        if event.kind is FeedEventKind.VANISHED:
+            return _change("DROP")
+        found = EventLog(self.connection).for_instances([event.key]).get(event.key, ())
+        before = [each.kind for each in found if each.seq < event.seq and each.is_of_data]
+        return _change("OVERWRITE" if before and before[-1] in CONTENT else "CREATE")
+
+    def _judged(self, key: ProcessKey, attempt: int) -> dict[str, Facets]:
         """Return what was found about the rows of an attempt, by output: the demand as a whole, and each rule."""
         by_output: dict[str, dict[str, str]] = {}
-        for fact in Facts(self.connection).of(attempt.key):
-            if fact.attempt == attempt.attempt and fact.category.startswith(_QUALITY):
-                by_output.setdefault(fact.category.removeprefix(_QUALITY), {})[fact.name] = fact.value
-        made = data_quality_assertions_dataset
-        found = {}
+        for fact in Facts(self.connection).of(key):
+            if fact.attempt == attempt and fact.category.startswith(QUALITY):
+                by_output.setdefault(fact.category.removeprefix(QUALITY), {})[fact.name] = fact.value
+        found: dict[str, Facets] = {}
         for output, facts in by_output.items():
-            whole = made.Assertion(
-                assertion="good_rows_percent",
-                success=facts.get(_PASSED) == "true",
-                expected=facts.get("good.records.threshold"),
-                actual=facts.get("good.records.percent"),
-            )
-            rules = [
-                made.Assertion(assertion="rule", name=name.removeprefix(_RULE), success=value == "0", actual=value)
+            success = facts.get("did.dq.pass") == "true"
+            needed, good = facts.get("good.records.threshold"), facts.get("good.records.percent")
+            tests = [{"assertion": "good_rows_percent", "success": success, "expected": needed, "actual": good}]
+            tests += [
+                {"assertion": "rule", "name": name.removeprefix(RULE), "success": value == "0", "actual": value}
                 for name, value in facts.items()
-                if name.startswith(_RULE)
+                if name.startswith(RULE)
             ]
-            found[output] = made.DataQualityAssertionsDatasetFacet(assertions=[whole, *rules])
+            facet = _facet("1-1-0/DataQualityAssertionsDatasetFacet", assertions=tests)
+            found[output] = {"dataQualityAssertions": facet}
         return found
 
-    def _dataset(self, feed: str, cluster: str) -> Dataset:
+    def _output(
+        self, feed: str, cluster: str, paths: Sequence[str], facets: Facets, more: Mapping[str, Any] = EMPTY
+    ) -> dict[str, Any]:
+        subset = {"subset": _subset("OutputSubsetOutputDatasetFacet", outputCondition=paths)} if paths else {}
+        return {**self._dataset(feed, cluster, facets), "outputFacets": {**subset, **more}}
+
+    def _dataset(self, feed: str, cluster: str, more: Facets | None = None) -> dict[str, Any]:
         """Return a feed on a cluster, with what the plan says of it."""
+        record, (namespace, name) = self.plan.feeds.get((feed, cluster)), self._name(feed, cluster)
+        facets = _describe(record.facts, "Dataset") if record is not None else {}
+        if record is not None and record.columns:
+            shown = ((column, describe_column(kind)) for column, kind in parse_columns(record.columns))
+            fields = [
+                {"name": column, "type": it.type, **({"description": it.comment} if it.comment else {})}
+                for column, it in shown
+            ]
+            facets["schema"] = _facet("1-2-0/SchemaDatasetFacet", fields=fields)
+        return {"namespace": namespace, "name": name, "facets": {**facets, **(more or {})}}
+
+    def _name(self, feed: str, cluster: str) -> tuple[str, str]:
         record = self.plan.feeds.get((feed, cluster))
-        if record is None:
-            return Dataset(self._jobs, f"{cluster}.{feed}")
-        facts, facets = record.facts, dict[str, Any]()
-        if record.columns:
-            shown = ((name, describe_column(kind)) for name, kind in parse_columns(record.columns))
-            facets["schema"] = schema_dataset.SchemaDatasetFacet(
-                [schema_dataset.SchemaDatasetFacetFields(name, it.type, it.comment) for name, it in shown]
-            )
-        if facts.owner:
-            facets["ownership"] = ownership_dataset.OwnershipDatasetFacet([ownership_dataset.Owner(facts.owner)])
-        if facts.tags:
-            tags = [tags_dataset.TagsDatasetFacetFields(name, value, SOURCE) for name, value in facts.tags]
-            facets["tags"] = tags_dataset.TagsDatasetFacet(tags)
-        if facts.description:
-            facets["documentation"] = documentation_dataset.DocumentationDatasetFacet(facts.description)
-        return Dataset(*name_feed(record), facets=facets)
+        return (self._jobs, f"{cluster}.{feed}") if record is None else name_feed(record)
 
-    def _locations(self, feed: str, cluster: str, times: Iterable[datetime], path: object = None) -> list[str]:
-        """Return the addresses of instances; `path` is where an only one was published."""
-        record = self.plan.feeds.get((feed, cluster))
-        if record is None or not record.has_data:
-            return []
-        paths = [path] if isinstance(path, str) else [record.path(time) for time in times]
-        return [_locate(name_path(record.store, each)) for each in paths]
+    def _paths(self, record: FeedRecord | None, times: Iterable[datetime]) -> list[str]:
+        is_there = record is not None and record.has_data
+        return [locate_path(record.store, record.path(time)) for time in times] if record and is_there else []
 
 
-def _locate(name: DatasetName) -> str:
-    namespace = "file://" if name.namespace == "file" else name.namespace
-    return f"{namespace}/{name.name.lstrip('/')}"
+def _facet(schema: str, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    """Return a facet; `schema` is its version and file, and `name` what it is called there, if that is not the same."""
+    url = f"{_SPEC}/facets/{schema}.json#/$defs/{name or schema.rpartition('/')[2]}"
+    said = {key: value for key, value in fields.items() if value is not None}
+    return {"_producer": PRODUCER, "_schemaURL": url, **said}
 
 
-def _lifecycle(event: FeedEvent, events: Sequence[FeedEvent]) -> Any:
-    """Return what an event is for its instance, out of all events of it: new content, or other content."""
-    before = [each for each in events if each.seq < event.seq and each.is_of_data]
-    made = lifecycle_state_change_dataset
-    was_there = bool(before) and before[-1].kind in CONTENT
-    state = made.LifecycleStateChange.OVERWRITE if was_there else made.LifecycleStateChange.CREATE
-    return made.LifecycleStateChangeDatasetFacet(state)
+def _subset(name: str, **conditions: Sequence[str]) -> dict[str, Any]:
+    found = {key: {"type": "location", "locations": list(paths)} for key, paths in conditions.items()}
+    return _facet(_SUBSET, name, **found)
 
 
-def _describe_job(facts: EntityFacts) -> dict[str, Any]:
-    facets: dict[str, Any] = {}
-    if facts.owner:
-        facets["ownership"] = ownership_job.OwnershipJobFacet([ownership_job.Owner(facts.owner)])
-    if facts.tags:
-        tags = [tags_job.TagsJobFacetFields(name, value, SOURCE) for name, value in facts.tags]
-        facets["tags"] = tags_job.TagsJobFacet(tags)
-    if facts.description:
-        facets["documentation"] = documentation_job.DocumentationJobFacet(facts.description)
-    return facets
+def _change(state: str) -> dict[str, Any]:
+    return _facet("1-0-1/LifecycleStateChangeDatasetFacet", lifecycleStateChange=state)
 
 
-def _language(process: ProcessRecord | None) -> str:
-    is_sql = process is not None and process.engine == WorkflowEngine.SQL.value
-    return "SQL" if is_sql else "PYTHON"
+def _type(kind: str) -> dict[str, Any]:
+    return _facet("2-0-4/JobTypeJobFacet", processingType="BATCH", integration=SOURCE, jobType=kind)
 
 
-def _render(moment: datetime) -> str:
-    return moment.isoformat()
-
-
-def _is_uuid(text: str | None) -> bool:
-    try:
-        return text is not None and str(UUID(text)) == text
-    except ValueError:
-        return False
-
-
-def _sign(values: Any) -> Any:
-    """Return an event in which this program is the producer, not the client that its classes come from."""
-    if isinstance(values, dict):
-        return {key: PRODUCER if key in _PRODUCERS else _sign(value) for key, value in values.items()}
-    return [_sign(value) for value in values] if isinstance(values, list) else values
+def _describe(facts: EntityFacts, of: str) -> Facets:
+    """Return the facets of a job or dataset with what an entity says of itself."""
+    tags = [{"key": name, "value": value, "source": SOURCE} for name, value in facts.tags]
+    found: dict[str, tuple[str, dict[str, Any], object]] = {
+        "ownership": (f"1-0-1/Ownership{of}Facet", {"owners": [{"name": facts.owner}]}, facts.owner),
+        "tags": (f"1-0-0/Tags{of}Facet", {"tags": tags}, tags),
+        "documentation": (f"1-1-0/Documentation{of}Facet", {"description": facts.description}, facts.description),
+    }
+    return {key: _facet(schema, **fields) for key, (schema, fields, said) in found.items() if said}

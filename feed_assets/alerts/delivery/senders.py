@@ -30,7 +30,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any, assert_never, cast
 from urllib.parse import unquote, urlsplit
 
-from feed_assets.alerts.delivery.errors import PackageMissingError, ReceiverError
+from feed_assets.alerts.delivery.errors import ChatMissingError, ReceiverError
+from feed_assets.alerts.delivery.lineage_events import LineageEvents
 from feed_assets.alerts.delivery.port import DELIVERED, Letter, Outcome, Sender, Verdict
 from feed_assets.alerts.delivery.receivers import Receiver
 from feed_assets.clock import TimeBudget
@@ -191,7 +192,7 @@ def open_sender(receiver: Receiver, database: Database) -> Sender:
     """Return a sender for one thread. Lineage is read from the database.
 
     Raises:
-        DeliveryError: a package is missing, or the one for chats does not know the URL.
+        DeliveryError: the package for chats is missing, or it does not know the URL.
     """
     match receiver.channel:
         case Channel.EMAIL:
@@ -408,7 +409,7 @@ class ChatSender(Sender):
     its own, since it reads all that a receiver answers, however long that takes.
 
     Raises:
-        PackageMissingError: apprise is not installed.
+        ChatMissingError: apprise is not installed.
         ReceiverError: apprise does not know the scheme, or the URL lacks something.
     """
 
@@ -416,7 +417,7 @@ class ChatSender(Sender):
         try:
             import apprise
         except ImportError as exc:
-            raise PackageMissingError(name=name, package="apprise", extra="chat") from exc
+            raise ChatMissingError(name=name) from exc
         self._url = url
         if not apprise.Apprise().add(url):
             scheme = url.partition("://")[0]
@@ -445,18 +446,11 @@ class LineageSender(Sender):
     """Composes an event of OpenLineage when a letter is sent, and posts it, or appends it to a file. The secret of a
     receiver is the key of its API.
 
-    Of OpenLineage's client this takes the events, not the ways out: those take as long as a receiver drips, send again
-    by themselves, ask the environment for proxies, and may leave half a line behind.
-
-    Raises:
-        PackageMissingError: the client is not installed.
+    Differs from OpenLineage's own client: that takes as long as a receiver drips, sends again by itself, asks the
+    environment for proxies, and may leave half a line behind.
     """
 
     def __init__(self, receiver: Receiver, database: Database) -> None:
-        try:
-            from feed_assets.alerts.delivery.lineage_events import LineageEvents  # measured: its client takes 0.1 s
-        except ImportError as exc:
-            raise PackageMissingError(name=receiver.name, package="openlineage-python", extra="openlineage") from exc
         address = receiver.address.removeprefix(OPENLINEAGE)
         assert receiver.plan is not None
         self._database = database

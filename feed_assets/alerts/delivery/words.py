@@ -15,7 +15,7 @@ from feed_assets.timing.dates import render_datetime
 TEST = "test"
 """The key of a message that only tries a receiver."""
 
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # 4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2
+RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # 4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2
 _NOUNS = {payloads.InstanceOperation.REPLICATE: "replication ", payloads.InstanceOperation.DELETE: "eviction "}
 
 
@@ -36,7 +36,7 @@ def write_lines(message: OutboxMessage, webserver: str | None) -> list[tuple[str
     """Return the names and texts of what else is said; of a run in Dagster its link, if the webserver is known."""
     payload, words = message.payload, _tell(message.payload)
     run = payload.run_id if isinstance(payload, payloads.RetryPayload) else getattr(payload, "workflow_id", None)
-    if webserver and _RUN.fullmatch(run or ""):
+    if webserver and RUN.fullmatch(run or ""):
         run = f"{webserver.rstrip('/')}/runs/{run}"
     path = getattr(payload, "feed_instance_paths", None)
     said = (("when", render_datetime(message.recorded_at)), ("why", words.why), ("path", path), ("run", run))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.catalog.column_sets import find_column_set
-from feed_assets.catalog.run_metadata import Facts, check_reported
+from feed_assets.catalog.run_metadata import QUALITY, Facts, check_reported
 from feed_assets.clock import Stopwatch
 from feed_assets.context.operation import AttemptContext
 from feed_assets.engines.port import (
@@ -53,7 +53,7 @@ from feed_assets.instances.attempts.attempts import (
 )
 from feed_assets.instances.attempts.displacement import OutputPlace
 from feed_assets.instances.attempts.made_from import render_taken
-from feed_assets.instances.attempts.verdicts import QUALITY, Verdict, decide_verdict, find_refusal, name_kept
+from feed_assets.instances.attempts.verdicts import Verdict, decide_verdict, find_refusal, name_kept
 from feed_assets.instances.attempts.work_data import (
     job_properties,
     made_up_rows,

@@ -9,16 +9,12 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
 from pathlib import PurePosixPath
 
+from feed_assets.catalog.run_metadata import RULE
 from feed_assets.engines.port import Judged
 from feed_assets.entities.content.quality import OnFail, Quality
 from feed_assets.instances.errors import QualityError
 from feed_assets.plan.edges import Key, OutputEdge
 from feed_assets.plan.rendering import counted
-
-QUALITY = "quality/"
-"""The category of the facts of an output, before its name."""
-RULE = "rule."
-"""The name of the fact of a rule, before the rule's; its value is the number of rows that broke the rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,10 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from feed_assets.catalog.run_metadata import Fact, Facts
+from feed_assets.catalog.run_metadata import QUALITY, RULE, Fact, Facts
 from feed_assets.context.errors import InstanceQueryError
 from feed_assets.context.operation import OperationContext, Subject
 from feed_assets.entities.flow_names import is_flow
-from feed_assets.instances.attempts.verdicts import QUALITY, RULE
 from feed_assets.json_form import NominalTime
 from feed_assets.log.records import ProcessKey
 from feed_assets.plan.edges import OutputEdge

@@ -7,9 +7,12 @@ from typing import Unpack
 
 from sqlalchemy import ColumnElement, func, select, update
 
+from feed_assets.log.messages.lineage import tell_sweep
+from feed_assets.log.messages.payloads import Happening
 from feed_assets.log.removals.chunks import SweepChunks
 from feed_assets.log.removals.records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 from feed_assets.log.removals.tables import IS_TO_PURGE, sweeps
+from feed_assets.sql.locks import tells_lineage
 from feed_assets.sql.rows import RowMapper, TableStore
 from feed_assets.sql.totals import Total, TotalKind, Totals
 
@@ -75,9 +78,21 @@ class Sweeps(TableStore):
         is_expected = (_T.sweep_id == sweep_id, _T.state.in_(sorted(expected)))
         statement = update(sweeps).where(*is_expected).values(**changes).returning(_T.cluster)
         clusters = self._connection.scalars(statement).all()
+        if clusters and tells_lineage(self._connection):
+            self._tell(sweep_id, was_running=SweepState.RUNNING in expected)
         if changes["state"] not in OPEN_STATES | expected:
             Totals(self._connection).add(Total(TotalKind.SWEEPS, "", cluster, changes["state"]) for cluster in clusters)
         return bool(clusters)
+
+    def _tell(self, sweep_id: str, *, was_running: bool) -> None:
+        """Tell that a sweep begins, or ends; one that is undone while it runs does so before its end."""
+        sweep, ends = self.find(sweep_id), {SweepState.RUNNING: Happening.START}
+        if was_running:
+            ends = {SweepState.DONE: Happening.COMPLETE, SweepState.UNDOING: Happening.ABORT}
+        if sweep is not None and sweep.state in ends and sweep.started_at is not None:
+            feeds, at = [count.feed for count in sweep.counts], sweep.ended_at or sweep.started_at
+            place = (sweep_id, sweep.cluster)
+            tell_sweep(self._connection, ends[sweep.state], *place, feeds, sweep.started_at, at)
 
 
 def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:

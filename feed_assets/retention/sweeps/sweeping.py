@@ -53,7 +53,7 @@ from feed_assets.retention.sweeps.removal_records import Removal, record_evicted
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
 from feed_assets.retention.sweeps.undoing import Restoration, end_restores
 from feed_assets.sql.errors import StateError
-from feed_assets.sql.locks import lock_log
+from feed_assets.sql.locks import lock_for_lineage, lock_log
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Moved, Outcome
@@ -390,6 +390,7 @@ def begin_sweep(context: SweepContext, sweep_id: str) -> tuple[Sweep, bool]:
     """
     now = context.clock.now()
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         sweeps = Sweeps(connection)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is SweepState.RUNNING:
@@ -469,6 +470,7 @@ def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
     """End a running sweep if it has no open chunks left; return the sweep."""
     now = context.clock.now()
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         sweeps, chunks = Sweeps(connection), SweepChunks(connection, sweep_id)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is not SweepState.RUNNING or chunks.heads(state=ChunkState.OPEN):

@@ -29,6 +29,7 @@ from feed_assets.retention.rules.locations import find_declared_location, find_s
 from feed_assets.retention.rules.protections import lease_keys
 from feed_assets.retention.sweeps.removal_records import Removal, find_evictions, past_row, record_restored
 from feed_assets.retention.sweeps.sweep_context import Progress, SweepContext, lease_holder, require_sweep
+from feed_assets.sql.locks import lock_for_lineage
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore, StorePath
 from feed_assets.storage.records import Moved, Outcome
@@ -345,6 +346,7 @@ def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) ->
     if sweep.state in UNDOABLE:
         require_undoable(context, sweep, selection)
     with context.database.begin() as connection:
+        lock_for_lineage(connection)
         sweeps = Sweeps(connection)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state not in UNDOABLE:

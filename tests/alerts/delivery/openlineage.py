@@ -70,7 +70,7 @@ def _key_of(kind: str) -> str:
     """The key of a facet by the specification: `nominalTime` of NominalTimeRunFacet, `sql` of SQLJobFacet."""
     name = re.sub(r"(Run|Job|InputDataset|OutputDataset|Dataset)Facet$", "", kind)
     name = re.sub(r"^(Input|Output)(?=Subset)", "", name)
-    return "sql" if name == "SQL" else name[0].lower() + name[1:]
+    return {"SQL": "sql", "DatasetVersion": "version"}.get(name) or name[0].lower() + name[1:]
 
 
 def _validate(values: dict[str, Any], cls: type) -> None:

@@ -1,28 +1,44 @@
 """What receivers of OpenLineage are told of attempts: by HTTP and into a file, each begin and end once."""
 
 import json
-from collections.abc import Mapping
+import random
+import shutil
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from feed_assets.alerts.delivery import senders
 from feed_assets.alerts.delivery.notifier import ReceiverDesk
 from feed_assets.alerts.delivery.receivers import read_receivers
+from feed_assets.alerts.delivery.rounds import find_due
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
+from feed_assets.entities.content.column_lineage import ColumnLineage, ColumnSource, SourceKind
 from feed_assets.instances.gates.actions import InstanceAction, apply_action
+from feed_assets.instances.gates.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.log.instances.attempts import Attempts
 from feed_assets.log.messages.outbox import Outbox
+from feed_assets.log.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.masking import remember_unnamed
 from feed_assets.receivers import Topic
+from feed_assets.retention.sweeps.sweeping import begin_sweep
 from feed_assets.settings import Settings, load_settings
 from tests.alerts.delivery.openlineage import check_event
-from tests.alerts.delivery.samples import begin, deliver_on
-from tests.instances.harness import START, LifecycleHarness, feed, process
-from tests.receivers import Receiver
+from tests.alerts.delivery.samples import SetClock, begin, deliver_on
+from tests.alerts.delivery.test_killed import wait_until
+from tests.drills import drill_seed, sized
+from tests.instances.attempts import test_quality as quality
+from tests.instances.harness import START, LifecycleHarness, at, feed, hours, process
+from tests.processes import PROCESSES
+from tests.receivers import Post, Receiver
+from tests.retention.harness import RetentionHarness
 
 SOON = START + timedelta(minutes=5)
 SCHEMA = "user string COMMENT 'who', n long"
@@ -60,17 +76,21 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [check_event(json.loads(line)) for line in file.read_text().splitlines()]
 
 
+def runs_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in map(check_event, events) if "run" in each]
+
+
 def test_an_attempt_is_told_by_http_with_what_it_read_and_wrote(tmp_path: Path, receiver: Receiver) -> None:
     lifecycle, run_id = harness_of(tmp_path), str(uuid4())
     url = f"openlineage+http://127.0.0.1:{receiver.port}/api/v1/lineage"
     way = catalogue(lifecycle, url, secret="a-key-of-the-catalogue")
     run(lifecycle, run_id)
     done = deliver_on(lifecycle.database, way, FrozenClock(START))
-    assert (done.delivered, done.error) == (2, None)
+    assert (done.delivered, done.error) == (4, None)
     assert {(post.path, post.headers["Authorization"]) for post in receiver.posts} == {
         ("/api/v1/lineage", "Bearer a-key-of-the-catalogue")
     }
-    begun, ended = map(check_event, receiver.taken)
+    begun, ended = runs_of(receiver.taken)
     assert (begun["eventType"], begun["eventTime"]) == ("START", "2013-11-01T01:05:00+00:00")
     assert (ended["eventType"], ended["run"]["runId"]) == ("COMPLETE", begun["run"]["runId"])
     assert ended["run"]["facets"]["nominalTime"]["nominalStartTime"] == "2013-11-01T01:00:00+00:00"
@@ -87,8 +107,8 @@ def test_an_attempt_is_told_by_http_with_what_it_read_and_wrote(tmp_path: Path, 
         f"file://{root}/clicks/2013-11-01/{hour}-00" for hour in ("00", "01")
     ]
     assert read["facets"]["schema"]["fields"] == [
-        {"name": "user", "type": "string", "description": "who", "fields": []},
-        {"name": "n", "type": "bigint", "fields": []},
+        {"name": "user", "type": "string", "description": "who"},
+        {"name": "n", "type": "bigint"},
     ]
     assert read["facets"]["tags"]["tags"] == [{"key": "team", "value": "web", "source": "FEED_ASSETS"}]
     assert read["facets"]["documentation"]["description"] == "What people click"
@@ -102,8 +122,8 @@ def test_a_second_attempt_overwrites_and_has_another_run(tmp_path: Path) -> None
     way = catalogue(lifecycle, f"openlineage+file://{file}")
     run(lifecycle)
     lifecycle.run("daily", START + timedelta(hours=1), START + timedelta(hours=2))
-    assert deliver_on(lifecycle.database, way, FrozenClock(START)).delivered == 4
-    events = lines_of(file)
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    events = runs_of(lines_of(file))
     assert [each["eventType"] for each in events] == ["START", "COMPLETE"] * 2
     assert len({each["run"]["runId"] for each in events}) == 2
     changes = [each["outputs"][0]["facets"].get("lifecycleStateChange", {}) for each in events]
@@ -132,7 +152,7 @@ def test_a_failure_and_a_kill_are_told_without_secrets(tmp_path: Path, state_url
     with suppress(Exception):
         lifecycle.run("daily", START + timedelta(hours=1), START + timedelta(hours=2))
     deliver_on(lifecycle.database, way, FrozenClock(START))
-    events = lines_of(file)
+    events = runs_of(lines_of(file))
     assert [each["eventType"] for each in events] == ["START", "FAIL", "START", "ABORT"]
     assert events[1]["run"]["facets"]["errorMessage"]["programmingLanguage"] == "PYTHON"
     assert "no access with" in events[1]["run"]["facets"]["errorMessage"]["message"]
@@ -172,8 +192,172 @@ def test_what_a_kill_has_left_of_an_event_is_removed(tmp_path: Path, rest: str, 
     way = catalogue(lifecycle, f"openlineage+file://{file}")
     file.write_text('{"eventTime":1}\n' + rest)
     run(lifecycle)
-    assert deliver_on(lifecycle.database, way, FrozenClock(START)).delivered == 2
+    assert deliver_on(lifecycle.database, way, FrozenClock(START)).delivered == 4
     before, _, told = file.read_text().partition("\n")
     assert before == '{"eventTime":1}'
     assert told.startswith(kept)
-    assert [json.loads(line)["eventType"] for line in told.removeprefix(kept).splitlines()] == ["START", "COMPLETE"]
+    events = map(json.loads, told.removeprefix(kept).splitlines())
+    assert [each.get("eventType") for each in events] == [None, None, "START", "COMPLETE"]
+
+
+def test_data_that_come_and_go_without_a_run_are_told(tmp_path: Path) -> None:
+    lifecycle, file = harness_of(tmp_path), tmp_path / "lineage.ndjson"
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    lifecycle.land("clicks", START)
+    lifecycle.tick(START)
+    shutil.rmtree(lifecycle.folder("clicks", START))
+    with suppress(Exception):
+        lifecycle.run("daily", START + timedelta(hours=1), START + timedelta(hours=1))
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    facets = [each["dataset"]["facets"] for each in lines_of(file)]
+    changes = [each["lifecycleStateChange"]["lifecycleStateChange"] for each in facets]
+    assert changes == ["CREATE", "DROP"]
+    assert {each["version"]["datasetVersion"] for each in facets} == {"2013-11-01T00:00Z"}
+
+
+@pytest.mark.both_databases
+def test_a_sweep_tells_what_it_has_dropped_and_an_undo_what_is_there_again(tmp_path: Path, state_url: str) -> None:
+    harness, file = RetentionHarness.of(tmp_path, state=state_url), tmp_path / "lineage.ndjson"
+    harness.lifecycle.database.tells_lineage = True
+    harness.land("clicks", *hours(50))
+    harness.arrive(at("04"))
+    way = catalogue(harness.lifecycle, f"openlineage+file://{file}")
+    sweep = harness.sweep_now()
+    harness.undo(sweep)
+    deliver_on(harness.lifecycle.database, way, FrozenClock(START))
+    begun, ended, *restored = lines_of(file)
+    assert (begun["eventType"], ended["eventType"]) == ("START", "COMPLETE")
+    assert begun["run"]["runId"] == ended["run"]["runId"]
+    assert ended["job"]["name"] == "primary.clicks.retention"
+    (gone,) = ended["outputs"]
+    assert gone["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "DROP"
+    locations = gone["outputFacets"]["subset"]["outputCondition"]["locations"]
+    assert len(locations) == len(restored) == 24
+    assert locations[0] == f"file://{tmp_path}/primary/clicks/2013-11-01/00"
+    assert {each["dataset"]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] for each in restored} == {
+        "CREATE"
+    }
+
+
+def test_a_sweep_that_is_undone_while_it_runs_is_broken_off(tmp_path: Path) -> None:
+    harness, file = RetentionHarness.of(tmp_path), tmp_path / "lineage.ndjson"
+    harness.lifecycle.database.tells_lineage = True
+    harness.land("clicks", *hours(50))
+    harness.arrive(at("04"))
+    way = catalogue(harness.lifecycle, f"openlineage+file://{file}")
+    sweep = harness.planned()
+    begin_sweep(harness.context(), sweep.sweep_id)
+    harness.undo(sweep)
+    deliver_on(harness.lifecycle.database, way, FrozenClock(START))
+    assert [each["eventType"] for each in lines_of(file)] == ["START", "ABORT"]
+
+
+def test_columns_rules_and_the_text_of_the_release_are_told(tmp_path: Path) -> None:
+    file, query = tmp_path / "lineage.ndjson", "SELECT user, count(*) AS n FROM clicks GROUP BY user"
+    (tmp_path / "count.sql").write_text(query)
+    lifecycle = harness_of(tmp_path, workflow={"engine": "sql", "path": "count.sql"})
+    source = ColumnSource(input="clicks", column="user", kind=SourceKind.DIRECT, text="user")
+    grouped = replace(source, kind=SourceKind.INDIRECT)
+    lifecycle.lineage = {"counts": ColumnLineage(columns={"user": (source,)}, indirect=(grouped,))}
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    run(lifecycle)
+    (tmp_path / "count.sql").write_text("SELECT 1")
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    _, ended = runs_of(lines_of(file))
+    assert ended["job"]["facets"]["sql"]["query"] == query
+    (read,), (written,) = ended["inputs"], ended["outputs"]
+    dataset = {"namespace": read["namespace"], "name": read["name"], "field": "user"}
+    columns = written["facets"]["columnLineage"]
+    how = {"type": "DIRECT", "description": "user"}
+    assert columns["fields"] == {"user": {"inputFields": [{**dataset, "transformations": [how]}]}}
+    assert columns["dataset"] == [{**dataset, "transformations": [{**how, "type": "INDIRECT"}]}]
+
+
+@pytest.mark.parametrize(("rows", "end"), [({"1": "", "2": "warm"}, "FAIL"), ({"1": "", "2": ""}, "COMPLETE")])
+def test_what_was_found_about_the_rows_is_told_also_of_a_refusal(
+    tmp_path: Path, rows: dict[str, str], end: str
+) -> None:
+    lifecycle, file = quality.declare(tmp_path), tmp_path / "lineage.ndjson"
+    lifecycle.database.tells_lineage = True
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    quality.read(lifecycle, rows)
+    deliver_on(lifecycle.database, way, FrozenClock(START))
+    ended = runs_of(lines_of(file))[-1]
+    assert ended["eventType"] == end
+    found = {each["name"].rpartition("/")[2]: each["facets"] for each in ended["outputs"]}
+    whole, *rules = found["readings"]["dataQualityAssertions"]["assertions"]
+    assert (whole["success"], whole["expected"]) == (end == "COMPLETE", "75")
+    assert {each["name"]: each["success"] for each in rules} == {"warm": end == "COMPLETE", "named": True}
+
+
+def test_a_receiver_that_fails_hangs_and_goes_away_gets_each_event_in_order(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle, clock = harness_of(tmp_path), SetClock(START)
+    way = catalogue(lifecycle, f"openlineage+http://127.0.0.1:{receiver.port}/api/v1/lineage")
+    monkeypatch.setattr(senders, "SECONDS", 0.2)
+    answers: list[Callable[[Post], int]] = [lambda _: 500, lambda _: (sleep(0.4), 200)[1], lambda _: 200]
+    for attempt, answer in enumerate(answers):
+        receiver.answer = answer
+        run(lifecycle, f"run-{attempt}", 5 + attempt)
+        deliver_on(lifecycle.database, way, clock)
+        clock.advance(hours=1)
+    receiver.die()
+    run(lifecycle, "run-9", 9)
+    assert deliver_on(lifecycle.database, way, clock).is_away
+    receiver.live()
+    while find_due(lifecycle.database, {way.name: way}, clock.at) or clock.at < START + timedelta(hours=9):
+        deliver_on(lifecycle.database, way, clock)
+        clock.advance(hours=1)
+    told = [(each["run"]["runId"], each["eventType"]) for each in runs_of(receiver.taken)]
+    firsts = list(dict.fromkeys(told))
+    assert [kind for _, kind in firsts] == ["START", "COMPLETE"] * 4
+    assert [run_id for run_id, _ in firsts][::2] == [run_id for run_id, _ in firsts][1::2]
+
+
+def work_for_ever(root: Path, state: str, file: Path) -> None:
+    """What a worker does until it is killed: it ends what others have left, runs the hours that are open, and tells."""
+    lifecycle = harness_of(root, state)
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    while True:
+        step(lifecycle, way)
+
+
+def step(lifecycle: LifecycleHarness, way: Any) -> None:
+    """End what a killed worker has left, run the next hour, and tell all of it."""
+    database = lifecycle.database
+    found = find_launched(database, "primary", SOON)
+    gone = {row.run_id or "": RunState.ENDED for row in found.running}
+    apply_reconciliation(database, found, gone, {}, SOON, lifecycle.plan)
+    hour = START + timedelta(hours=1 + len(lifecycle.times("daily", ProcessInstanceStatus.SUCCEEDED)))
+    lifecycle.land("clicks", hour - timedelta(hours=1), hour)
+    lifecycle.run("daily", hour, hour + timedelta(minutes=5), str(uuid4()))
+    deliver_on(database, way, FrozenClock(START))
+
+
+@pytest.mark.sample
+def test_after_kills_at_any_moment_each_attempt_has_one_begin_and_one_end_in_the_file(
+    tmp_path: Path, state_url: str
+) -> None:
+    moments, file = random.Random(drill_seed()), tmp_path / "lineage.ndjson"
+    lifecycle = harness_of(tmp_path, state_url)
+    way = catalogue(lifecycle, f"openlineage+file://{file}")
+    for _ in range(sized(2, 100)):
+        size = file.stat().st_size if file.exists() else 0
+        worker = PROCESSES.Process(target=work_for_ever, args=(tmp_path, state_url, file), daemon=True)
+        worker.start()
+        wait_until(lambda size=size: file.exists() and file.stat().st_size > size)
+        sleep(moments.random() * 0.3)
+        worker.kill()
+        worker.join()
+    step(lifecycle, way)
+    told: dict[str, list[tuple[str, str]]] = {}
+    for each in runs_of(lines_of(file)):
+        told.setdefault(each["run"]["runId"], []).append((each["eventType"], each["eventTime"]))
+    with lifecycle.database.read() as connection:
+        keys = [ProcessKey(*row.key) for row in lifecycle.instances("daily").values()]
+        attempts = [each for found in Attempts(connection).of_many(keys).values() for each in found]
+    assert len(told) == len(attempts)
+    ends = [[kind for kind, _ in dict.fromkeys(found)] for found in told.values()]
+    assert all(len(kinds) == 2 and kinds[0] == "START" for kinds in ends)
+    assert {kinds[1] for kinds in ends} <= {"COMPLETE", "FAIL"}
