@@ -75,13 +75,12 @@ def show(
     """
     from feed_assets.context.operation import resolve_subject
     from feed_assets.lineage.recorded import show_lineage
-    from feed_assets.lineage.windows import Direction, find_window_lineage
+    from feed_assets.lineage.windows import find_window_lineage
 
     name, *instances = names
     is_window = not (start is None and end is None and form is None)
     if not instances and is_window and as_of is None:
-        direction = Direction.BOTH if up is down else Direction.UP if up else Direction.DOWN
-        window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "direction": direction}
+        window: dict[str, Any] = {"start": start, "end": end, "levels": levels, "up": up, "down": down}
         found = find_window_lineage(context, name, kind=kind, clusters=clusters, **window)
         return found.cdap if form else found
     if len(instances) != 1 or is_window:
@@ -114,9 +113,10 @@ def group(
     """Show what hangs on a pipeline, a group, a tag, an owner, a cluster or a colo: its entities, and what each reads
     and writes.
     """
-    from feed_assets.lineage.groups import GroupKind, show_group
+    from feed_assets.lineage.groups import show_group
+    from feed_assets.lineage.records import NodeKind
 
-    return show_group(context, GroupKind(kind), name)
+    return show_group(context, NodeKind(kind), name)
 
 
 @operation("lineage column", text="text", forms=("dot",), example="delays delay --up")

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from enum import StrEnum
 
 from feed_assets.definitions.lists.listing import SaidTags
 from feed_assets.definitions.verbs.context import EntityContext
@@ -20,18 +19,10 @@ from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, Node
 _Edge = tuple[EntityKey, str, EntityKey]
 
 
-class GroupKind(StrEnum):
-    """What entities can have in common."""
-
-    PIPELINE = "pipeline"
-    GROUP = "group"
-    TAG = "tag"
-    OWNER = "owner"
-    CLUSTER = "cluster"
-    COLO = "colo"
+_KINDS = {"inputs": EdgeKind.READ, "outputs": EdgeKind.MADE}
 
 
-def show_group(context: EntityContext, kind: GroupKind, name: str) -> LineageGraph:
+def show_group(context: EntityContext, kind: NodeKind, name: str) -> LineageGraph:
     """Return the entities that have something in common, as a graph from that on: what each reads and writes, and what
     stands on a cluster. In a pipeline, processes lead to processes by the feeds that one writes and the other reads.
 
@@ -50,9 +41,9 @@ def show_group(context: EntityContext, kind: GroupKind, name: str) -> LineageGra
         similar = tuple(get_close_matches(name, members, n=2))
         raise EntityNotFoundError(kind=kind.value, name=name, suggestions=similar)
     root, edges = (kind.value, name), list(iter_edges(bundle))
-    if kind is GroupKind.COLO:
+    if kind is NodeKind.COLO:
         found += [one for one, _, other in edges if other in found]
-    if kind is GroupKind.PIPELINE:
+    if kind is NodeKind.PIPELINE:
         drawn = list(_hand_on(found, edges))
     else:
         drawn = [_draw(*each) for each in edges if each[0] in found and each[2] in {*found, root}]
@@ -78,21 +69,21 @@ def _first_steps(nodes: Sequence[Node], edges: Sequence[Edge]) -> Iterator[Edge]
             waiting += new
 
 
-def _words(kind: GroupKind, entity: AnyEntity, said: SaidTags) -> Iterable[str]:
+def _words(kind: NodeKind, entity: AnyEntity, said: SaidTags) -> Iterable[str]:
     match kind, entity:
-        case (GroupKind.PIPELINE, Process()):
+        case (NodeKind.PIPELINE, Process()):
             return entity.pipelines
-        case (GroupKind.GROUP, Feed()):
+        case (NodeKind.GROUP, Feed()):
             return entity.groups
-        case (GroupKind.COLO, Cluster() | Datasource()):
+        case (NodeKind.COLO, Cluster() | Datasource()):
             return (entity.colo,)
-        case (GroupKind.CLUSTER, Feed() | Process()):
+        case (NodeKind.CLUSTER, Feed() | Process()):
             return entity.clusters
-        case (GroupKind.CLUSTER, Cluster()):
+        case (NodeKind.CLUSTER, Cluster()):
             return (entity.name,)
-        case (GroupKind.TAG, _):
+        case (NodeKind.TAG, _):
             return said.of_entity(entity)
-        case (GroupKind.OWNER, _):
+        case (NodeKind.OWNER, _):
             owners = (each.removeprefix("owner=") for each in said.of_entity(entity) if each.startswith("owner="))
             return (*owners, *filter(None, [entity.acl.owner] if entity.acl else []))
     return ()
@@ -112,14 +103,8 @@ def _hand_on(processes: Iterable[EntityKey], edges: Iterable[_Edge]) -> Iterator
 
 
 def _draw(one: EntityKey, field: str, other: EntityKey) -> Edge:
-    match field:
-        case "inputs":
-            return _edge(other, one, EdgeKind.READ)
-        case "outputs":
-            return _edge(one, other, EdgeKind.MADE)
-        case "quality":
-            return _edge(one, other, EdgeKind.HAS)
-    return _edge(other, one, EdgeKind.HAS)
+    source, target = (one, other) if field in ("outputs", "quality") else (other, one)
+    return _edge(source, target, _KINDS.get(field, EdgeKind.HAS))
 
 
 def _edge(source: EntityKey, target: EntityKey, kind: EdgeKind, name: str | None = None) -> Edge:

@@ -17,7 +17,7 @@ from feed_assets.entities.flow_names import declared_by, describe_process, sourc
 from feed_assets.instances.lists.rows import AttemptOutput
 from feed_assets.instances.lists.runs import InstanceParams, read_params
 from feed_assets.json_form import Hidden, shows
-from feed_assets.log.definitions.records import Release
+from feed_assets.log.definitions.records import DefinitionVersion, Release
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
@@ -31,16 +31,6 @@ from feed_assets.timing.dates import render_datetime
 _SHOWN = "process, cluster, nominal_time, attempt, status, reason, trigger, started_at, ended_at, release, metadata_seq"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedDefinition:
-    """The version of a definition that an attempt went by, and its digest."""
-
-    kind: str
-    name: str
-    version: int
-    digest: str | None
-
-
 @shows("row", f"{_SHOWN}, inputs")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptThen:
@@ -50,7 +40,7 @@ class AttemptThen:
     """
 
     row: Hidden[Attempt]
-    definitions: tuple[UsedDefinition, ...]
+    definitions: tuple[DefinitionVersion, ...]
     code: str | None
     properties: Mapping[str, str] | None
     arguments: tuple[str, ...]
@@ -143,12 +133,11 @@ def _read(context: OperationContext, connection: Connection, row: Attempt) -> At
     )
 
 
-def _definitions(connection: Connection, release: Release, moment: datetime) -> Iterator[UsedDefinition]:
+def _definitions(connection: Connection, release: Release, moment: datetime) -> Iterator[DefinitionVersion]:
     """Yield the versions of a release at a moment: a later one that changed nothing for instances may stand there."""
-    for each in release.members:
-        found = Definitions(connection).find_before(each.kind, each.name, each.version, moment)
-        if found is not None:
-            yield UsedDefinition(kind=each.kind, name=each.name, version=found.version, digest=found.digest)
+    definitions = Definitions(connection)
+    found = (definitions.find_before(each.kind, each.name, each.version, moment) for each in release.members)
+    yield from filter(None, found)
 
 
 def _params(context: OperationContext, connection: Connection, row: Attempt) -> InstanceParams | None:

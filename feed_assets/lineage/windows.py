@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from feed_assets.catalog.column_sets import ColumnSets
 from feed_assets.context.operation import OperationContext
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import AmbiguousNameError, EntityNotFoundError
@@ -24,6 +25,7 @@ from feed_assets.lineage.records import Edge, EdgeKind, LineageGraph, Node, Node
 from feed_assets.log.definitions.store import Definitions
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import ActiveAttempt, Attempts
+from feed_assets.log.records import COLUMNS
 from feed_assets.timing.dates import render_datetime
 
 
@@ -34,21 +36,9 @@ class Access(StrEnum):
     WRITE = "write"
 
 
-class Direction(StrEnum):
-    """Where a lineage leads: to what the data were made of, to what was made of them, or to all that is connected."""
-
-    UP = "up"
-    DOWN = "down"
-    BOTH = "both"
-
-
-_TOWARDS = {Direction.UP: {Access.WRITE}, Direction.DOWN: {Access.READ}, Direction.BOTH: set(Access)}
-_ONWARDS = {Direction.UP: {Access.READ}, Direction.DOWN: {Access.WRITE}, Direction.BOTH: set(Access)}
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Touching:
-    """Data or a program on a cluster: a feed, a process or a flow."""
+    """Data or a program on a cluster: a feed, a process or a flow. Or a place without one that nobody declares."""
 
     kind: str
     name: str
@@ -57,7 +47,7 @@ class Touching:
     @property
     def label(self) -> str:
         """Its name for people."""
-        return f"{self.kind} {self.name} on {self.cluster}"
+        return f"{self.kind} {self.name}" + (f" on {self.cluster}" if self.cluster else "")
 
 
 class DataAccess(NamedTuple):
@@ -130,41 +120,26 @@ class WindowLineage:
     def cdap(self) -> Mapping[str, Any]:
         """CDAP's document, collapsed by run and access: times in seconds, clusters as namespaces."""
         by_pair: dict[tuple[str, str], list[Relation]] = defaultdict(list)
+        data, programs = {}, {}
         for each in self.relations:
-            by_pair[_data_key(each.data), _program_key(each.program)].append(each)
-        return {
-            "start": int(self.start.timestamp()),
-            "end": int(self.end.timestamp()),
-            "relations": [
-                {
-                    "data": data,
-                    "program": program,
-                    "accesses": sorted({each.access.value for each in relations}),
-                    "runs": sorted({run for each in relations for run in each.runs}),
-                    "components": [],
-                }
-                for (data, program), relations in by_pair.items()
-            ],
-            "programs": {
-                _program_key(each.program): {
-                    "entityId": {
-                        "namespace": each.program.cluster,
-                        "application": each.program.name,
-                        "version": "-SNAPSHOT",
-                        "type": "Workflow",
-                        "program": each.program.name,
-                        "entity": "PROGRAM",
-                    }
-                }
-                for each in self.relations
-            },
-            "data": {
-                _data_key(each.data): {
-                    "entityId": {"namespace": each.data.cluster, "dataset": each.data.name, "entity": "DATASET"}
-                }
-                for each in self.relations
-            },
-        }
+            (namespace, name), (of, program) = ((one.cluster, one.name) for one in (each.data, each.program))
+            pair = f"dataset.{namespace}.{name}", f"workflow.{of}.{program}.{program}"
+            by_pair[pair].append(each)
+            data[pair[0]] = {"entityId": {"namespace": namespace, "dataset": name, "entity": "DATASET"}}
+            entity = {"namespace": of, "application": program, "version": "-SNAPSHOT", "type": "Workflow"}
+            programs[pair[1]] = {"entityId": {**entity, "program": program, "entity": "PROGRAM"}}
+        relations = [
+            {
+                "data": one,
+                "program": other,
+                "accesses": sorted({each.access.value for each in found}),
+                "runs": sorted({run for each in found for run in each.runs}),
+                "components": [],
+            }
+            for (one, other), found in by_pair.items()
+        ]
+        span = {"start": int(self.start.timestamp()), "end": int(self.end.timestamp())}
+        return {**span, "relations": relations, "programs": programs, "data": data}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -190,44 +165,34 @@ def _describe(each: Relation) -> str:
     return f"  {verb} by {each.program.label}: {count} {span}"
 
 
-def _data_key(data: Touching) -> str:
-    return f"dataset.{data.cluster}.{data.name}"
-
-
-def _program_key(program: Touching) -> str:
-    return f"workflow.{program.cluster}.{program.name}.{program.name}"
-
-
 def gather_relations(accesses: Iterable[DataAccess]) -> list[Relation]:
     """Gather accesses to relations: one for each program and what it did with each data."""
-
-    def key(each: DataAccess) -> tuple[Touching, Touching, Access]:
-        return each[:3]
-
-    found = []
-    for (data, program, access), same in groupby(sorted(accesses, key=key), key):
-        rows = list(same)
-        times = [each.at for each in rows]
-        found.append(
-            Relation(
-                data=data,
-                program=program,
-                access=access,
-                attempts=len(rows),
-                runs=tuple(sorted({each.run for each in rows if each.run is not None})),
-                first_at=min(times),
-                last_at=max(times),
-            )
+    found: dict[tuple[Touching, Touching, Access], list[DataAccess]] = defaultdict(list)
+    for each in accesses:
+        found[each[:3]].append(each)
+    return [
+        Relation(
+            data=data,
+            program=program,
+            access=access,
+            attempts=len(rows),
+            runs=tuple(sorted({each.run for each in rows if each.run is not None})),
+            first_at=min(each.at for each in rows),
+            last_at=max(each.at for each in rows),
         )
-    return found
+        for (data, program, access), rows in sorted(found.items())
+    ]
 
 
 def walk_relations(
-    relations: Iterable[Relation], roots: Collection[Touching], levels: int, direction: Direction = Direction.BOTH
+    relations: Iterable[Relation], roots: Collection[Touching], levels: int, *, up: bool = False, down: bool = False
 ) -> tuple[Relation, ...]:
-    """Return the relations on the way from data or programs through some levels, nearest first. From a program, the
-    first level is its own data.
+    """Return the relations on the way from data or programs through some levels, nearest first: those that lead to what
+    they were made of (`up`) or to what was made of them (`down`), by default all. From a program, the first level is
+    its own data.
     """
+    towards = {Access.WRITE: up or not down, Access.READ: down or not up}
+    onwards = {Access.READ: up or not down, Access.WRITE: down or not up}
     of_data: dict[Touching, list[Relation]] = defaultdict(list)
     of_program: dict[Touching, list[Relation]] = defaultdict(list)
     for each in relations:
@@ -239,12 +204,12 @@ def walk_relations(
     programs = set(roots) - data
     for _ in range(levels):
         seen |= data
-        touched = [each for one in sorted(data) for each in of_data[one] if each.access in _TOWARDS[direction]]
+        touched = [each for one in sorted(data) for each in of_data[one] if towards[each.access]]
         programs = (programs | {each.program for each in touched}) - seen
         seen |= programs
-        onwards = [each for one in sorted(programs) for each in of_program[one] if each.access in _ONWARDS[direction]]
-        found |= dict.fromkeys([*touched, *onwards])
-        data, programs = {each.data for each in onwards} - seen, set()
+        after = [each for one in sorted(programs) for each in of_program[one] if onwards[each.access]]
+        found |= dict.fromkeys([*touched, *after])
+        data, programs = {each.data for each in after} - seen, set()
     return tuple(found)
 
 
@@ -257,7 +222,8 @@ def find_window_lineage(
     start: datetime | None,
     end: datetime | None = None,
     levels: int = 10,
-    direction: Direction = Direction.BOTH,
+    up: bool = False,
+    down: bool = False,
 ) -> WindowLineage:
     """Return what is connected with a feed, process or flow by the attempts that were active from `start` to before
     `end`, by default now: those that began before the end, and had not ended before the start. One that is suspended
@@ -289,7 +255,7 @@ def find_window_lineage(
         name=name,
         start=start,
         end=end,
-        relations=walk_relations(gather_relations(accesses), roots, levels, direction),
+        relations=walk_relations(gather_relations(accesses), roots, levels, up=up, down=down),
         unknown_outputs=unknown,
     )
 
@@ -314,16 +280,19 @@ def _require_known(context: OperationContext, definitions: Definitions, kind: Ki
 def _read_accesses(connection: Connection, active: Sequence[ActiveAttempt]) -> tuple[list[DataAccess], int]:
     """Return what attempts have read and written, and how many outputs are not in the log any more."""
     events = EventLog(connection).places_of({seq for each in active for seq in each.outputs})
+    named = {seq: str(event.payload[COLUMNS]) for seq, event in events.items() if COLUMNS in event.payload}
+    sets = ColumnSets(connection).find(named.values())
     found, unknown = [], 0
     for each in active:
         program = Touching(Kind.PROCESS.value, each.process, each.cluster)
         source = source_of(each.process) or each.cluster
-        for feed in sorted({*filter(None, each.feeds)}):
-            read = Touching(Kind.FEED.value, feed, source)
-            found.append(DataAccess(read, program, Access.READ, each.run_id, each.started_at))
+        beyond = (sets[named[seq]].beyond for seq in each.outputs if named.get(seq) in sets)
+        data = {Touching(Kind.FEED.value, feed, source) for feed in filter(None, each.feeds)}
+        data |= {Touching(NodeKind.PLACE.value, name, "") for name in chain.from_iterable(beyond)}
+        found += [DataAccess(one, program, Access.READ, each.run_id, each.started_at) for one in sorted(data)]
         known = [events[seq] for seq in each.outputs if seq in events]
         unknown += len(each.outputs) - len(known)
-        for feed, cluster, at in known:
-            written = Touching(Kind.FEED.value, feed, cluster)
-            found.append(DataAccess(written, program, Access.WRITE, each.run_id, at))
+        for event in known:
+            written = Touching(Kind.FEED.value, event.feed, event.cluster)
+            found.append(DataAccess(written, program, Access.WRITE, each.run_id, event.recorded_at))
     return found, unknown

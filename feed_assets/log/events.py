@@ -1,6 +1,6 @@
 """Append events of feed instances to a log, and read them."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -30,11 +30,12 @@ class EventHead(NamedTuple):
 
 
 class EventPlace(NamedTuple):
-    """Which feed an event is of, and when it was recorded."""
+    """Which feed an event is of, when it was recorded, and what it says."""
 
     feed: str
     cluster: str
     recorded_at: datetime
+    payload: Mapping[str, object]
 
 
 class EventLog(TableStore):

@@ -158,7 +158,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch fail": ("batch", "fail", "fetch"),
     "batch step-end": ("batch", "step-end", "fetch", "get"),
     "batch end": ("batch", "end", "fetch", "--marking", "DAILY_END"),
-    "feed events": ("feed", "events", "clicks", "--limit", "2"),
+    "feed events": ("feed", "events", "clicks", "--limit", "1"),
     "feed take": ("feed", "take", "letters"),
     "feed files": ("feed", "files", "letters"),
     "metadata put": ("metadata", "put", "feed/clicks", "note=late on Mondays", "steward=ann"),

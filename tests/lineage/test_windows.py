@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from feed_assets.catalog.column_sets import ColumnSet, ColumnSets
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.errors import WrongUsageError
 from feed_assets.lineage.commands import show
-from feed_assets.lineage.windows import Direction, WindowLineage, find_window_lineage, gather_relations, walk_relations
+from feed_assets.lineage.windows import WindowLineage, find_window_lineage, gather_relations, walk_relations
 from feed_assets.log.events import EventLog
 from feed_assets.log.instances.attempts import Attempts
-from feed_assets.log.records import Attempt, FrozenInput, ProcessInstanceStatus
+from feed_assets.log.records import COLUMNS, Attempt, FeedEventKind, FrozenInput, NewFeedEvent, ProcessInstanceStatus
 from tests.context.contexts import context_of, counting_harness
 from tests.instances.harness import START, LifecycleHarness, at, feed
 from tests.lineage.accesses import FIRST, data, program, read_accesses, written
@@ -56,11 +57,11 @@ def test_a_lineage_is_a_text_a_graph_and_the_document_of_cdap(
 
 
 def test_one_direction_leads_to_what_the_data_were_made_of_or_to_what_was_made_of_them() -> None:
-    up = lineage_of(CHAIN, "D2", direction=Direction.UP)
+    up = lineage_of(CHAIN, "D2", up=True)
     assert {*map(written, up.relations)} == {"D2,P2,write", "D3,P2,read"}
-    down = lineage_of(CHAIN, "D2", direction=Direction.DOWN)
+    down = lineage_of(CHAIN, "D2", down=True)
     assert {*map(written, down.relations)} == {"D2,P1,read", "D1,P1,write"}
-    near = lineage_of(BRANCH, "D7", direction=Direction.UP, levels=1)
+    near = lineage_of(BRANCH, "D7", up=True, levels=1)
     assert {*map(written, near.relations)} == {"D7,P4,write", "D2,P4,read", "D3,P4,read"}
 
 
@@ -129,6 +130,43 @@ def test_a_replication_reads_at_its_source_and_what_was_cleaned_up_is_said(tmp_p
     found = window(lifecycle, "clicks@east", "01", "02")
     assert found.text[0] == "feed clicks on east"
     assert found.notes == ("1 outputs are missing here: their events of long ago were cleaned up",)
+
+
+def test_what_was_read_beyond_the_declaration_is_a_place(tmp_path: Path) -> None:
+    lifecycle = counting_harness(tmp_path)
+    address = "external/file:///rates.csv"
+    with lifecycle.database.begin() as connection:
+        columns = ColumnSet(beyond=(address,))
+        ColumnSets(connection).add(columns)
+        made = NewFeedEvent(
+            feed="counts",
+            cluster="primary",
+            nominal_time=START,
+            kind=FeedEventKind.PRODUCED,
+            origin="run:r",
+            recorded_at=START,
+            payload={COLUMNS: columns.digest},
+        )
+        outputs = tuple(EventLog(connection).append([made]))
+        running = ProcessInstanceStatus.RUNNING
+        attempt = Attempt(
+            process="count",
+            cluster="primary",
+            nominal_time=START,
+            attempt=1,
+            run_id="r",
+            status=running,
+            started_at=START,
+            outputs=outputs,
+        )
+        Attempts(connection).begin(attempt)
+    found = window(lifecycle, "counts", "01", "02", up=True)
+    assert found.text[2:] == (
+        f"place {address}",
+        "  read by process count on primary: 1 attempt at 2013-11-01T00:00Z",
+    )
+    assert f'"place {address}"' in found.dot
+    assert {each["data"] for each in found.cdap["relations"]} == {"dataset.primary.counts", f"dataset..{address}"}
 
 
 def test_a_name_that_was_never_declared_is_refused_with_those_that_are_near(tmp_path: Path) -> None:
