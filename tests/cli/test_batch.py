@@ -452,7 +452,7 @@ def test_a_batch_whose_outputs_cannot_be_staged_has_failed_and_comes_again(
     assert shown("batch", "init", "load")["batch"] == batch["batch"]
 
 
-@of("external_work.taking._missing: why")
+@of("external_work.attempts._missing: why")
 def test_a_batch_needs_the_instances_of_its_windows(project: Path, paste: Pasting) -> None:
     come(project, 1)
     before = rows(project)
@@ -569,7 +569,7 @@ def test_batches_are_listed_by_process_feed_state_and_time_a_page_at_a_time(proj
     refused("makes no batches", "batch", "list", "count")
 
 
-@of("external_work.taking._require_schedule: entity resume", "external_work.calls._take: queue show")
+@of("external_work.attempts._require_schedule: entity resume", "external_work.calls._take: queue show")
 def test_a_suspended_process_takes_no_batch(project: Path, paste: Pasting) -> None:
     come(project, 1)
     paste(refused("1 of 2", "batch", "init", "load"), "queue show")
@@ -577,7 +577,7 @@ def test_a_suspended_process_takes_no_batch(project: Path, paste: Pasting) -> No
     paste(refused("it is suspended, so no batch is taken", "batch", "init", "load"), "entity resume")
 
 
-@of("external_work.taking._require_schedule: entity schedule")
+@of("external_work.attempts._require_schedule: entity schedule")
 def test_a_process_that_is_not_scheduled_takes_no_batch(project: Path, paste: Pasting) -> None:
     settings = project / "feed_assets.yaml"
     settings.write_text(settings.read_text().replace("automatic", "explicit"))
@@ -591,9 +591,9 @@ def test_a_process_that_is_not_scheduled_takes_no_batch(project: Path, paste: Pa
     "external_work.attempts.BatchAtWork.give_up: batch step-fail",
     "external_work.attempts.BatchAtWork.end: batch end",
     "external_work.attempts.BatchAtWork.fail: batch fail",
-    "external_work.taking.init_command: batch init",
-    "external_work.taking._require_free: batch fail",
-    "external_work.taking._require_free: instance kill",
+    "external_work.attempts.init_command: batch init",
+    "external_work.attempts._require_free: batch fail",
+    "external_work.attempts._require_free: instance kill",
 )
 def test_each_refusal_names_the_call_whose_turn_it_is(project: Path, paste: Pasting) -> None:
     come(project, 1)

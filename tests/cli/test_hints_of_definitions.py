@@ -137,7 +137,7 @@ def test_the_hold_of_a_feed_that_goes_is_released(expired: Path, paste: Pasting)
     assert "audit" not in ok(run("hold", "list"))
 
 
-@of("definitions.verbs.applying.require_digest: plan")
+@of("definitions.verbs.planning.require_digest: plan")
 def test_a_digest_that_is_too_short_leads_to_the_plan(counted: Path, paste: Pasting) -> None:
     assert "Plan " in paste(refused(run("apply", "--digest", "4f0")), "plan").stdout
 

@@ -109,7 +109,7 @@ def test_what_was_evicted_and_is_announced_leads_to_its_sweep(expired: Path, pas
     assert "retention undo" in paste(refused(run("feed", "notify", "clicks", TIME)), "why clicks").stdout
 
 
-@of("retention.undoing._find_times: retention undo")
+@of("retention.running._find_times: retention undo")
 def test_an_ambiguous_day_is_undone_for_one_feed(expired: Path, paste: Pasting) -> None:
     sweep = daily_sweep(expired)
     said = refused(run("retention", "undo", sweep, "--instance", "2013-11-02"))

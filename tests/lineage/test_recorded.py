@@ -55,7 +55,7 @@ def run_all(lifecycle: LifecycleHarness) -> None:
 
 
 @pytest.mark.both_databases
-def test_up_leads_through_what_was_frozen_to_both_attempts_and_to_what_arrived(tmp_path: Path, state_url: str) -> None:
+def test_row_128_up_leads_through_what_was_frozen_to_attempts_and_to_arrivals(tmp_path: Path, state_url: str) -> None:
     lifecycle = counting_harness(tmp_path, state_url)
     run_all(lifecycle)
     context = context_of(lifecycle, at("01T06:00"))
