@@ -22,7 +22,7 @@ NOT_TOLD = "the work does not tell what its columns are made of"
 
 
 class FeedColumn(NamedTuple):
-    """A column of a feed that went into an output, how, and the expression's text."""
+    """A column of a feed that went into an output, how, and the expression's text if it is more than the column."""
 
     feed: str
     column: str
@@ -87,8 +87,10 @@ def find_column_set(process: ProcessRecord, edge: OutputEdge, read: ColumnLineag
     feeds = {each.name: each.feed for each in process.inputs}
 
     def of_feeds(sources: Iterable[ColumnSource]) -> tuple[FeedColumn, ...]:
-        named = (FeedColumn(feeds.get(each.input, each.input), each.column, each.kind, each.text) for each in sources)
-        return tuple(sorted({each._replace(text=mask(each.text)) for each in named}))
+        plain = {text: "" for each in sources for text in (each.column, f"{each.input}.{each.column}")}
+        texts = ((each, plain.get(each.text, mask(each.text))) for each in sources)
+        named = {FeedColumn(feeds.get(each.input, each.input), each.column, each.kind, text) for each, text in texts}
+        return tuple(sorted(named))
 
     return ColumnSet(
         columns={name: of_feeds(sources) for name, sources in {**columns, **edge.column_lineage}.items()},

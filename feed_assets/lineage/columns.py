@@ -52,7 +52,7 @@ class Column(NamedTuple):
 
 
 class Step(NamedTuple):
-    """That a column came of another one, and by which expression."""
+    """That a column came of another one, and by which expression, if it is more than the column."""
 
     source: Column
     target: Column
@@ -214,9 +214,9 @@ class _Walk:
         return column.id
 
     def _connect(self, step: Step) -> None:
-        """Add a step: through its expression, unless that is only the column."""
+        """Add a step, through its expression."""
         source, target = self._add(step.source), self._add(step.target)
-        if step.text and step.text.lower() != step.source.name.lower():
+        if step.text:
             between = f"expression/{target}/{step.text}"
             self.nodes.setdefault(between, Node(id=between, kind=NodeKind.EXPRESSION, name=step.text))
             self.edges[Edge(source=source, target=between, kind=step.kind)] = None

@@ -23,7 +23,7 @@ USER = FeedColumn("views", "user", INDIRECT, "user <> '***'")
 READ = ColumnLineage(
     columns={
         "number": (ColumnSource(input="clicks", column="id", kind=DIRECT, text="count(id)"),) * 2,
-        "Day": (ColumnSource(input="clicks", column="at", kind=DIRECT),),
+        "Day": (ColumnSource(input="clicks", column="at", kind=DIRECT, text="clicks.at"),),
     },
     indirect=(ColumnSource(input="clicks", column="user", kind=INDIRECT, text="user <> 'hunter2'"),),
     beyond=("external/file:///prices",),

@@ -60,7 +60,8 @@ def test_a_run_tells_its_steps_and_warns_of_changed_columns(home: Home, made: Ma
     (told,) = made.instance.fetch_materializations(dg.AssetKey(["here", "sums"]), limit=1).records
     assert told.asset_materialization is not None
     schema = told.asset_materialization.metadata["dagster/column_schema"].value
-    assert [(column.name, column.type) for column in schema.columns] == [("total", "bigint")]
+    described = [(column.name, column.type, column.description) for column in schema.columns]
+    assert described == [("total", "bigint", "of numbers.n")]
     made_of = told.asset_materialization.metadata["dagster/column_lineage"].value
     assert made_of == lineage(total=[("here/numbers", "n")])
     assert told.asset_materialization.metadata["feed_assets/rows"].value == 1

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from feed_assets.catalog.column_sets import FeedColumn
 from feed_assets.command_lines import command_line
 from feed_assets.entities.content.columns import describe_column, parse_columns
 from feed_assets.entities.content.quality import Quality
@@ -105,9 +106,13 @@ def user_metadata(values: Values) -> dict[str, str]:
 
 
 def column_schema(
-    columns: Iterable[tuple[str, str]], declared: str | None = None, user_values: Mapping[str, Values] = EMPTY
+    columns: Iterable[tuple[str, str]],
+    declared: str | None = None,
+    user_values: Mapping[str, Values] = EMPTY,
+    made_of: Mapping[str, Iterable[FeedColumn]] = EMPTY,
 ) -> dg.TableSchema:
-    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
+    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them. Behind it
+    stands what they are `made_of`: Dagster's own page of that is not in its open-source UI.
 
     `user_values` are theirs, by name: the property `description` is that of the column, the others and tags its tags.
 
@@ -120,9 +125,12 @@ def column_schema(
             dg.TableColumn(
                 name=name,
                 type=known.type,
-                description=user_values.get(name, EMPTY).get(_DESCRIPTION)
-                or known.comment
-                or described.get(name, known).comment,
+                description=_with_sources(
+                    user_values.get(name, EMPTY).get(_DESCRIPTION)
+                    or known.comment
+                    or described.get(name, known).comment,
+                    made_of.get(name, ()),
+                ),
                 tags={
                     key.name: mask(text)
                     for key, text in user_values.get(name, EMPTY).items()
@@ -132,6 +140,11 @@ def column_schema(
             for name, known in found
         ]
     )
+
+
+def _with_sources(description: str | None, made_of: Iterable[FeedColumn]) -> str | None:
+    sources = ", ".join(dict.fromkeys(f"{each.feed}.{each.column}" for each in made_of))
+    return "; ".join(filter(None, (description, sources and f"of {sources}"))) or None
 
 
 def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid, pointer: str | None) -> str:

@@ -62,7 +62,8 @@ def published_metadata(
     if done.rows is not None:
         metadata[names.ROW_COUNT] = dg.MetadataValue.int(done.rows)
     if done.columns is not None:
-        metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
+        made_of = done.column_set.columns if done.column_set is not None else {}
+        metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns, made_of=made_of)
     return metadata
 
 

@@ -6,7 +6,7 @@ remove the colour, so an observation on the partition says when the instance was
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import dagster as dg
 
@@ -55,7 +55,7 @@ def build_asset_events(
         return []
     if event.kind not in CONTENT or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
-    more: dict[str, str | dg.TableColumnLineage] = {}
+    more: dict[str, Any] = {}
     if event.kind in ARRIVING - {FeedEventKind.RESTORED}:  # what an undo restores had come before
         more |= late_metadata(database, record, event.nominal_time, event.recorded_at)
     if (digest := event.payload.get(COLUMNS)) is not None:
@@ -115,11 +115,7 @@ def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent
 
 
 def _arrival(
-    record: FeedRecord,
-    event: FeedEvent,
-    asset_key: dg.AssetKey,
-    partition: str,
-    more: Mapping[str, str | dg.TableColumnLineage],
+    record: FeedRecord, event: FeedEvent, asset_key: dg.AssetKey, partition: str, more: Mapping[str, Any]
 ) -> dg.AssetMaterialization:
     rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
     return dg.AssetMaterialization(
